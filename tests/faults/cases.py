@@ -186,6 +186,8 @@ CASES = (
     Case("node killed", kill_node, has_all_nodes=False, is_logged=False),
     Case("connections cut", between("cut")),
     Case("connections stalled", between("stall", STALLED_S)),
+    # Nothing fails, so there is nothing to log.
+    Case("connections delayed", between("delay"), is_logged=False),
     Case("connections half open", between("half_open")),
     Case("Redis restarted, AOF always", restart),
     Case("Redis restarted from an old RDB file", restart_behind, rule="rdb"),

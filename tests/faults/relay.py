@@ -2,10 +2,13 @@
 
 import asyncio
 import os
+import random
 
 PIECE = 64 << 10
-# Beyond that a direction that is held back stops reading.
-HELD_MAX = 16 << 20
+# Beyond that many pieces a direction that is held back stops reading.
+HELD_MAX = 4096
+# How late each piece is in each direction while the fault is a delay.
+DELAY_S = (0.15, 0.25)
 
 
 class Relay:
@@ -14,6 +17,7 @@ class Relay:
     - `None`: as they come;
     - `"cut"`: connections are closed, and so are new ones;
     - `"stall"`: connections stay open, and nothing passes until the fault ends;
+    - `"delay"`: each piece arrives 150 to 250 ms late, in order, in either direction;
     - `"half_open"`: bytes to the engine are taken and lost, and nothing comes back; such a connection is of no use afterwards;
     - `"garbage"`: replies are replaced by random bytes of the same length;
     - `"truncate"`: a connection is closed in the middle of a reply.
@@ -84,33 +88,21 @@ class Link:
 
     async def up(self, reader, writer):
         """To the engine."""
-        while data := await reader.read(PIECE):
-            self.is_replica |= b"PSYNC" in data
-            await self.pass_on(data, writer)
+        async with Late(self, writer) as late:
+            while data := await reader.read(PIECE):
+                self.is_replica |= b"PSYNC" in data
+                await late.put(data, 0.0)
 
     async def down(self, reader, writer):
-        """From the engine. What is late waits in a queue, so that the delay is one and not one for each piece."""
-        late = asyncio.Queue(HELD_MAX // PIECE)
-        sender = asyncio.create_task(self.send_late(late, writer))
-        try:
+        """From the engine."""
+        async with Late(self, writer) as late:
             while data := await reader.read(PIECE):
                 if self.relay.fault == "garbage":
                     data = os.urandom(len(data))
                 elif self.relay.fault == "truncate":
                     writer.write(data[: len(data) // 2])
                     return
-                if self.is_replica and self.relay.replica_lag:
-                    await late.put((asyncio.get_running_loop().time() + self.relay.replica_lag, data))
-                else:
-                    await self.pass_on(data, writer)
-        finally:
-            sender.cancel()
-
-    async def send_late(self, late, writer):
-        while True:
-            due, data = await late.get()
-            await asyncio.sleep(due - asyncio.get_running_loop().time())
-            await self.pass_on(data, writer)
+                await late.put(data, self.relay.replica_lag if self.is_replica else 0.0)
 
     async def pass_on(self, data, writer):
         while self.relay.fault == "stall":
@@ -120,3 +112,32 @@ class Link:
             return
         writer.write(data)
         await writer.drain()
+
+
+class Late:
+    """Passes pieces on in order. What is late waits in a queue, so that the delay is one and not one for each piece."""
+
+    def __init__(self, link, writer):
+        self.link, self.writer = link, writer
+        self.waiting = asyncio.Queue(HELD_MAX)
+        self.due = 0.0
+
+    async def __aenter__(self):
+        self.sender = asyncio.create_task(self.send())
+        return self
+
+    async def __aexit__(self, *_):
+        self.sender.cancel()
+
+    async def put(self, data, lag):
+        if self.link.relay.fault == "delay":
+            lag += random.uniform(*DELAY_S)
+        self.due = max(self.due, asyncio.get_running_loop().time() + lag)
+        await self.waiting.put((self.due, data))
+
+    async def send(self):
+        while True:
+            due, data = await self.waiting.get()
+            if (rest := due - asyncio.get_running_loop().time()) > 0:
+                await asyncio.sleep(rest)
+            await self.link.pass_on(data, self.writer)

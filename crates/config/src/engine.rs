@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use veche_calls::Secret;
 use veche_calls::redis::RedisDatabase;
 
 /// `[engine]`: where channels are ordered and stored.
@@ -13,13 +14,26 @@ pub enum Engine {
     Redis(RedisEngine),
 }
 
+/// The Sentinels of a Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentinels {
+    /// The name of the primary in their configuration.
+    pub primary: String,
+    /// Hosts and ports of the Sentinels behind the first.
+    pub others: Vec<(String, u16)>,
+    /// The user of the Sentinels, which differs from that of the servers.
+    pub user: Option<String>,
+    /// The password of that user.
+    pub password: Option<Secret>,
+}
+
 /// The Redis that orders and stores channels for all servers with the same prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisEngine {
     /// The server, or the first Sentinel.
     pub keyspace: Arc<RedisDatabase>,
-    /// The name of the primary among the Sentinels, with further Sentinels; `None` without Sentinels.
-    pub sentinels: Option<(String, Vec<(String, u16)>)>,
+    /// How Sentinels are asked for the primary; `None` without Sentinels.
+    pub sentinels: Option<Sentinels>,
     /// The beginning of all names in Redis.
     pub prefix: String,
     /// Whether positions outlive a failover.

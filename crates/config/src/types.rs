@@ -26,7 +26,7 @@ use crate::template::Template;
 
 use super::acme::{AcmeCertificate, AcmeConfig};
 use super::effective::EffectiveConfig;
-pub use super::engine::{Engine, RedisEngine};
+pub use super::engine::{Engine, RedisEngine, Sentinels};
 use super::hooks::{HooksConfig, RouteHooks};
 use super::identity::{IdentityHookConfig, JwtConfig, PamConfig};
 pub use super::limits::{ConnectionCap, LimitsConfig, MemoryLimit};

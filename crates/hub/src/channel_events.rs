@@ -6,6 +6,8 @@ use std::sync::Arc;
 use foldhash::quality::RandomState;
 
 use crate::channel_members::Due;
+use crate::engine::{EngineReply, OccupancyReport};
+use crate::undecided::Undecided;
 use crate::{ClientInfo, Engine, EventLevel, FeedEvent, Hub, PayloadKind, RecoveryMode, USERS};
 
 /// Maximum number of events waiting to be taken; further ones are counted as lost.
@@ -97,6 +99,7 @@ pub(crate) struct ChannelEvents {
     by_name: HashMap<Arc<str>, Due, RandomState>,
     serial: u64,
     empty_reports: EmptyReports,
+    undecided: Undecided,
     lost: u64,
 }
 
@@ -135,17 +138,31 @@ impl EmptyReports {
 }
 
 impl ChannelEvents {
+    /// Adds an event, behind those of its channel that are not decided.
     fn push(&mut self, channel: &Arc<str>, at_ms: u64, what: ChannelEventKind) {
-        if self.events.len() >= EVENTS_MAX {
+        if self.is_full() {
             self.lost += 1;
-            return;
+        } else if let Some(what) = self.undecided.add_behind(channel, at_ms, what) {
+            self.add(channel, at_ms, what);
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.events.len() + self.undecided.len() >= EVENTS_MAX
+    }
+
+    fn add(&mut self, channel: &Arc<str>, at_ms: u64, what: ChannelEventKind) {
         let channel = Arc::clone(channel);
         self.events.push(ChannelEvent {
             channel,
             at_ms,
             kind: what,
         });
+    }
+
+    /// Returns the channels that are empty and not reported as vacated yet.
+    pub(crate) fn emptying(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_name.keys()
     }
 
     pub(crate) fn has_events(&self) -> bool {
@@ -176,7 +193,46 @@ impl<E: Engine> Hub<E> {
             // Vacated was not reported, so occupied must not be either.
             happenings.vacated_at.remove(&key);
         } else if self.namespaces.of(name).event_level >= EventLevel::Occupancy {
-            happenings.push(name, self.now.wall_ms, ChannelEventKind::Occupied);
+            let name = Arc::clone(name);
+            self.change_occupancy(&name, self.now.wall_ms, true);
+        }
+    }
+
+    /// Home: a channel has subscribers on this node, or none any more. The engine decides whether this is an event.
+    fn change_occupancy(&mut self, channel: &Arc<str>, at_ms: u64, is_occupied: bool) {
+        let events = &mut self.channel_events;
+        match self.engine.occupancy_changed(channel, is_occupied) {
+            EngineReply::Ready(true) => events.push(channel, at_ms, kind_of(is_occupied)),
+            EngineReply::Ready(false) => {}
+            EngineReply::Deferred if events.is_full() => events.lost += 1,
+            EngineReply::Deferred => events.undecided.add(channel, is_occupied),
+        }
+    }
+
+    /// Home: the engine has decided whether a channel has been occupied or vacated.
+    pub(crate) fn occupancy_decided(&mut self, report: &OccupancyReport) {
+        let OccupancyReport {
+            channel,
+            is_occupied,
+            is_changed,
+            at_ms,
+            is_of_expired_lease,
+        } = report;
+        if *is_of_expired_lease {
+            // All homes of the node are notified.
+            let is_mine = self.home(self.channels.hash(channel), channel) == self.me;
+            if is_mine && self.namespaces.of(channel).event_level >= EventLevel::Occupancy {
+                self.channel_events.push(channel, *at_ms, kind_of(false));
+            }
+            return;
+        }
+        let events = &mut self.channel_events;
+        let behind = events.undecided.decide(channel, *is_occupied);
+        if *is_changed {
+            events.add(channel, *at_ms, kind_of(*is_occupied));
+        }
+        for (at_ms, kind) in behind {
+            events.add(channel, at_ms, kind);
         }
     }
 
@@ -192,9 +248,7 @@ impl<E: Engine> Hub<E> {
             // Its members leave before it is vacated.
             self.expire_leaves_of(&name);
             let at_ms = self.now.wall_ms;
-            return self
-                .channel_events
-                .push(&name, at_ms, ChannelEventKind::Vacated);
+            return self.change_occupancy(&name, at_ms, false);
         }
         let happenings = &mut self.channel_events;
         happenings.serial += 1;
@@ -215,8 +269,7 @@ impl<E: Engine> Hub<E> {
         {
             let (name, at_ms) = entry.remove();
             self.channel_events.by_name.remove(&name);
-            self.channel_events
-                .push(&name, at_ms, ChannelEventKind::Vacated);
+            self.change_occupancy(&name, at_ms, false);
         }
     }
 
@@ -273,6 +326,13 @@ impl<E: Engine> Hub<E> {
         let slot = channel.home.stream();
         let has_records = slot.is_some_and(|slot| !self.engine.is_empty(slot));
         (!has_records && channel.total_subscribers() > 0).then_some(index)
+    }
+}
+
+fn kind_of(is_occupied: bool) -> ChannelEventKind {
+    match is_occupied {
+        true => ChannelEventKind::Occupied,
+        false => ChannelEventKind::Vacated,
     }
 }
 

@@ -70,20 +70,29 @@
 //!   ([`EngineReport::LeaseExpired`]).
 //! * `presence`: the members of a channel and their number are a query to the engine, which may answer later.
 //!
+//! Occupancy
+//!
+//! * `occupancy`: if the namespace of a channel has events, the home reports the channel's first subscriber on this node, and
+//!   after the delay of the namespace that it has none any more ([`Engine::occupancy_changed`]). The engine decides,
+//!   immediately or later, whether this is an event: each is one of exactly one node. An engine that has lost the occupied
+//!   channels takes them from [`Catalog::occupied`] again. One node reports channels whose last subscribers were on a node
+//!   whose lease has expired.
+//!
 //! An engine has no access to sockets or clocks: its owner transports what it sends and receives, and calls
 //! [`Hub::take_reports`](crate::Hub::take_reports) when reports have arrived.
 
 use std::sync::Arc;
 
 use crate::channel::{Channel, Channels};
+use crate::channel_events::ChannelEvents;
 use crate::channel_members::{ChannelMembers, Presence};
 pub use crate::history_segment::{HistoryRead, HistorySegment, ReadStart};
 use crate::message::Origin;
 use crate::payload::PayloadSource;
 use crate::{
-    ClientInfo, FeedEvent, HistoryError, HistoryOptions, HistoryPage, HistoryQuery, Namespaces,
-    Payload, Position, PresenceError, PresenceStats, Publication, PublicationInfo, PublishOptions,
-    PublishOutcome, SubscribeOptions, SubscribeOutcome, Version,
+    ClientInfo, EventLevel, FeedEvent, HistoryError, HistoryOptions, HistoryPage, HistoryQuery,
+    Namespaces, Payload, Position, PresenceError, PresenceStats, Publication, PublicationInfo,
+    PublishOptions, PublishOutcome, SubscribeOptions, SubscribeOutcome, Version,
 };
 
 /// Orders and stores the publications of the channels of one home; see the [module](self) for the contract.
@@ -199,6 +208,12 @@ pub trait Engine {
     /// Records a member change of this node. Returns whether subscribers are notified; [`EngineReport::Member`] brings a
     /// deferred reply.
     fn member_changed(&mut self, _change: MemberChange<'_>) -> EngineReply<bool> {
+        EngineReply::Ready(true)
+    }
+
+    /// Records that a channel has its first subscriber on this node, or has none any more. Returns whether this is an event
+    /// of the channel; [`EngineReport::Occupancy`] brings a deferred reply.
+    fn occupancy_changed(&mut self, _channel: &Arc<str>, _is_occupied: bool) -> EngineReply<bool> {
         EngineReply::Ready(true)
     }
 
@@ -427,6 +442,21 @@ impl LocalMembers<'_> {
     }
 }
 
+/// Whether the occupancy of a channel in the whole cluster has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OccupancyReport {
+    /// Name of the channel.
+    pub channel: Arc<str>,
+    /// Whether the channel has subscribers.
+    pub is_occupied: bool,
+    /// Whether this is an event of the channel: if not, other nodes have subscribers.
+    pub is_changed: bool,
+    /// The time by the clock of the engine, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The lease of the node with the last subscribers has expired, and this node is the one that reports it.
+    pub is_of_expired_lease: bool,
+}
+
 /// The immediate result of submitting a publication.
 #[derive(Debug)]
 pub enum OrderResult {
@@ -488,8 +518,11 @@ pub enum EngineReport {
     Segment(Arc<str>, HistoryRead, Option<Box<HistorySegment>>),
     /// The reply to [`Engine::member_changed`]: whether subscribers are notified.
     Member(MemberChangeContext, bool),
-    /// The lease of a member of another node has expired, and this node is the one that reports it.
-    LeaseExpired(Arc<str>, Arc<ClientInfo>),
+    /// The lease of a member of another node has expired, and this node is the one that reports it. Whether the same user is
+    /// a member elsewhere comes last.
+    LeaseExpired(Arc<str>, Arc<ClientInfo>, bool),
+    /// The reply to [`Engine::occupancy_changed`].
+    Occupancy(OccupancyReport),
     /// The members of a channel.
     Presence(QueryContext, Result<Box<[Arc<ClientInfo>]>, PresenceError>),
     /// The number of members of a channel.
@@ -513,6 +546,7 @@ impl EngineReport {
             | Self::Segment(..)
             | Self::Member(..)
             | Self::LeaseExpired(..)
+            | Self::Occupancy(_)
             | Self::Presence(..)
             | Self::PresenceStats(..)
             | Self::Lost(_) => None,
@@ -525,12 +559,24 @@ pub struct Catalog<'a> {
     pub(crate) channels: &'a Channels,
     pub(crate) namespaces: &'a Namespaces,
     pub(crate) presence: &'a Presence,
+    pub(crate) channel_events: &'a ChannelEvents,
 }
 
 impl Catalog<'_> {
     /// Iterates over the members of this node, by channel.
     pub fn members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
         self.presence.local_members()
+    }
+
+    /// Iterates over the channels of this home that have subscribers, or have lost them within the delay of their namespace, as
+    /// far as their namespace has events.
+    pub fn occupied(&self) -> impl Iterator<Item = &Arc<str>> {
+        let all = self.channels.iter();
+        let all = all.filter(|one| one.home.is_local() && one.total_subscribers() > 0);
+        let has_events =
+            |name: &&Arc<str>| self.namespaces.of(name).event_level >= EventLevel::Occupancy;
+        let names = all.map(|one| &one.name).filter(has_events);
+        names.chain(self.channel_events.emptying())
     }
 
     fn channel(&self, channel: u32) -> &Channel {

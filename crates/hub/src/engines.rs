@@ -182,6 +182,11 @@ impl Engine for NodeEngine {
         on!(self, member_changed(change))
     }
 
+    #[inline]
+    fn occupancy_changed(&mut self, channel: &Arc<str>, is_occupied: bool) -> EngineReply<bool> {
+        on!(self, occupancy_changed(channel, is_occupied))
+    }
+
     fn presence(
         &mut self,
         here: LocalMembers<'_>,

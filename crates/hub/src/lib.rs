@@ -85,6 +85,7 @@ mod stream;
 mod streams;
 mod subscription;
 mod sweep;
+mod undecided;
 mod user;
 mod weight_classes;
 mod wildcard;

@@ -278,6 +278,12 @@ impl Namespaces {
         }
         options
     }
+
+    /// Returns whether the channels that a wildcard channel covers have history, which it has not itself.
+    pub(crate) fn has_history_under(&self, wildcard: &str) -> bool {
+        let found = self.by_name.get(namespace_of(wildcard));
+        found.is_some_and(|options| options.history.is_some())
+    }
 }
 
 /// Returns the namespace name of a channel.

@@ -19,9 +19,10 @@ mod data;
 mod entries;
 mod events;
 mod members;
+mod occupancy;
 mod waiting;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -78,8 +79,11 @@ pub struct RemoteEngine {
     ignored: u64,
     /// Channels were not compared with what may be another store.
     has_unsure: bool,
-    /// The store has lost members of this home.
+    /// The store has lost members or occupied channels of this home.
     has_forgotten: bool,
+    /// Changes of channels' occupancy that are not ordered yet, oldest first, and the channels of those that are.
+    unrecorded: VecDeque<Box<wire::Occupancy>>,
+    recording: HashSet<Arc<str>, RandomState>,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +124,7 @@ enum Task {
         notice: Option<MemberChangeContext>,
         member: Box<wire::Member>,
     },
+    Occupancy(Box<wire::Occupancy>),
     Presence {
         asker: QueryContext,
         channel: Arc<str>,
@@ -148,6 +153,8 @@ impl RemoteEngine {
             ignored: 0,
             has_unsure: false,
             has_forgotten: false,
+            unrecorded: VecDeque::new(),
+            recording: HashSet::default(),
         }
     }
 
@@ -224,6 +231,12 @@ impl RemoteEngine {
                 member.ticket = ticket;
                 member.finds_user = notice.is_some();
                 wire::Order::Member(member.clone())
+            }
+            Task::Occupancy(occupancy) => {
+                occupancy.ticket = ticket;
+                let order = wire::Order::Occupancy(occupancy.clone());
+                occupancy.is_repeated = true;
+                order
             }
             Task::Presence {
                 channel,
@@ -347,6 +360,7 @@ impl RemoteEngine {
                 true => EngineReport::PresenceStats(asker, Err(PresenceError::Unavailable)),
                 false => EngineReport::Presence(asker, Err(PresenceError::Unavailable)),
             },
+            Task::Occupancy(occupancy) => return self.is_unrecorded(occupancy),
             Task::Check(_) => return,
         };
         self.reports.push_back(report);

@@ -229,13 +229,18 @@ impl<E: Engine> Hub<E> {
                 }
                 return;
             }
-            EngineReport::LeaseExpired(channel, client) => {
+            EngineReport::LeaseExpired(channel, client, is_elsewhere) => {
+                let is_by_user = self.namespaces.of(&channel).leave_delay_ms > 0;
+                if is_elsewhere && is_by_user && !client.user.is_empty() {
+                    return;
+                }
                 // All homes of the node are notified.
                 if self.home(self.channels.hash(&channel), &channel) == self.me {
                     self.announce_member(&channel, FeedEvent::Left, &client);
                 }
                 return;
             }
+            EngineReport::Occupancy(report) => return self.occupancy_decided(&report),
             EngineReport::Presence(QueryContext(origin), found) => {
                 return self.reply(origin, HubReply::Presence(found), outlet);
             }
@@ -247,8 +252,11 @@ impl<E: Engine> Hub<E> {
                     // Queued items belong to the void position.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
-                    // Subscribers may have waited for the read that would have closed its gap.
-                    self.start_join_read(index);
+                    // Subscribers may have waited for the read that would have closed its gap. A wildcard channel, which has
+                    // no history, is gone with its last subscriber.
+                    if self.find(&channel) == Some(index) {
+                        self.start_join_read(index);
+                    }
                 }
                 return;
             }

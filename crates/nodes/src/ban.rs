@@ -37,6 +37,19 @@ pub enum Ban {
     },
 }
 
+impl Ban {
+    /// Returns when it expires; `None`: never.
+    #[must_use]
+    pub fn until_s(&self) -> Option<u64> {
+        match self {
+            Self::User { until_s, .. }
+            | Self::Token { until_s, .. }
+            | Self::TokensOf { until_s, .. } => *until_s,
+            Self::UserAllowed { .. } => None,
+        }
+    }
+}
+
 /// Why a ban is not in force, or only temporarily.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]

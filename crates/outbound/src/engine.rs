@@ -7,6 +7,7 @@
 mod channels;
 mod commands;
 mod feed;
+mod occupancy;
 mod peers;
 mod port;
 mod replies;

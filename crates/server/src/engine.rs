@@ -40,10 +40,12 @@ pub(crate) fn of_hub(seed: u64) -> NodeEngine {
 fn settings(redis: &RedisEngine, node: NodeId) -> EngineSettings {
     EngineSettings {
         keyspace: Arc::clone(&redis.keyspace),
-        sentinel: redis
-            .sentinels
-            .clone()
-            .map(|(primary, others)| Sentinel { primary, others }),
+        sentinel: redis.sentinels.clone().map(|found| Sentinel {
+            primary: found.primary,
+            others: found.others,
+            user: found.user,
+            password: found.password,
+        }),
         prefix: redis.prefix.clone(),
         trusts_failover: redis.trusts_failover,
         node,

@@ -95,6 +95,10 @@ pub(crate) fn start(
     let common = common.with_history(history).with_blocks(blocks);
     let common = common.with_cluster(cluster.as_ref().map(|(cluster, _)| Arc::clone(cluster)));
     let common = Arc::new(common);
+    let node_name = config.node_name.clone().unwrap_or_else(host_name);
+    if has_cluster {
+        common.events.set_node(node.to_string(), node_name.clone());
+    }
     let opened = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
@@ -135,7 +139,7 @@ pub(crate) fn start(
         let mailbox = ends.pop().ok_or("no mailbox for the node")?;
         let identity = Identity {
             id: node,
-            name: config.node_name.clone().unwrap_or_else(host_name),
+            name: node_name,
             settings: config.effective.agreed(),
         };
         let port = engine.peers(cluster.wake());

@@ -170,6 +170,10 @@ impl Server {
                 };
                 (event, None)
             }
+            Order::Occupancy(order) => {
+                let (ticket, outcome) = (order.ticket, None);
+                (channel::Event::Occupancy { ticket, outcome }, None)
+            }
             Order::Members { ticket, .. } => (
                 channel::Event::Members {
                     ticket,

@@ -9,7 +9,7 @@ use veche_calls::{Secret, ServerAccount, TlsMode};
 
 use super::{Checker, text};
 use crate::raw::RawTable;
-use crate::types::{Engine, HistoryStore, RedisEngine};
+use crate::types::{Engine, HistoryStore, RedisEngine, Sentinels};
 use crate::value::DirectiveValue;
 
 /// The time limit of a command, and of a connection to come about.
@@ -73,11 +73,8 @@ impl Checker<'_> {
     }
 }
 
-/// The name of the primary and further Sentinels.
-type Sentinels = Option<(String, Vec<(String, u16)>)>;
-
 /// Parses a URL. Errors don't contain any part of it, because it has a password.
-fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
+fn read(url: &str) -> Result<(RedisDatabase, Option<Sentinels>), String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (is_sentinel, mut has_tls) = match url.scheme() {
         "redis" => (false, false),
@@ -91,11 +88,14 @@ fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
     };
     let path = path_of(&url)?;
     let (mut authority, mut others) = (None, Vec::new());
+    let (mut user, mut password) = (None, None);
     for (name, value) in url.query_pairs() {
         match &*name {
             "ca" => authority = Some(value.into_owned()),
             "tls" if is_sentinel => has_tls = &*value == "true",
             "addr" if is_sentinel => others.push(address(&value)?),
+            "sentinel_user" if is_sentinel => user = Some(value.into_owned()),
+            "sentinel_password" if is_sentinel => password = Some(Secret(value.into_owned())),
             other => return Err(format!("unknown option {other:?}")),
         }
     }
@@ -126,7 +126,16 @@ fn read(url: &str) -> Result<(RedisDatabase, Sentinels), String> {
         idle_timeout: TIMEOUT,
         queue: 1,
     };
-    Ok((keyspace, is_sentinel.then_some((path, others))))
+    if user.is_some() && password.is_none() {
+        return Err("sentinel_user: has no effect without sentinel_password".to_owned());
+    }
+    let sentinels = is_sentinel.then_some(Sentinels {
+        primary: path,
+        others,
+        user,
+        password,
+    });
+    Ok((keyspace, sentinels))
 }
 
 fn decoded(text: &str) -> Result<String, String> {
@@ -195,7 +204,20 @@ mod tests {
         let (keyspace, sentinels) = read(text).expect("one");
         assert_eq!(keyspace.server.port, 26_379);
         let others = vec![("two".to_owned(), 7001), ("three".to_owned(), 26_379)];
-        assert_eq!(sentinels, Some(("main".to_owned(), others)));
+        let expected = Sentinels {
+            primary: "main".to_owned(),
+            others,
+            user: None,
+            password: None,
+        };
+        assert_eq!(sentinels.as_ref(), Some(&expected));
+        assert_eq!(keyspace.server.password, Some(Secret("secret".to_owned())));
+        let text = "redis+sentinel://one/main?sentinel_user=eve&sentinel_password=p%26ss";
+        let (keyspace, sentinels) = read(text).expect("one");
+        assert_eq!(keyspace.server.password, None);
+        let found = sentinels.map(|found| (found.user, found.password));
+        let account = (Some("eve".to_owned()), Some(Secret("p&ss".to_owned())));
+        assert_eq!(found, Some(account));
     }
 
     #[test]
@@ -209,6 +231,8 @@ mod tests {
             ("redis://h?ca=/a", "without TLS"),
             ("redis+sentinel://h", "name of the primary"),
             ("redis+sentinel://h/main?addr=:1", "HOST:PORT"),
+            ("redis+sentinel://h/main?sentinel_user=a", "no effect"),
+            ("redis://h?sentinel_password=a", "unknown option"),
             ("redis+sentinel://h/main?addr=a:b", "HOST:PORT"),
         ] {
             let why = read(text).expect_err(text);

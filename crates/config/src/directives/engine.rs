@@ -20,7 +20,7 @@ pub(super) static ENGINE: &[Directive] = &[
             expected: "a URL such as \"redis://127.0.0.1:6379\"",
         },
         DefaultValue::Unset("required with `type = \"redis\"`"),
-        "The Redis server, version 6.2 or later: `redis://USER:PASSWORD@HOST:PORT/DATABASE`, and `rediss://` for TLS; all but the host can be omitted. With Sentinels: `redis+sentinel://USER:PASSWORD@HOST:PORT/PRIMARY?addr=HOST:PORT`, where `PRIMARY` is the name of the primary in their configuration, and each `addr` is a further Sentinel; `tls=true` uses TLS. `ca=FILE` names the certificate of a private authority. Redis Cluster is not supported. Pub/sub ignores the database number: servers with different databases need different prefixes.",
+        "The Redis server, version 6.2 or later: `redis://USER:PASSWORD@HOST:PORT/DATABASE`, and `rediss://` for TLS; all but the host can be omitted. With Sentinels: `redis+sentinel://USER:PASSWORD@HOST:PORT/PRIMARY?addr=HOST:PORT`, where `PRIMARY` is the name of the primary in their configuration, and each `addr` is a further Sentinel; `tls=true` uses TLS. The user and the password are those of the Redis servers; Sentinels with a login of their own have it in `sentinel_user=` and `sentinel_password=`. `ca=FILE` names the certificate of a private authority. Redis Cluster is not supported. Pub/sub ignores the database number: servers with different databases need different prefixes.",
     )
     .at_restart(),
     Section::Engine.row(

@@ -279,6 +279,11 @@ impl Engine for RemoteEngine {
         self.change_member(&change)
     }
 
+    fn occupancy_changed(&mut self, channel: &Arc<str>, is_occupied: bool) -> EngineReply<bool> {
+        self.note_occupancy(channel, is_occupied);
+        EngineReply::Deferred
+    }
+
     fn presence(
         &mut self,
         here: LocalMembers<'_>,
@@ -314,7 +319,7 @@ impl Engine for RemoteEngine {
         self.now_ms = now_ms;
         self.ticks = self.ticks.wrapping_add(1);
         self.lose_patience();
-        self.restore_members(catalog);
+        self.restore(catalog);
         self.look_for_spare(catalog, gone);
         if self.connection.is_some() {
             self.look_at_unsure();
@@ -323,7 +328,7 @@ impl Engine for RemoteEngine {
     }
 
     fn has_maintenance(&self) -> bool {
-        self.entries.len() > 0 || self.waiting.len() > 0
+        self.entries.len() > 0 || self.waiting.len() > 0 || !self.unrecorded.is_empty()
     }
 
     fn gauges(&self) -> EngineGauges {

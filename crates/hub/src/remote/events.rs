@@ -63,7 +63,13 @@ impl RemoteEngine {
                 _ => {}
             },
             Event::Forgotten => self.has_forgotten = true,
-            Event::Departed { channel, data } => self.departed(channel, &data),
+            Event::Departed {
+                channel,
+                data,
+                is_elsewhere,
+            } => self.departed(channel, &data, is_elsewhere),
+            Event::Occupancy { ticket, outcome } => self.occupancy(ticket, outcome),
+            Event::Vacated { channel, at_ms } => self.vacated_elsewhere(channel, at_ms),
         }
         self.pass_fences();
     }
@@ -126,7 +132,9 @@ impl RemoteEngine {
 
     fn followed(&mut self, topic: &Arc<str>) {
         if let Some(known) = self.topics.get_mut(topic) {
-            known.is_live = true;
+            if std::mem::replace(&mut known.is_live, true) {
+                self.is_followed_again(topic);
+            }
             for place in 0..self.entries.end() {
                 let entry = self.entries.get(place);
                 let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(topic));
@@ -136,6 +144,18 @@ impl RemoteEngine {
             }
         } else if let Some(place) = self.entries.find(topic) {
             self.followed_channel(place);
+        }
+    }
+
+    /// Between two subscriptions of a wildcard channel any channel that it covers may have had publications, also one that
+    /// this node knows nothing of: subscribers of the wildcard channel have no position that could tell.
+    fn is_followed_again(&mut self, wildcard: &Arc<str>) {
+        let place = self.entries.find(wildcard);
+        let entry = place.and_then(|place| self.entries.get(place));
+        let has_subscribers = entry.is_some_and(|entry| entry.feed == Feed::Live);
+        // Without history, publications may be lost unnoticed in any channel.
+        if has_subscribers && self.namespaces.has_history_under(wildcard) {
+            self.lost(wildcard);
         }
     }
 

@@ -44,11 +44,18 @@ impl RemoteEngine {
         self.order(Task::Member { notice, member });
     }
 
-    /// Stores all members again, if the store has lost some.
-    pub(super) fn restore_members(&mut self, catalog: &Catalog<'_>) {
-        if self.connection.is_some() && std::mem::take(&mut self.has_forgotten) {
+    /// Records what could not be recorded, and stores all members and occupied channels again if the store has lost some.
+    pub(super) fn restore(&mut self, catalog: &Catalog<'_>) {
+        if self.connection.is_none() {
+            return;
+        }
+        self.record();
+        if std::mem::take(&mut self.has_forgotten) {
             for (channel, client) in catalog.members() {
                 self.note_member(channel, client, true, None);
+            }
+            for channel in catalog.occupied() {
+                self.note_occupancy(channel, true);
             }
         }
     }
@@ -79,10 +86,10 @@ impl RemoteEngine {
     }
 
     /// A member of another node is gone with its lease.
-    pub(super) fn departed(&mut self, channel: Arc<str>, data: &[u8]) {
+    pub(super) fn departed(&mut self, channel: Arc<str>, data: &[u8], is_elsewhere: bool) {
         match data::decode_member(data) {
             Some(client) => {
-                let report = EngineReport::LeaseExpired(channel, Arc::new(client));
+                let report = EngineReport::LeaseExpired(channel, Arc::new(client), is_elsewhere);
                 self.reports.push_back(report);
             }
             None => self.ignored += 1,

@@ -1,6 +1,8 @@
 //! Tests of the contract described in `engine.rs`: one for each clause, run on every engine.
 
-use veche_hub::{ChannelQuery, HistoryQuery, PublishOptions, Version};
+use veche_hub::{
+    ChannelQuery, EventLevel, HistoryQuery, NamespaceOptions, PublishOptions, Version,
+};
 
 use crate::bench::{Bench, Driven};
 
@@ -228,4 +230,22 @@ pub(crate) fn presence<E: Driven>(mut bench: Bench<E>) {
     bench.enter(3, "ben");
     let names = ["1", "2", "3"].map(str::to_owned).to_vec();
     assert_eq!(bench.presence(), (names, (3, 2)));
+}
+
+/// The first subscriber and the last one are events of the channel.
+pub(crate) fn occupancy<E: Driven>(mut bench: Bench<E>) {
+    bench.set_rooms(NamespaceOptions {
+        event_level: EventLevel::Occupancy,
+        ..NamespaceOptions::default()
+    });
+    for round in 0..3 {
+        bench.enter(2 * round, "ann");
+        bench.enter(2 * round + 1, "ben");
+        bench.leave(2 * round);
+        bench.leave(2 * round + 1);
+    }
+    let mut events = Vec::new();
+    assert_eq!(bench.hub.take_channel_events(&mut events), 0);
+    let kinds: Vec<_> = events.iter().map(|event| event.fields().kind).collect();
+    assert_eq!(kinds, ["occupied", "vacated"].repeat(3));
 }

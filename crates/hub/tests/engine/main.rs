@@ -10,9 +10,11 @@ mod gaps;
 mod joins;
 mod members;
 mod model;
+mod occupancy;
 mod pair;
 mod restarts;
 mod unruly;
+mod wildcards;
 
 use bench::{Bench, Desk, Driven};
 use unruly::{Broken, Unruly};
@@ -108,6 +110,7 @@ macro_rules! cut {
 
 cut! {
     order, answer, stale, increase, feed, stored, join, top, removal, removal_of_what_waits, handed, chain, lease, presence,
+    occupancy,
 }
 
 clauses! {
@@ -126,4 +129,5 @@ clauses! {
     member breaks Member with "left: []",
     lease breaks Lease with "left: []",
     presence breaks Presence with "left: ([], (3, 2))",
+    occupancy,
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use veche_hub::{Epoch, Hub, Options, Position, PublishOptions, RemoteEngine, WorkerId};
 use veche_nodes::engine::Store as State;
 use veche_nodes::engine::channel::{
-    Direction, Event, Found, Keep, Members, Order, Publish, Published, id_of,
+    Direction, Event, Found, Keep, Members, Occupancy, Order, Publish, Published, id_of,
 };
 use veche_nodes::engine::peer::Entries;
 
@@ -53,6 +53,7 @@ pub(crate) struct Model {
         reason = "members by channel and client, with their names and data"
     )]
     members: BTreeMap<(Arc<str>, Box<str>), (Box<str>, Bytes)>,
+    occupied: BTreeSet<Arc<str>>,
     topics: BTreeSet<Arc<str>>,
     /// Topics whose subscription is in progress.
     following: VecDeque<Arc<str>>,
@@ -76,6 +77,7 @@ pub(crate) fn remote(seed: u64, is_lossy: bool) -> Bench<RemoteEngine> {
         cuts: 0,
         channels: HashMap::new(),
         members: BTreeMap::new(),
+        occupied: BTreeSet::new(),
         topics: BTreeSet::new(),
         following: VecDeque::new(),
         orders: VecDeque::new(),
@@ -282,9 +284,24 @@ impl Model {
                     found: Some(found),
                 }
             }
+            Order::Occupancy(order) => Event::Occupancy {
+                ticket: order.ticket,
+                outcome: Some(self.occupy(&order)),
+            },
             Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_) => return,
         };
         self.answers.push_back(answer);
+    }
+
+    /// As the script of the engine on Redis, with one node.
+    fn occupy(&mut self, order: &Occupancy) -> (bool, u64) {
+        let is_known = self.occupied.contains(&order.channel);
+        if order.is_occupied {
+            self.occupied.insert(Arc::clone(&order.channel));
+            return (!is_known || order.is_repeated, 1);
+        }
+        self.occupied.remove(&order.channel);
+        (is_known || order.is_repeated, 1)
     }
 
     fn publish(&mut self, publish: &Publish) -> Event {

@@ -251,7 +251,7 @@ impl Unruly {
     pub(crate) fn end_lease(&mut self) {
         for (channel, client) in std::mem::take(&mut self.members_elsewhere) {
             self.under_way
-                .push(EngineReport::LeaseExpired(channel, client));
+                .push(EngineReport::LeaseExpired(channel, client, false));
         }
     }
 

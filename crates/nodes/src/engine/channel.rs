@@ -36,6 +36,9 @@ pub enum Order {
     },
     /// Records a member of this node. Answered by [`Event::Member`].
     Member(Box<Member>),
+    /// Records that a channel has its first subscriber on this node, or has lost the last one. Answered by
+    /// [`Event::Occupancy`].
+    Occupancy(Box<Occupancy>),
     /// Reads the members of a channel, or their number. Answered by [`Event::Members`].
     Members {
         /// Identifies the order in its answer.
@@ -160,6 +163,19 @@ pub struct Member {
     pub finds_user: bool,
 }
 
+/// Parameters of [`Order::Occupancy`], which records whether a channel has subscribers on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Identifies the order in its answer.
+    pub ticket: u64,
+    /// Name of the channel.
+    pub channel: Arc<str>,
+    /// Whether the channel has subscribers on this node.
+    pub is_occupied: bool,
+    /// It may have been recorded before, and its answer is lost.
+    pub is_repeated: bool,
+}
+
 /// An event of an engine for a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -228,6 +244,23 @@ pub enum Event {
         channel: Arc<str>,
         /// The member, as its node encoded it.
         data: Bytes,
+        /// Whether a node with a lease has a member of the same user.
+        is_elsewhere: bool,
+    },
+    /// The answer to [`Order::Occupancy`].
+    Occupancy {
+        /// The ticket of the order.
+        ticket: u64,
+        /// Whether the channel is occupied or vacated by this in the whole cluster, and the time of the store, in milliseconds
+        /// since 1970; `None`: it is not recorded.
+        outcome: Option<(bool, u64)>,
+    },
+    /// A channel whose last subscribers were on another node, whose lease has ended.
+    Vacated {
+        /// Name of the channel.
+        channel: Arc<str>,
+        /// The time of the store, in milliseconds since 1970.
+        at_ms: u64,
     },
 }
 

@@ -46,8 +46,8 @@ pub enum Order {
         /// Identifies the order in its answer.
         ticket: u64,
     },
-    /// Stores a value under a name for the whole cluster, without a time limit; `None` removes it. For snapshots such
-    /// as bans. Answered by [`Event::Stored`].
+    /// Stores a value under a name for the whole cluster; `None` removes it. For snapshots such as bans. Answered by
+    /// [`Event::Stored`].
     Store {
         /// Identifies the order in its answer.
         ticket: u64,
@@ -57,6 +57,8 @@ pub enum Order {
         name: Bytes,
         /// The value to store; `None` removes it.
         value: Option<Bytes>,
+        /// The time at which it is removed, in seconds since 1970; `None`: it stays.
+        until_s: Option<u64>,
     },
     /// Reads all values of a table. Answered by [`Event::Table`].
     ReadTable {

@@ -197,11 +197,13 @@ impl Node {
     fn store(&mut self, name: Bytes, value: Option<Bytes>) {
         let ticket = self.ticket();
         self.stores.ordered(ticket, name.clone(), value.clone());
+        let block = value.as_deref().and_then(commands::read_block);
         self.order(Order::Store {
             ticket,
             table: Arc::from(BLOCKS),
             name,
             value,
+            until_s: block.and_then(|block| block.until_s()),
         });
     }
 

@@ -15,6 +15,7 @@ use veche_types::Position;
 
 use super::commands::{self, Client};
 use super::feed::Change;
+use super::occupancy;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
 use super::scripts::Script;
@@ -121,6 +122,7 @@ impl Client for Channels {
                 command
             }
             Job::Order(Order::Member(order)) => member(shared, session, order),
+            Job::Order(Order::Occupancy(order)) => occupancy::command(shared, session, order),
             Job::Order(Order::Members {
                 channel,
                 only_counts,
@@ -183,6 +185,10 @@ impl Client for Channels {
             Order::Member(order) => Event::Member {
                 ticket: order.ticket,
                 is_elsewhere: reply.and_then(|reply| number(&reply)) == Some(1),
+            },
+            Order::Occupancy(order) => Event::Occupancy {
+                ticket: order.ticket,
+                outcome: reply.and_then(occupancy::outcome),
             },
             Order::Members {
                 ticket,

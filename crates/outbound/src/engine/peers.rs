@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use veche_nodes::NodeId;
 use veche_nodes::engine::peer::{Entries, Event, LEASE_MS, LEASE_RENEWAL_MS, Order};
 use veche_nodes::engine::{Store, channel};
+use veche_nodes::node::BLOCKS;
 
 use super::commands::{self, Client};
 use super::feed::Change;
@@ -70,6 +71,8 @@ pub(super) enum Job {
     Order(Order),
     Renew,
     Bury,
+    Vacate,
+    Expire,
     Probe(Vec<u8>),
 }
 
@@ -107,7 +110,7 @@ impl Client for Peers {
     fn timed(&mut self) -> Vec<Job> {
         match self.has_left {
             true => Vec::new(),
-            false => vec![Job::Renew, Job::Bury],
+            false => vec![Job::Renew, Job::Bury, Job::Vacate, Job::Expire],
         }
     }
 
@@ -172,23 +175,31 @@ impl Client for Peers {
                 command.arg(keys.leases());
             }
             Job::Order(Order::Store {
-                table, name, value, ..
+                table,
+                name,
+                value,
+                until_s,
+                ..
             }) => {
-                let table = keys.named("t", table);
-                match value {
-                    Some(value) => {
-                        command = redis::cmd("HSET");
-                        command.arg(table).arg(&name[..]).arg(&value[..]);
-                    }
-                    None => {
-                        command = redis::cmd("HDEL");
-                        command.arg(table).arg(&name[..]);
-                    }
-                }
+                let [values, ends] = keys.table(table);
+                command = scripts.run(Script::Store, &[&values, &ends]);
+                command
+                    .arg(&name[..])
+                    .arg(value.as_deref().unwrap_or_default());
+                match until_s {
+                    Some(until_s) => command.arg(until_s),
+                    None => command.arg(""),
+                };
+            }
+            Job::Expire => {
+                let [values, ends] = keys.table(BLOCKS);
+                command = scripts.run(Script::Store, &[&values, &ends]);
+                command.arg("").arg("").arg("");
             }
             Job::Order(Order::ReadTable { table, .. }) => {
+                let [values, _] = keys.table(table);
                 command = redis::cmd("HGETALL");
-                command.arg(keys.named("t", table));
+                command.arg(values);
             }
             Job::Renew | Job::Order(Order::Announce(_)) => {
                 let lease = keys.of_node("lease", node);
@@ -202,6 +213,12 @@ impl Client for Peers {
                 command = scripts.run(Script::Bury, &[&keys.single("pn")]);
                 command.arg(node.to_string()).arg(keys.leases());
                 command.arg(keys.named("pn", "")).arg(keys.members(""));
+                command.arg(BURIED_MAX);
+            }
+            Job::Vacate => {
+                command = scripts.run(Script::Vacate, &[&keys.single("on")]);
+                command.arg(node.to_string()).arg(keys.leases());
+                command.arg(keys.named("on", "")).arg(keys.occupants(""));
                 command.arg(BURIED_MAX);
             }
             Job::Probe(channel) => {
@@ -249,9 +266,10 @@ impl Client for Peers {
                 return;
             }
             Job::Bury => return departed(shared, reply),
-            Job::Order(Order::Send { .. } | Order::Announce(_) | Order::Leave) | Job::Probe(_) => {
-                return;
-            }
+            Job::Vacate => return vacated(shared, reply),
+            Job::Order(Order::Send { .. } | Order::Announce(_) | Order::Leave)
+            | Job::Expire
+            | Job::Probe(_) => return,
         });
     }
 }
@@ -307,13 +325,30 @@ fn departed(shared: &Shared, reply: Option<Value>) {
     let Some(mut parts) = reply.and_then(list) else {
         return;
     };
-    while let (Some(name), Some(data)) = (parts.next(), parts.next()) {
+    while let (Some(name), Some(data), Some(stays)) = (parts.next(), parts.next(), parts.next()) {
         let (Some(name), Some(data)) = (text(name), bytes(data)) else {
             return;
         };
         shared.tell_homes(&channel::Event::Departed {
             channel: name.into(),
             data: data.into(),
+            is_elsewhere: bytes(stays).as_deref() == Some(b"1"),
+        });
+    }
+}
+
+/// Notifies homes of channels whose last subscribers are gone.
+fn vacated(shared: &Shared, reply: Option<Value>) {
+    let Some(mut parts) = reply.and_then(list) else {
+        return;
+    };
+    let Some(at_ms) = parts.next().and_then(|time| number(&time)) else {
+        return;
+    };
+    for channel in parts.filter_map(text) {
+        shared.tell_homes(&channel::Event::Vacated {
+            channel: channel.into(),
+            at_ms: at_ms as u64,
         });
     }
 }

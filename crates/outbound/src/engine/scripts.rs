@@ -16,10 +16,13 @@ pub(super) enum Script {
     Bury,
     Renew,
     Leases,
+    Occupy,
+    Vacate,
+    Store,
 }
 
 /// Their texts, in the order of the enumeration.
-const TEXTS: [&str; 10] = [
+const TEXTS: [&str; 13] = [
     include_str!("scripts/publish.lua"),
     include_str!("scripts/check.lua"),
     include_str!("scripts/read.lua"),
@@ -30,6 +33,9 @@ const TEXTS: [&str; 10] = [
     include_str!("scripts/bury.lua"),
     include_str!("scripts/renew.lua"),
     include_str!("scripts/leases.lua"),
+    include_str!("scripts/occupy.lua"),
+    include_str!("scripts/vacate.lua"),
+    include_str!("scripts/store.lua"),
 ];
 
 /// The hashes by which a server identifies the scripts.
@@ -123,6 +129,11 @@ impl Keys {
         self.named("p", channel)
     }
 
+    /// The nodes with subscribers of a channel.
+    pub(super) fn occupants(&self, channel: &str) -> Vec<u8> {
+        self.named("o", channel)
+    }
+
     /// The prefix of keys of leases.
     pub(super) fn leases(&self) -> Vec<u8> {
         self.named("lease", "")
@@ -136,6 +147,11 @@ impl Keys {
     /// A key with a part for this node.
     pub(super) fn of_node(&self, kind: &str, node: NodeId) -> Vec<u8> {
         self.named(kind, &node.to_string())
+    }
+
+    /// The values of a table, and the ends of those that end.
+    pub(super) fn table(&self, table: &str) -> [Vec<u8>; 2] {
+        [self.named("t", table), self.named("te", table)]
     }
 
     /// A key of which there is one.

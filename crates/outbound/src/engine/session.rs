@@ -71,7 +71,8 @@ impl Session {
                 PushKind::Disconnection => ended.notify_one(),
                 _ => pushed(push),
             })
-            .await?;
+            .await
+            .map_err(examined)?;
         let role = list(query(&mut connection, &redis::cmd("ROLE")).await?);
         let role = role.and_then(|mut role| text(role.next()?));
         if role.as_deref() != Some("master") {
@@ -187,12 +188,7 @@ impl Session {
         let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         if version < VERSION_MIN {
-            let (major, minor) = VERSION_MIN;
-            let found = self.field("redis_version");
-            let words = format!(
-                "redis: the server has version {found}, but {major}.{minor} or later is required"
-            );
-            return Err(CallError::new(CallErrorKind::Refused, words));
+            return Err(is_too_old(self.field("redis_version")));
         }
         match self.field("redis_mode") {
             "cluster" => Err(is_cluster()),
@@ -204,8 +200,8 @@ impl Session {
     async fn find_missing_rights(&mut self, shared: &Shared) -> Result<(), CallError> {
         let (hash, stream) = (shared.keys.single("check:h"), shared.keys.single("check:s"));
         let (value, set) = (shared.keys.single("check:v"), shared.keys.single("check:z"));
-        let channel = shared.keys.single("check");
-        let rows: [(&str, &[&[u8]]); 26] = [
+        let (sorted, channel) = (shared.keys.single("check:e"), shared.keys.single("check"));
+        let rows: [(&str, &[&[u8]]); 31] = [
             ("PING", &[]),
             ("INFO", &[b"server"]),
             ("SCRIPT", &[b"LOAD", b"return 1"]),
@@ -220,6 +216,8 @@ impl Session {
             ("HKEYS", &[&hash]),
             ("HINCRBY", &[&hash, b"a", b"1"]),
             ("HDEL", &[&hash, b"a"]),
+            ("HLEN", &[&hash]),
+            ("TIME", &[]),
             ("XADD", &[&stream, b"*", b"d", b""]),
             ("XRANGE", &[&stream, b"-", b"+"]),
             ("XREVRANGE", &[&stream, b"+", b"-"]),
@@ -232,7 +230,10 @@ impl Session {
             ("SADD", &[&set, b"1"]),
             ("SMEMBERS", &[&set]),
             ("SREM", &[&set, b"1"]),
-            ("DEL", &[&hash, &stream, &value, &set]),
+            ("ZADD", &[&sorted, b"1", b"a"]),
+            ("ZRANGEBYSCORE", &[&sorted, b"-inf", b"1"]),
+            ("ZREM", &[&sorted, b"a"]),
+            ("DEL", &[&hash, &stream, &value, &set, &sorted]),
             ("PUBLISH", &[&channel, b""]),
             ("SUBSCRIBE", &[&channel]),
         ];
@@ -297,13 +298,32 @@ impl Session {
     }
 }
 
-/// Returns a server's error, with a clearer text for a node of Redis Cluster.
+/// Returns a server's error, with a clearer text where the operator has to act.
 fn examined(fault: CallError) -> CallError {
-    let is_of_cluster = |code: &&str| fault.words.contains(*code);
-    match CLUSTER_CODES.iter().any(is_of_cluster) {
-        true => is_cluster(),
-        false => fault,
-    }
+    let words = &fault.words;
+    let is_of_cluster = |code: &&str| words.contains(*code);
+    // The first command of a connection is HELLO 3, which came with version 6.0.
+    let is_old = words.contains("RESP3NotSupported");
+    let action = if CLUSTER_CODES.iter().any(is_of_cluster) {
+        return is_cluster();
+    } else if is_old {
+        return is_too_old("below 6.0");
+    } else if words.contains("NOAUTH") {
+        "set the password in the URL"
+    } else if words.contains("WRONGPASS") {
+        "check the user and the password in the URL"
+    } else {
+        return fault;
+    };
+    let words = format!("{words}: {action}");
+    CallError::new(fault.kind, words)
+}
+
+fn is_too_old(found: &str) -> CallError {
+    let (major, minor) = VERSION_MIN;
+    let words =
+        format!("redis: the server has version {found}, but {major}.{minor} or later is required");
+    CallError::new(CallErrorKind::Refused, words)
 }
 
 fn is_cluster() -> CallError {
@@ -375,8 +395,8 @@ async fn ask_sentinel(
         host: host.to_owned(),
         port,
         // Sentinels have accounts of their own; usually they require none.
-        user: None,
-        password: None,
+        user: sentinel.user.clone(),
+        password: sentinel.password.clone(),
         ..settings.keyspace.server.clone()
     };
     let keyspace = RedisDatabase {
@@ -404,6 +424,18 @@ async fn ask_sentinel(
     let reply = asked.await.unwrap_or_else(|_| {
         let words = format!("redis: the Sentinel at {host}:{port} did not reply");
         Err(CallError::new(CallErrorKind::Unreachable, words))
+    });
+    let reply = reply.map_err(|fault| {
+        let is_login = fault.words.contains("NOAUTH") || fault.words.contains("WRONGPASS");
+        match is_login {
+            true => {
+                let words = format!(
+                    "redis: the Sentinel at {host}:{port} refuses the login: check sentinel_user and sentinel_password in the URL"
+                );
+                CallError::new(CallErrorKind::Refused, words)
+            }
+            false => fault,
+        }
     })?;
     let mut parts = list(reply).ok_or_else(unknown)?.filter_map(bytes);
     let host = parts.next().and_then(|host| String::from_utf8(host).ok());

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use veche_calls::Secret;
 use veche_calls::redis::RedisDatabase;
 use veche_nodes::NodeId;
 use veche_nodes::engine::channel;
@@ -41,6 +42,10 @@ pub struct Sentinel {
     pub primary: String,
     /// Hosts and ports of further Sentinels.
     pub others: Vec<(String, u16)>,
+    /// The user of the Sentinels, if they require one.
+    pub user: Option<String>,
+    /// The password of the Sentinels, if they require one.
+    pub password: Option<Secret>,
 }
 
 /// A change of the connection to an engine, for the log.

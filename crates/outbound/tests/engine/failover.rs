@@ -56,6 +56,8 @@ impl Group {
             sentinel: Some(Sentinel {
                 primary: "main".into(),
                 others: Vec::new(),
+                user: None,
+                password: None,
             }),
             prefix: "test".into(),
             trusts_failover,

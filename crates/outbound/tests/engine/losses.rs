@@ -5,11 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use veche_calls::CallErrorKind;
 use veche_calls::redis::RedisDatabase;
 use veche_hub::{ChannelQuery, RemoteEngine};
 use veche_nodes::NodeId;
-use veche_outbound::Outbound;
 use veche_outbound::engine::EngineSettings;
 
 use crate::bench::Bench;
@@ -354,53 +352,4 @@ fn the_first_publication_of_an_epoch_is_stored_once() {
     assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
     assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
     assert_eq!((bench.desk.lost.len(), bench.failed), (1, 0));
-}
-
-fn refused(server: &Server, account: Option<(&str, &str)>) -> (CallErrorKind, String) {
-    let settings = EngineSettings {
-        keyspace: server.keyspace_of(account),
-        sentinel: None,
-        prefix: "test".into(),
-        trusts_failover: false,
-        node: NodeId(1),
-        notice: Arc::new(|_| {}),
-    };
-    let fault = Outbound::default().engine(settings).expect_err("refused");
-    (fault.kind, fault.words)
-}
-
-#[test]
-fn what_cannot_serve_is_refused_with_one_line() {
-    let server = Server::start(&["--requirepass", "secret"]);
-    let (_, words) = refused(&server, None);
-    assert!(words.contains("NOAUTH"), "{words}");
-    let (_, words) = refused(&server, Some(("default", "wrong")));
-    assert!(words.contains("WRONGPASS"), "{words}");
-    let cli = |arguments: &[&str]| {
-        let login = ["-a", "secret", "--no-auth-warning"];
-        server.cli(&[&login, arguments].concat());
-    };
-    cli(&[
-        "ACL", "SETUSER", "ann", "on", ">pass", "~test:*", "&test:*", "+@all", "-xadd",
-    ]);
-    let (_, words) = refused(&server, Some(("ann", "pass")));
-    assert_eq!(words, "redis: the account needs the rights +xadd");
-    cli(&[
-        "ACL", "SETUSER", "ben", "on", ">pass", "~other:*", "&test:*", "+@all",
-    ]);
-    let (_, words) = refused(&server, Some(("ben", "pass")));
-    assert_eq!(words, "redis: the account needs the rights ~test:*");
-    cli(&[
-        "ACL", "SETUSER", "eve", "on", ">pass", "~test:*", "&test:*", "+@all",
-    ]);
-    cli(&["REPLICAOF", "127.0.0.1", "1"]);
-    let (kind, words) = refused(&server, Some(("eve", "pass")));
-    assert_eq!(kind, CallErrorKind::Refused);
-    assert!(words.contains("read-only replica"), "{words}");
-    server.crash();
-    let (kind, _) = refused(&server, None);
-    assert_eq!(kind, CallErrorKind::Unreachable);
-    let cluster = Server::start(&["--cluster-enabled", "yes"]);
-    let (_, words) = refused(&cluster, None);
-    assert!(words.contains("Cluster"), "{words}");
 }

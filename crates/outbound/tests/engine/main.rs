@@ -14,8 +14,10 @@ mod losses;
 mod members;
 #[path = "../../../../tests/ports.rs"]
 mod ports;
+mod refusals;
 mod relay;
 mod server;
+mod tables;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -141,5 +143,5 @@ macro_rules! clauses {
 
 clauses! {
     order, answer, stale, increase, feed, stored, join, top, removal, removal_of_what_waits, handed, chain, member, lease,
-    presence,
+    presence, occupancy,
 }

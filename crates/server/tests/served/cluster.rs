@@ -1,6 +1,10 @@
 //! Two nodes on one Redis: what concerns users, channels and connections covers both.
 
+mod events;
+mod foreign;
 mod relay;
+mod walk;
+mod wildcard;
 
 use std::thread;
 use std::time::Duration;

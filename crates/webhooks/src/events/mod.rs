@@ -55,6 +55,14 @@ struct State {
     lost: u64,
     is_sending: bool,
     is_over: bool,
+    node: Option<Node>,
+}
+
+/// This server in a cluster.
+#[derive(Clone, Debug)]
+struct Node {
+    id: String,
+    name: String,
 }
 
 /// Counters of event webhooks for `/metrics`.
@@ -77,6 +85,11 @@ impl EventDelivery {
             shared: Arc::default(),
             outbound,
         }
+    }
+
+    /// Sets the id and the name of this node, for batches sent from now on.
+    pub fn set_node(&self, id: String, name: String) {
+        self.shared.state.lock().node = Some(Node { id, name });
     }
 
     /// Applies settings; queued events go to the new receiver.
@@ -147,8 +160,12 @@ impl DeliveryQueue {
         let mut number = 0;
         while let Some((batch, lost)) = self.next(number == 0) {
             number += 1;
+            let node = self.state.lock().node.clone();
+            // Several nodes may have started at the same time.
+            let source = node.as_ref().map(|node| format!("{}-", node.id));
             let delivery = wire::Delivery {
-                id: format!("{began:x}-{number}"),
+                id: format!("{}{began:x}-{number}", source.unwrap_or_default()),
+                node: node.as_ref().map(|node| &*node.name),
                 is_first: number == 1,
                 lost,
                 events: &batch,

@@ -8,6 +8,8 @@ use veche_hub::ChannelEvent;
 pub(super) struct Delivery<'e> {
     /// The same whenever the batch is retried, and unique otherwise.
     pub(super) id: String,
+    /// The name of the node that sends it, if the server belongs to a cluster.
+    pub(super) node: Option<&'e str>,
     /// Whether this is the first batch of the process.
     pub(super) is_first: bool,
     /// The number of events lost before it.
@@ -18,6 +20,8 @@ pub(super) struct Delivery<'e> {
 #[derive(Serialize)]
 struct Wire<'e> {
     id: &'e str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'e str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     started: bool,
     #[serde(skip_serializing_if = "is_zero")]
@@ -53,6 +57,7 @@ impl Delivery<'_> {
     pub(super) fn to_json(&self) -> Vec<u8> {
         let wire = Wire {
             id: &self.id,
+            node: self.node,
             started: self.is_first,
             lost: self.lost,
             events: self.events.iter().map(event).collect(),
@@ -109,12 +114,13 @@ mod tests {
         ];
         let delivery = Delivery {
             id: "1-2".to_owned(),
+            node: Some("a"),
             is_first: true,
             lost: 3,
             events: &events,
         };
         let expected = [
-            r#"{"id":"1-2","started":true,"lost":3,"events":["#,
+            r#"{"id":"1-2","node":"a","started":true,"lost":3,"events":["#,
             r#"{"type":"online","user":"ann","time":7},"#,
             r#"{"type":"joined","channel":"chat:1","user":"ann","client":"c1","conn_info":{"name":"Ann"},"time":7},"#,
             r#"{"type":"left","channel":"chat:1","user":"ann","client":"c1","conn_info":{"name":"Ann"},"time":7},"#,
@@ -125,6 +131,7 @@ mod tests {
         assert_eq!(String::from_utf8(delivery.to_json()), Ok(expected.concat()));
         let delivery = Delivery {
             id: "1-3".to_owned(),
+            node: None,
             is_first: false,
             lost: 0,
             events: &[],

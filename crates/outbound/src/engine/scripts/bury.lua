@@ -1,4 +1,5 @@
--- Removes members of nodes whose lease has ended. Returns them, each with its channel.
+-- Removes members of nodes whose lease has ended. Returns them, each with its channel, and whether the same user is a member
+-- on a node with a lease ('1').
 --
 -- KEYS: nodes with members. ARGV: calling node; prefix of leases; prefix of nodes' channels; prefix of channels'
 -- members; maximum number of channels.
@@ -11,6 +12,15 @@ for _, node in ipairs(redis.call('SMEMBERS', KEYS[1])) do
       left = left - 1
       local key = ARGV[4] .. channel
       local all = redis.call('HGETALL', key)
+      local is_live, stays = {}, {}
+      for place = 1, #all, 2 do
+        local other = string.sub(all[place], 1, 16)
+        if is_live[other] == nil then
+          is_live[other] = other ~= node and redis.call('EXISTS', ARGV[2] .. other) == 1
+        end
+        local length, rest = string.match(all[place + 1], '^(%d+):(.*)$')
+        if length and is_live[other] then stays[string.sub(rest, 1, tonumber(length))] = true end
+      end
       for place = 1, #all, 2 do
         if string.sub(all[place], 1, 16) == node then
           redis.call('HDEL', key, all[place])
@@ -18,6 +28,7 @@ for _, node in ipairs(redis.call('SMEMBERS', KEYS[1])) do
           if length then
             gone[#gone + 1] = channel
             gone[#gone + 1] = string.sub(rest, tonumber(length) + 1)
+            gone[#gone + 1] = stays[string.sub(rest, 1, tonumber(length))] and '1' or '0'
           end
         end
       end
