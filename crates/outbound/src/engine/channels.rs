@@ -278,14 +278,14 @@ fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     command
 }
 
-/// How long the keys of a channel last. They are set to last longer than asked, by twice the [slack](Self::slack_ms), so that
-/// of publications in quick succession only the first of a slack has to set it: two of its seven commands.
+/// The lifetimes of a channel's keys. They exceed the configured times by twice the [slack](Self::slack_ms), so that of
+/// publications in quick succession only the first one within a slack sets them, which takes two commands.
 struct Lasting {
     ttl_ms: u64,
     position_ttl_ms: u64,
     /// The time for which they may stay as they are. Clocks of nodes may differ by as much.
     slack_ms: u64,
-    /// The time since 1970 plus the asked times, so that a change of these counts too.
+    /// The time since 1970 plus both configured times, so that a change of these counts too.
     mark: u64,
 }
 
@@ -294,12 +294,12 @@ impl Lasting {
         let slack_ms = keep.ttl_ms.min(keep.position_ttl_ms) / 8;
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now_ms = since_1970.unwrap_or_default().as_millis() as u64;
-        let asked = keep.ttl_ms.saturating_add(keep.position_ttl_ms);
+        let configured = keep.ttl_ms.saturating_add(keep.position_ttl_ms);
         Self {
             ttl_ms: keep.ttl_ms.saturating_add(slack_ms * 2).max(1),
             position_ttl_ms: keep.position_ttl_ms.saturating_add(slack_ms * 2).max(1),
             slack_ms,
-            mark: now_ms.saturating_add(asked),
+            mark: now_ms.saturating_add(configured),
         }
     }
 
