@@ -1,7 +1,7 @@
 //! The orders of the home of channels as commands.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redis::{Cmd, Value};
@@ -27,6 +27,12 @@ const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
 /// The maximum number of listed members, plus one.
 const LISTED_MAX: usize = 10_000;
+
+/// The maximum number of channels that one command compares. Redis does nothing else meanwhile.
+const CHECKS_MAX: usize = 64;
+
+/// Bytes of a comparison, roughly.
+const CHECK_BYTES: usize = 256;
 
 /// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
@@ -55,9 +61,10 @@ struct Channels {
     stored: u64,
 }
 
-/// An order that has a command, or a probe of the feed.
+/// An order that has a command, several that share one, or a probe of the feed.
 pub(super) enum Job {
     Order(Order),
+    Checks(Vec<Check>),
     Probe(Vec<u8>),
 }
 
@@ -89,10 +96,23 @@ impl Client for Channels {
             Order::Begin(number) => self.is_begun = number == self.number,
             Order::Follow(topic) => drop(self.changes.send(Change::Follow(topic))),
             Order::Unfollow(topic) => drop(self.changes.send(Change::Unfollow(topic))),
+            Order::Check(check) if is_up && self.is_begun => {
+                return Some(Job::Checks(vec![*check]));
+            }
             order if is_up && self.is_begun => return Some(Job::Order(order)),
             _ => {}
         }
         None
+    }
+
+    fn join(last: &mut Job, next: Job) -> Option<Job> {
+        match (last, next) {
+            (Job::Checks(checks), Job::Checks(more)) if checks.len() < CHECKS_MAX => {
+                checks.extend(more);
+                None
+            }
+            (_, next) => Some(next),
+        }
     }
 
     fn timed(&mut self) -> Vec<Job> {
@@ -106,6 +126,7 @@ impl Client for Channels {
     fn bytes(job: &Job) -> usize {
         match job {
             Job::Order(Order::Publish(publish)) => publish.data.len(),
+            Job::Checks(checks) => checks.len() * CHECK_BYTES,
             _ => 0,
         }
     }
@@ -113,7 +134,7 @@ impl Client for Channels {
     fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
         match job {
             Job::Order(Order::Publish(order)) => publish(shared, session, order),
-            Job::Order(Order::Check(order)) => check(shared, session, order),
+            Job::Checks(checks) => check(shared, session, checks),
             Job::Order(Order::Read(order)) => read(shared, session, order),
             Job::Order(Order::Remove { channel, .. }) => {
                 let (stream, fence) = (shared.keys.stream(channel), &session.fence);
@@ -144,9 +165,9 @@ impl Client for Channels {
                 command
             }
             // Taken before.
-            Job::Order(Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_)) => {
-                redis::cmd("PING")
-            }
+            Job::Order(
+                Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_) | Order::Check(_),
+            ) => redis::cmd("PING"),
         }
     }
 
@@ -157,8 +178,16 @@ impl Client for Channels {
         reply: Option<Value>,
         events: &mut Vec<Event>,
     ) {
-        let Job::Order(order) = job else {
-            return;
+        let order = match job {
+            Job::Order(order) => order,
+            Job::Checks(checks) => {
+                let mut replies = reply.and_then(list).into_iter().flatten();
+                return events.extend(checks.into_iter().map(|check| Event::Checked {
+                    ticket: check.ticket,
+                    found: replies.next().and_then(found),
+                }));
+            }
+            Job::Probe(_) => return,
         };
         events.push(match order {
             Order::Publish(order) => Event::Published {
@@ -169,10 +198,6 @@ impl Client for Channels {
                         published(&order, reply, &mut self.stored).unwrap_or(Published::Unknown)
                     }
                 },
-            },
-            Order::Check(order) => Event::Checked {
-                ticket: order.ticket,
-                found: reply.and_then(found),
             },
             Order::Read(order) => Event::Entries {
                 ticket: order.ticket,
@@ -198,7 +223,7 @@ impl Client for Channels {
                 ticket,
                 found: reply.and_then(|reply| members(reply, only_counts)),
             },
-            Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_) => return,
+            Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_) | Order::Check(_) => return,
         });
     }
 }
@@ -231,11 +256,11 @@ fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     command.arg(topic).arg(head).arg(&order.data[..]);
     match &order.keep {
         None => command.arg("").arg("").arg("").arg(""),
-        Some(keep) => command
-            .arg(keep.size)
-            .arg(keep.ttl_ms.max(1))
-            .arg(keep.position_ttl_ms.max(1))
-            .arg(keep.epoch.bits()),
+        Some(keep) => {
+            let lasting = Lasting::new(keep);
+            command.arg(keep.size).arg(lasting.ttl_ms);
+            command.arg(lasting.position_ttl_ms).arg(keep.epoch.bits())
+        }
     };
     match order.key {
         None => command.arg(""),
@@ -253,47 +278,86 @@ fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
         Some(since) => command.arg(since.offset).arg(since.epoch.bits()),
     };
     command.arg(fence.number);
+    if let Some(keep) = &order.keep {
+        Lasting::new(keep).mark(&mut command);
+    }
     command
 }
 
-fn check(shared: &Shared, session: &Session, order: &Check) -> Cmd {
-    let fence = &session.fence;
-    let more = [&*fence.key];
-    let mut command = of_channel(
-        shared,
-        session,
-        Script::Check,
-        &order.channel,
-        &order.keep,
-        &more,
-    );
-    match order.seen {
-        None => command.arg("").arg("0").arg(""),
-        Some((position, id)) => {
-            command.arg(position.epoch.bits()).arg(position.offset);
-            match id {
-                0 => command.arg(""),
-                id => command.arg(&id.to_be_bytes()),
-            }
+/// The lifetimes of a channel's keys. They exceed the configured times by twice the [slack](Self::slack_ms), so that of
+/// publications in quick succession only the first one within a slack sets them, which takes two commands.
+struct Lasting {
+    ttl_ms: u64,
+    position_ttl_ms: u64,
+    /// The time for which they may stay as they are. Clocks of nodes may differ by as much.
+    slack_ms: u64,
+    /// The time since 1970 plus both configured times, so that a change of these counts too.
+    mark: u64,
+}
+
+impl Lasting {
+    fn new(keep: &Keep) -> Self {
+        let slack_ms = keep.ttl_ms.min(keep.position_ttl_ms) / 8;
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_ms = since_1970.unwrap_or_default().as_millis() as u64;
+        let configured = keep.ttl_ms.saturating_add(keep.position_ttl_ms);
+        Self {
+            ttl_ms: keep.ttl_ms.saturating_add(slack_ms * 2).max(1),
+            position_ttl_ms: keep.position_ttl_ms.saturating_add(slack_ms * 2).max(1),
+            slack_ms,
+            mark: now_ms.saturating_add(configured),
         }
-    };
-    command.arg(u8::from(order.is_verifying)).arg(fence.number);
-    match order.ended {
-        None => command.arg(""),
-        Some(ended) => command.arg(ended.bits()),
-    };
+    }
+
+    fn mark(&self, command: &mut Cmd) {
+        command.arg(self.mark).arg(self.slack_ms);
+    }
+}
+
+fn check(shared: &Shared, session: &Session, checks: &[Check]) -> Cmd {
+    let Session { scripts, fence, .. } = session;
+    let mut keys = Vec::with_capacity(2 + 2 * checks.len());
+    keys.push(shared.keys.single("generation"));
+    keys.push(fence.key.clone());
+    for check in checks {
+        keys.push(shared.keys.meta(&check.channel));
+        keys.push(shared.keys.stream(&check.channel));
+    }
+    let mut command = scripts.run(Script::Check, &keys);
+    command.arg(fence.number);
+    for check in checks {
+        let lasting = Lasting::new(&check.keep);
+        command.arg(check.keep.epoch.bits());
+        command.arg(lasting.position_ttl_ms);
+        match check.seen {
+            None => command.arg("").arg("0").arg(""),
+            Some((position, id)) => {
+                command.arg(position.epoch.bits()).arg(position.offset);
+                match id {
+                    0 => command.arg(""),
+                    id => command.arg(&id.to_be_bytes()),
+                }
+            }
+        };
+        command.arg(u8::from(check.is_verifying));
+        match check.ended {
+            None => command.arg(""),
+            Some(ended) => command.arg(ended.bits()),
+        };
+        lasting.mark(&mut command);
+    }
     command
 }
 
 fn read(shared: &Shared, session: &Session, order: &Read) -> Cmd {
-    let mut command = of_channel(
-        shared,
-        session,
-        Script::Read,
-        &order.channel,
-        &order.keep,
-        &[],
-    );
+    let keys = &shared.keys;
+    let (meta, stream) = (keys.meta(&order.channel), keys.stream(&order.channel));
+    let generation = keys.single("generation");
+    let used: [&[u8]; 3] = [&meta, &stream, &generation];
+    let mut command = session.scripts.run(Script::Read, &used);
+    let lasting = Lasting::new(&order.keep);
+    command.arg(order.keep.epoch.bits());
+    command.arg(lasting.position_ttl_ms);
     match order.since {
         None => command.arg(""),
         Some(since) => command.arg(since),
@@ -304,23 +368,7 @@ fn read(shared: &Shared, session: &Session, order: &Read) -> Cmd {
         Direction::Reverse => "reverse",
         Direction::Latest => "latest",
     });
-    command
-}
-
-fn of_channel(
-    shared: &Shared,
-    session: &Session,
-    script: Script,
-    channel: &str,
-    keep: &Keep,
-    more_keys: &[&[u8]],
-) -> Cmd {
-    let keys = &shared.keys;
-    let (meta, stream) = (keys.meta(channel), keys.stream(channel));
-    let generation = keys.single("generation");
-    let used: [&[u8]; 3] = [&meta, &stream, &generation];
-    let mut command = session.scripts.run(script, &[&used, more_keys].concat());
-    command.arg(keep.epoch.bits()).arg(keep.position_ttl_ms);
+    lasting.mark(&mut command);
     command
 }
 

@@ -53,6 +53,11 @@ pub(super) trait Client: Send + 'static {
     /// Takes an order; `None` if there is no command to it. `is_up`: there is a connection.
     fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
 
+    /// Adds a job to the one before it if one command can do both. Returns it otherwise.
+    fn join(_last: &mut Self::Job, next: Self::Job) -> Option<Self::Job> {
+        Some(next)
+    }
+
     /// Returns the periodic commands that are due, while connected.
     fn timed(&mut self) -> Vec<Self::Job>;
 
@@ -205,7 +210,11 @@ impl<C: Client> Commands<C> {
     fn take(&mut self, orders: Vec<C::Order>, is_up: bool) {
         for order in orders {
             let job = self.client.take(order, is_up);
-            self.pending.extend(job);
+            let left = match (self.pending.back_mut(), job) {
+                (Some(last), Some(job)) => C::join(last, job),
+                (_, job) => job,
+            };
+            self.pending.extend(left);
         }
     }
 

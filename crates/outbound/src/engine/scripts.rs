@@ -58,12 +58,12 @@ impl Loaded {
     }
 
     /// Returns a command that runs a script with these keys; arguments follow.
-    pub(super) fn run(&self, script: Script, keys: &[&[u8]]) -> Cmd {
+    pub(super) fn run(&self, script: Script, keys: &[impl AsRef<[u8]>]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         let hash = self.0.get(script as usize);
         command.arg(hash.map_or("", String::as_str)).arg(keys.len());
         for key in keys {
-            command.arg(*key);
+            command.arg(key.as_ref());
         }
         command
     }

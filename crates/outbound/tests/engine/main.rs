@@ -8,6 +8,7 @@ mod common;
 mod bench;
 #[path = "../../../hub/tests/engine/clauses.rs"]
 mod clauses;
+mod economy;
 mod failover;
 mod faults;
 mod losses;

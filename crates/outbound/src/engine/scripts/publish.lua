@@ -2,7 +2,8 @@
 -- KEYS: meta, stream, generation, result of the key, fence, number of stored publications
 -- ARGV: topic, head, data, size ('': not stored), ttl, position ttl, epoch to begin with, ttl of the key ('': none),
 --       version ('': none) of 20 digits, epoch of the version, offset behind which it may be stored already ('': nowhere),
---       epoch of that offset, number of the connection
+--       epoch of that offset, number of the connection, the time plus both ttl and by how much it may grow until these are
+--       set again (neither: they are set each time)
 local known = redis.call('MGET', KEYS[3], KEYS[5])
 local generation = known[1] or '0'
 -- A later connection has repeated what this one was to do.
@@ -23,7 +24,7 @@ if ARGV[4] == '' then
   if is_keyed then redis.call('SET', KEYS[4], id, 'PX', ARGV[8]) end
   return {'done', '', nodes}
 end
-local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'v', 'w')
+local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'v', 'w', 'x')
 local epoch, top = meta[1], tonumber(meta[2] or '0')
 local is_new = not epoch or meta[3] ~= generation
 if ARGV[11] ~= '' and not is_new then
@@ -48,14 +49,27 @@ if is_new then
   epoch, top = ARGV[7], 0
 end
 local offset = string.format('%.0f', top + 1)
-if ARGV[9] ~= '' then
-  redis.call('HSET', KEYS[1], 'e', epoch, 's', offset, 'g', generation, 'i', id, 'v', ARGV[9], 'w', ARGV[10])
-else
-  redis.call('HSET', KEYS[1], 'e', epoch, 's', offset, 'g', generation, 'i', id)
+local is_lasting = not is_new and ARGV[14] and meta[6]
+  and math.abs(tonumber(ARGV[14]) - tonumber(meta[6])) <= tonumber(ARGV[15])
+-- A stream that is gone would begin again without an end.
+local is_added = is_lasting
+  and redis.call('XADD', KEYS[2], 'NOMKSTREAM', 'MAXLEN', ARGV[4], offset .. '-0', 'd', ARGV[3])
+local fields = {'e', epoch, 's', offset, 'g', generation, 'i', id}
+local function set(field, value)
+  fields[#fields + 1] = field
+  fields[#fields + 1] = value
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[6])
-redis.call('XADD', KEYS[2], 'MAXLEN', ARGV[4], offset .. '-0', 'd', ARGV[3])
-redis.call('PEXPIRE', KEYS[2], ARGV[5])
+if ARGV[9] ~= '' then
+  set('v', ARGV[9])
+  set('w', ARGV[10])
+end
+if not is_added then
+  redis.call('XADD', KEYS[2], 'MAXLEN', ARGV[4], offset .. '-0', 'd', ARGV[3])
+  redis.call('PEXPIRE', KEYS[2], ARGV[5])
+  if ARGV[14] then set('x', ARGV[14]) end
+end
+redis.call('HSET', KEYS[1], unpack(fields))
+if not is_added then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
 local position = epoch .. ':' .. offset
 local nodes = redis.call('PUBLISH', ARGV[1], ARGV[2] .. 'p' .. position .. ':' .. ARGV[3])
 if is_keyed then redis.call('SET', KEYS[4], id .. position, 'PX', ARGV[8]) end

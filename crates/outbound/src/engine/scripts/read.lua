@@ -1,16 +1,19 @@
 -- Reads publications together with the position.
 --
 -- KEYS: meta, stream, generation. ARGV: epoch to begin with, position ttl, offset ('': none), limit, direction
--- (forward, reverse, latest).
-local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g')
+-- (forward, reverse, latest), the time plus both ttl, and by how much it may grow until the former is set again.
+local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'x')
 local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top = meta[1], meta[2] or '0'
-if not epoch or meta[3] ~= generation then
+local is_new = not epoch or meta[3] ~= generation
+if is_new then
   redis.call('DEL', KEYS[1], KEYS[2])
   epoch, top = ARGV[1], '0'
   redis.call('HSET', KEYS[1], 'e', epoch, 's', top, 'g', generation)
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if is_new or not ARGV[6] or not meta[4] or math.abs(tonumber(ARGV[6]) - tonumber(meta[4])) > tonumber(ARGV[7]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
 local list = {}
 if ARGV[4] ~= '0' then
   local behind, before = '-', '+'

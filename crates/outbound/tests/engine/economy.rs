@@ -1,0 +1,84 @@
+//! The commands that an engine spares the server.
+
+use std::sync::Arc;
+
+use crate::bench::CHANNEL;
+use crate::node;
+use crate::server::Server;
+
+/// The lifetime of history in these tests, in milliseconds.
+const TTL_MS: u64 = 60_000;
+
+fn calls(server: &Server, command: &str) -> u64 {
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let head = format!("cmdstat_{command}:calls=");
+    let mut counts = stats.lines().filter_map(|line| {
+        let (count, _) = line.strip_prefix(&head)?.split_once(',')?;
+        count.parse::<u64>().ok()
+    });
+    counts.next().unwrap_or_default()
+}
+
+fn lifetime_ms(server: &Server, key: &str) -> u64 {
+    let answer = server.cli(&["PTTL", &format!("test:{key}:{CHANNEL}")]);
+    answer.parse().expect("a key that ends")
+}
+
+#[test]
+fn lifetimes_of_keys_are_not_set_by_each_publication() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.publish_and_settle("a");
+    for key in ["s", "m"] {
+        assert!(lifetime_ms(&server, key) >= TTL_MS);
+        server.cli(&["PEXPIRE", &format!("test:{key}:{CHANNEL}"), "30000"]);
+    }
+    bench.publish_and_settle("b");
+    assert!(lifetime_ms(&server, "s") <= 30_000);
+    assert!(lifetime_ms(&server, "m") <= 30_000);
+    // They were set long ago.
+    server.cli(&["HSET", &format!("test:m:{CHANNEL}"), "x", "1"]);
+    bench.publish_and_settle("c");
+    assert!(lifetime_ms(&server, "s") >= TTL_MS);
+    assert!(lifetime_ms(&server, "m") >= TTL_MS);
+}
+
+#[test]
+fn a_stream_that_was_evicted_begins_with_a_lifetime() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.publish_and_settle("a");
+    server.cli(&["DEL", &format!("test:s:{CHANNEL}")]);
+    let after = bench.publish_and_settle("b").position.expect("it is kept");
+    assert_eq!(after.offset, 2);
+    assert!(lifetime_ms(&server, "s") >= TTL_MS);
+}
+
+#[test]
+fn comparisons_of_many_channels_share_commands() {
+    let server = Arc::new(Server::start(&[
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+    ]));
+    let mut bench = node(&server, 1);
+    for number in 0..200 {
+        bench.publish_as(&format!("kept:{number}"), "a", None);
+    }
+    bench.settle();
+    server.crash();
+    server.begin();
+    for _ in 0..10 {
+        bench.settle();
+    }
+    let (scripts, compared) = (calls(&server, "evalsha"), calls(&server, "hmget"));
+    assert!(
+        compared >= 200 && scripts < 50,
+        "{scripts} scripts for {compared} channels"
+    );
+    bench.publish_as("kept:199", "b", None);
+    bench.settle();
+    let last = bench.published.last().expect("it is answered");
+    assert_eq!(last.position.expect("it is kept").offset, 2);
+}
