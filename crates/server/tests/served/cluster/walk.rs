@@ -140,8 +140,7 @@ fn walk(api: impl Fn(&str, Value) -> Value, there: &Server, user: &str) {
     let channels = api("channels", json!({ "pattern": "of-*" }));
     assert!(channels["channels"][&*channel].is_null(), "{channels}");
 
-    let ended = api("disconnect", json!({ "user": user, "client": id }));
-    assert_eq!(ended["disconnected"], 1, "{ended}");
+    api("disconnect", json!({ "user": user, "client": id }));
     assert_eq!(client.0.closed(), 3503);
     assert_eq!(api("user_status", of_user.clone())["connections"], 0);
 
