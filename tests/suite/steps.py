@@ -47,7 +47,7 @@ def pure_targets():
     folders = [ROOT / "crates" / crate / "tests" for crate in PURE]
     found = {path.stem for folder in folders for path in folder.glob("*.rs")}
     found |= {path.parent.name for folder in folders for path in folder.glob("*/main.rs")}
-    return " ".join(f"--test {name}" for name in sorted(found | {"tidy", "worlds"}))
+    return " ".join(f"--test {name}" for name in sorted(found | {"cluster", "tidy", "worlds"}))
 
 
 def has_example(source):
@@ -172,12 +172,20 @@ CHECK = (
     Step(
         "simulator", "", 300, needs=BUILT, binary="sim::worlds", environment={"VECHE_SIM_STEPS": "30000"},
     ),
+    Step(
+        "simulator of clusters", "", 300, needs=BUILT, binary="sim::cluster", environment={"VECHE_SIM_STEPS": "30000"},
+    ),
 )  # fmt: skip
 
 
 def long(name, limit, binary, arguments="", **environment):
     """One test binary for long, with the foreground for itself."""
     return Step(name, arguments, limit, needs=READY, place=ALONE, binary=binary, environment=environment)
+
+
+def ten_million_steps():
+    """What no run before this one has seen."""
+    return {"VECHE_SIM_STEPS": "10000000", "VECHE_SIM_FROM": f"{int(time.time())}000"}
 
 
 def both(step):
@@ -242,7 +250,7 @@ PARTS = {
     # Worlds that no run before this one has seen; what fails says its seed.
     "simulator": (
         *START,
-        long("simulator", 1800, "sim::worlds", "promises --nocapture", VECHE_SIM_STEPS="10000000", VECHE_SIM_FROM=f"{int(time.time())}000"),
+        long("simulator", 1800, "sim::worlds", "promises --nocapture", **ten_million_steps()),
     ),
     "fuzz-parsers": (setup("setup-fuzz"), fuzz("http_body http_head proxy_header sealed websocket_client websocket_server")),
     "fuzz-wires": (setup("setup-fuzz"), fuzz("nodes runtime")),

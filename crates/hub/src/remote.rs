@@ -10,9 +10,11 @@
 //!   items that arrive meanwhile are held.
 //! * *Gaps.* Each loss of the feed, and each [`LOOK_TICKS`] without an item, the top is compared with the last seen item; a
 //!   later one is reported as an item, so that the hub heals the gap.
-//! * *Epochs.* An item of another epoch ends the one before it: the position is lost. After a restart of the store each
-//!   channel in use is compared before anything is published, and starts a new epoch if its last seen item is not stored.
-//!   Without a connection, and until then, items wait: they may be of a store that has given offsets out again.
+//! * *Epochs.* The epoch of a channel is the one that the store has where the orders go: an item of another one has the store
+//!   asked. If it has ended, the position is lost. After a restart of the store each channel in use is compared before
+//!   anything is published, and starts a new epoch if its last seen item is not stored. Without a connection, and until
+//!   then, items wait, and neither reads nor other comparisons count: they may be of a store that has given offsets out
+//!   again. What has waited for a connection to another server is dropped.
 
 mod calls;
 mod data;
@@ -169,13 +171,14 @@ impl RemoteEngine {
         self.ignored
     }
 
-    fn keep(&mut self, history: &HistoryOptions) -> Keep {
+    /// Returns how a channel stores publications. Each order gets an epoch of its own when it is sent.
+    fn keep(&self, history: &HistoryOptions) -> Keep {
         let position_ttl_ms = history.position_ttl_ms.max(history.ttl_ms);
         Keep {
             size: history.size,
             ttl_ms: history.ttl_ms,
             position_ttl_ms: position_ttl_ms.max(POSITION_TTL_MS_MIN),
-            epoch: Epoch::from_bits(self.rng.u64(..)),
+            epoch: Epoch::UNKNOWN,
         }
     }
 
@@ -197,6 +200,8 @@ impl RemoteEngine {
         let Some((_, task)) = self.waiting.get_mut(ticket) else {
             return;
         };
+        // A store that has lost the first attempt must not begin twice in one epoch.
+        let epoch = Epoch::from_bits(self.rng.u64(..));
         let order = match task {
             Task::Fence(_) => return,
             Task::Publish {
@@ -207,6 +212,9 @@ impl RemoteEngine {
             } => {
                 let mut publish = publish.clone();
                 publish.ticket = ticket;
+                if let Some(keep) = &mut publish.keep {
+                    keep.epoch = epoch;
+                }
                 publish.repeats_since = sent_at.filter(|_| publish.keep.is_some());
                 if sent_at.is_none() {
                     let entry = slot.and_then(|slot| self.entries.get(slot));
@@ -217,10 +225,12 @@ impl RemoteEngine {
             }
             Task::Check(check) => {
                 check.ticket = ticket;
+                check.keep.epoch = epoch;
                 wire::Order::Check(check.clone())
             }
             Task::History { read, .. } | Task::Chain { order: read, .. } => {
                 read.ticket = ticket;
+                read.keep.epoch = epoch;
                 wire::Order::Read(read.clone())
             }
             Task::Remove { channel, .. } => wire::Order::Remove {
@@ -399,6 +409,7 @@ impl RemoteEngine {
             let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));
             if is_of && let Some(entry) = self.entries.get_mut(place) {
                 entry.feed = Feed::Off;
+                entry.held = None;
             }
         }
         self.orders.push(wire::Order::Unfollow(name));

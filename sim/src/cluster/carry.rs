@@ -5,6 +5,7 @@ use veche_nodes::engine::channel::{Event, Order};
 use veche_nodes::engine::peer;
 
 use super::coverage;
+use super::trace::say;
 use super::world::World;
 use crate::Failure;
 use crate::failure::{Check, promise};
@@ -107,6 +108,7 @@ impl World {
             2 => self.serve(node, worker, random)?,
             3 => match port.link.answers.pop_front() {
                 Some(answer) => {
+                    say!("  node {node}.{worker} hears {answer:?}");
                     self.nodes[node].handle(worker, answer);
                     true
                 }
@@ -115,6 +117,7 @@ impl World {
             4 => port.feed.change(),
             5 => match port.feed.next(self.setup.feed, random) {
                 Some(event) => {
+                    say!("  node {node}.{worker} is fed {event:?}");
                     self.nodes[node].handle(worker, event);
                     true
                 }
@@ -132,6 +135,7 @@ impl World {
         let port = self.nodes[node].port(worker);
         let found = server.verify(&mut port.link.known);
         let connection = port.connected(number);
+        say!("  node {node}.{worker} reaches server {number}: {found:?}");
         self.nodes[node].handle(worker, Event::Up(connection, found));
     }
 
@@ -150,6 +154,7 @@ impl World {
         if is_repetition {
             self.seen.note(coverage::Event::Repeated);
         }
+        say!("  server {number} carries out for node {node}.{worker} {order:?}");
         let (answer, message) = server.carry_out(order, &mut self.ledger, random)?;
         link.answers.push_back(answer);
         if let Some((topic, item)) = message {
@@ -173,6 +178,7 @@ impl World {
                 let Some(server) = self.servers.get_mut(&primary) else {
                     return Ok(false);
                 };
+                say!("  node {node} reaches server {primary}");
                 control.connected(primary, server);
                 true
             }
@@ -187,6 +193,9 @@ impl World {
                     return Ok(false);
                 };
                 let before = control.link.orders.len();
+                if let Some(order) = control.link.orders.front() {
+                    say!("  server {number:?} carries out for node {node} {order:?}");
+                }
                 if let Some(message) = control.serve(server, now_ms) {
                     for other in &mut self.nodes {
                         let control = &mut other.control;
@@ -200,6 +209,7 @@ impl World {
             }
             3 => match control.link.answers.pop_front() {
                 Some(answer) => {
+                    say!("  node {node} hears {answer:?}");
                     control.handle(answer);
                     true
                 }
@@ -207,6 +217,7 @@ impl World {
             },
             4 => match control.items.pop_front() {
                 Some(item) => {
+                    say!("  node {node} is fed {item:?}");
                     control.handle(item);
                     true
                 }
@@ -261,6 +272,7 @@ impl World {
     pub(super) fn lose_link(&mut self, node: usize, worker: usize) {
         let link = &mut self.nodes[node].port(worker).link;
         if link.server.is_some() {
+            say!("  node {node}.{worker} loses its connection");
             link.lose();
             self.nodes[node].handle(worker, Event::Down);
         }

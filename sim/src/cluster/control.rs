@@ -219,9 +219,7 @@ impl Control {
                     self.node.announce(own);
                 }
                 Output::StoreBlocks => {
-                    for number in &self.bans {
-                        self.node.store_block(&ban(*number));
-                    }
+                    self.node.restore_blocks(self.bans.iter().copied().map(ban));
                 }
                 Output::Perform(_) | Output::Lost | Output::Disagree(..) => {}
             }

@@ -19,7 +19,9 @@ mod report;
 mod settle;
 mod setup;
 mod store;
+mod trace;
 mod world;
 
 pub use coverage::Coverage;
 pub use report::{ACTIONS, Report, Summary, explore, replay};
+pub use trace::print_traces;

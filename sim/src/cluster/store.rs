@@ -396,7 +396,7 @@ impl State {
         (Position { epoch, offset }, before)
     }
 
-    /// Reads the control stream behind an offset, or its position alone.
+    /// Reads the control stream behind an offset, or its last entry alone.
     pub(super) fn read_control(&mut self, epoch: Epoch, since: Option<u64>) -> Entries {
         let generation = self.generation;
         let control = &mut self.control;
@@ -404,7 +404,7 @@ impl State {
         let offset = control.top;
         let found: Vec<_> = match since {
             Some(since) => control.entries.range(since + 1..).collect(),
-            None => Vec::new(),
+            None => control.entries.iter().next_back().into_iter().collect(),
         };
         let first = found.first();
         Entries {

@@ -19,6 +19,7 @@ use super::ledger::{Chain, Ledger};
 use super::node::{Effect, Node, number_of};
 use super::setup::Setup;
 use super::store::{Server, State as Stored};
+use super::trace::say;
 use crate::Failure;
 use crate::failure::{Check, promise};
 
@@ -100,6 +101,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, action: Action) -> Check {
+        say!("{} ms: {action:?}", self.now_ms);
         let node = |number: u8| usize::from(number) % self.setup.nodes;
         let channel = |number: u8| usize::from(number) % CHANNELS.len();
         let client = |number: u8| usize::from(number) % self.setup.clients;
@@ -476,6 +478,7 @@ impl World {
     }
 
     fn take(&mut self, node: usize, worker: usize, effect: Effect) -> Check {
+        say!("  node {node}.{worker} has {effect:?}");
         match effect {
             Effect::Deliver {
                 session,

@@ -105,6 +105,7 @@ impl Engine for RemoteEngine {
         };
         entry.is_followed = true;
         entry.feed = Feed::Begun(ticks);
+        entry.held = None;
         self.begun.push_back((ticks, Arc::clone(name)));
         match topic {
             None => self.orders.push(wire::Order::Follow(Arc::clone(name))),

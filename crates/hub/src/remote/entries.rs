@@ -22,6 +22,8 @@ pub(super) struct Entry {
     pub(super) is_followed: bool,
     /// Whether the store may be another one and was not compared yet: items wait for the comparison.
     pub(super) is_unsure: bool,
+    /// Whether an item of an unknown epoch has arrived, and the store is asked for its epoch.
+    pub(super) is_in_doubt: bool,
     /// Whether a message of it arrived since the last look.
     pub(super) is_fresh: bool,
     /// The number of receipts that are not settled.
@@ -65,6 +67,7 @@ impl Entry {
             feed: Feed::Off,
             is_followed: false,
             is_unsure: false,
+            is_in_doubt: false,
             is_fresh: false,
             waiting: 0,
             epoch: Epoch::UNKNOWN,
@@ -102,6 +105,13 @@ impl Entry {
     /// Records a publication that is stored in the current epoch.
     pub(super) fn note_known(&mut self, offset: u64, id: u64) {
         if offset > self.known.0 {
+            self.known = (offset, id);
+        }
+    }
+
+    /// Records the id of the latest known publication, if this is it.
+    pub(super) fn note_id(&mut self, offset: u64, id: u64) {
+        if self.known == (offset, 0) {
             self.known = (offset, id);
         }
     }

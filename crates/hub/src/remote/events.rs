@@ -11,7 +11,7 @@ use super::entries::Feed;
 use super::{RemoteEngine, Task, data};
 use crate::engine::{EngineReport, FeedItem};
 use crate::history_segment::HistorySegment;
-use crate::{HistoryError, HistoryPage, HistoryQuery, Position, Publication};
+use crate::{Epoch, HistoryError, HistoryPage, HistoryQuery, Position, Publication};
 
 impl RemoteEngine {
     /// Handles an event of the engine. Its results are [reports](crate::Engine::poll) and
@@ -29,6 +29,9 @@ impl RemoteEngine {
             Event::Published { ticket, result } => self.published(ticket, result),
             Event::Checked { ticket, found } => {
                 if let Some((_, Task::Check(check))) = self.waiting.take(ticket) {
+                    if let Some(entry) = self.entries.find_mut(&check.channel) {
+                        entry.is_in_doubt = false;
+                    }
                     match found {
                         Some(found) => self.compared(&check, found),
                         None => self.has_unsure |= check.is_verifying,
@@ -86,11 +89,15 @@ impl RemoteEngine {
             let Some(entry) = self.entries.get_mut(place) else {
                 continue;
             };
-            if entry.has_position() && (!is_same || self.has_unsure) {
+            if is_same && !(self.has_unsure && entry.has_position()) {
+                self.become_sure(place);
+                continue;
+            }
+            // What was held back may be of a server that has ended. What this one has published is part of the comparison.
+            entry.held = None;
+            if entry.has_position() {
                 entry.is_unsure = true;
                 self.check(place, true);
-            } else {
-                self.become_sure(place);
             }
         }
         self.has_unsure = false;
@@ -106,6 +113,7 @@ impl RemoteEngine {
             if let Some(entry) = self.entries.get_mut(place) {
                 self.has_unsure |= entry.is_unsure;
                 entry.is_unsure = entry.has_position();
+                entry.is_in_doubt = false;
             }
         }
         let is_lost = |task: &Task| {
@@ -226,12 +234,8 @@ impl RemoteEngine {
         let offset = item.predecessor;
         if !entry.has_position() {
             entry.set_position(Position { offset, ..position }, 0);
-        } else if position.epoch == entry.ended {
-            return;
         } else if position.epoch != entry.epoch {
-            entry.set_position(Position { offset, ..position }, 0);
-            self.reports
-                .push_back(EngineReport::Lost(Arc::clone(&item.channel)));
+            return self.note_other_epoch(place, position.epoch);
         }
         self.emit(place, item, id);
     }
@@ -291,7 +295,10 @@ impl RemoteEngine {
             let id = id_of(&publish.data).unwrap_or_default();
             let is_followed = entry.feed == Feed::Live;
             if position.epoch == entry.epoch {
-                entry.note_known(position.offset, id);
+                // What was known before is yet to be compared.
+                if !entry.is_unsure {
+                    entry.note_known(position.offset, id);
+                }
             } else if !is_followed || !entry.has_position() {
                 entry.set_position(position, id);
             }
@@ -334,6 +341,10 @@ impl RemoteEngine {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
+        if entry.is_unsure && !check.is_verifying {
+            // Nothing counts before the comparison, which looks for the latest as well.
+            return;
+        }
         let Found { top, id, latest } = found;
         match entry.feed {
             Feed::Placing(_) => return self.placed(place, top, id),
@@ -342,7 +353,8 @@ impl RemoteEngine {
             }
             Feed::Off | Feed::Begun(_) => return entry.set_position(top, id),
             Feed::Live if !entry.has_position() => return entry.set_position(top, id),
-            Feed::Live if top.epoch == entry.ended => return,
+            // The store was rolled back to it, and begins another one.
+            Feed::Live if top.epoch == entry.ended => return self.check(place, true),
             Feed::Live => {}
         }
         if top.epoch != entry.epoch {
@@ -353,6 +365,7 @@ impl RemoteEngine {
             // The store has lost publications.
             return self.check(place, true);
         }
+        entry.note_id(top.offset, id);
         if top.offset <= entry.seen {
             return;
         }
@@ -404,7 +417,6 @@ impl RemoteEngine {
         let Some(entries) = entries else {
             return self.give_up(task);
         };
-        let top = entries.top;
         match task {
             Task::History {
                 receipt,
@@ -413,16 +425,18 @@ impl RemoteEngine {
                 expired_ms,
                 read,
             } => {
-                self.note_epoch(&read.channel, top);
+                self.note_epoch(&read.channel, entries.top);
                 let page = page(*entries, &query, answer_max, expired_ms);
                 self.reports.push_back(EngineReport::History(receipt, page));
             }
+            // What it follows may be gone.
+            Task::Chain { ref order, .. } if self.is_unsure(&order.channel) => self.give_up(task),
             Task::Chain {
                 read,
                 order,
                 expired_ms,
             } => {
-                self.note_epoch(&order.channel, top);
+                self.note_epoch(&order.channel, entries.top);
                 debug_assert_eq!(order.direction, Direction::Latest);
                 let chain = Box::new(chain(*entries, expired_ms));
                 self.reports
@@ -432,15 +446,33 @@ impl RemoteEngine {
         }
     }
 
+    fn is_unsure(&self, channel: &str) -> bool {
+        let entry = self.entries.find(channel);
+        let entry = entry.and_then(|place| self.entries.get(place));
+        entry.is_some_and(|entry| entry.is_unsure)
+    }
+
     /// A read has found an epoch.
-    fn note_epoch(&mut self, channel: &Arc<str>, top: Position) {
-        let Some(entry) = self.entries.find_mut(channel) else {
+    fn note_epoch(&mut self, channel: &str, top: Position) {
+        let Some(place) = self.entries.find(channel) else {
             return;
         };
-        let is_other = entry.epoch != top.epoch && entry.ended != top.epoch;
-        if entry.feed == Feed::Live && entry.has_position() && is_other {
-            entry.set_position(top, 0);
-            self.lost(channel);
+        let entry = self.entries.get(place);
+        let is_live = entry.is_some_and(|one| one.feed == Feed::Live && one.has_position());
+        if is_live {
+            self.note_other_epoch(place, top.epoch);
+        }
+    }
+
+    /// If this is not the epoch of a channel, it is the next one, or one that a replaced server has: the store is asked, which
+    /// brings the id of its latest publication for later comparisons too.
+    fn note_other_epoch(&mut self, place: u32, epoch: Epoch) {
+        let Some(entry) = self.entries.get_mut(place) else {
+            return;
+        };
+        let is_other = epoch != entry.epoch && epoch != entry.ended;
+        if is_other && !std::mem::replace(&mut entry.is_in_doubt, true) {
+            self.check(place, false);
         }
     }
 }

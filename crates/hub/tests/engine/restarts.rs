@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use veche_hub::{Epoch, Hub, Options, Position, RemoteEngine, SubscribeOptions, Ticket, WorkerId};
 use veche_nodes::engine::Store;
-use veche_nodes::engine::channel::{Check, Event, Found, Order, Published};
+use veche_nodes::engine::channel::{Check, Event, Found, Order, Published, id_of};
+use veche_nodes::engine::peer::Entries;
 
 use crate::bench::{Bench, CHANNEL};
 use crate::common::{name, session, subscribe};
@@ -196,7 +197,9 @@ fn a_subscriber_behind_a_gap_of_a_lost_epoch_is_answered() {
     let joined = subscribe(hub, session(2), name(CHANNEL), Ticket(2), &options, desk);
     joined.expect("there is room");
     assert!(!bench.hub.engine().take_orders().iter().any(is_read));
-    assert!(tell(&mut bench, item(at(2, 1), 0)).iter().any(is_read));
+    let check = check_of(&tell(&mut bench, item(at(2, 1), 0)));
+    let orders = tell(&mut bench, found(check.ticket, at(2, 1), 9, None));
+    assert!(orders.iter().any(is_read));
     assert_eq!(bench.desk.lost, [1]);
 }
 
@@ -218,4 +221,140 @@ fn an_epoch_that_has_ended_does_not_come_back() {
     // The store begins a new one. The subscription has ended with the first loss.
     tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
     assert_eq!(bench.desk.lost, [1]);
+}
+
+/// A publication, its id, and the item that brings it.
+fn item(position: Position, before: u64, data: &Bytes) -> Event {
+    Event::Item {
+        channel: CHANNEL.into(),
+        place: Some((position, before)),
+        data: data.clone(),
+    }
+}
+
+fn refused(ticket: u64) -> Event {
+    let found = None;
+    Event::Checked { ticket, found }
+}
+
+/// The server has published an item, and has ended without having written it to disk.
+#[test]
+fn items_of_a_server_that_has_ended_are_dropped() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    let id = id_of(&data).expect("it has one");
+    tell(&mut bench, item(at(1, 3), 0, &data));
+    tell(&mut bench, Event::Down);
+    tell(&mut bench, item(at(1, 5), 3, &data));
+    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let check = check_of(&orders);
+    tell(&mut bench, found(check.ticket, at(1, 3), id, None));
+    assert_eq!((bench.desk.offsets(1), bench.desk.lost.len()), (vec![3], 0));
+    // The feed goes on with what the store gives the offset to.
+    tell(&mut bench, item(at(1, 5), 3, &data));
+    assert_eq!(bench.desk.offsets(1), [3, 5]);
+}
+
+/// A store that was rolled back to a time before the channel's epoch began gets the order that began it once more.
+#[test]
+fn a_repeated_order_begins_an_epoch_of_its_own() {
+    let mut bench = begun();
+    let first = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
+    bench.publish("a");
+    let is_publish = |order: &Order| match order {
+        Order::Publish(publish) => publish.keep.map(|keep| keep.epoch),
+        _ => None,
+    };
+    let mut epochs = vec![first.keep.epoch];
+    epochs.extend({ bench.hub.engine().take_orders().drain(..) }.find_map(|one| is_publish(&one)));
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    epochs.push(check_of(&orders).keep.epoch);
+    epochs.extend(orders.iter().find_map(is_publish));
+    assert_eq!(epochs.len(), 4);
+    let different: std::collections::HashSet<_> = epochs.iter().collect();
+    assert_eq!(different.len(), 4, "{epochs:?}");
+}
+
+/// What waits for the comparison is as old as what would be compared.
+#[test]
+fn nothing_counts_before_the_comparison() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    let id = id_of(&data).expect("it has one");
+    tell(&mut bench, item(at(1, 3), 0, &data));
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    tell(&mut bench, refused(check_of(&orders).ticket));
+    // Neither what another comparison finds, nor what a publisher hears.
+    let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
+    assert!(!check.is_verifying);
+    let latest = Some((3, data));
+    let orders = tell(&mut bench, found(check.ticket, at(1, 5), 9, latest));
+    assert!(orders.is_empty(), "{orders:?}");
+    publish(&mut bench, "b", at(1, 7));
+    bench.hub.maintain();
+    let check = check_of(&std::mem::take(bench.hub.engine().take_orders()));
+    assert_eq!(
+        (check.is_verifying, check.seen),
+        (true, Some((at(1, 3), id)))
+    );
+    assert_eq!(bench.desk.offsets(1), [3]);
+}
+
+/// A gap that is read before the comparison may lead to reused offsets.
+#[test]
+fn a_read_before_the_comparison_closes_no_gap() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    tell(&mut bench, item(at(1, 3), 0, &data));
+    tell(&mut bench, item(at(1, 7), 5, &data));
+    tell(&mut bench, Event::Down);
+    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    tell(&mut bench, refused(check_of(&orders).ticket));
+    let read = orders.iter().find_map(|order| match order {
+        Order::Read(read) => Some(read.ticket),
+        _ => None,
+    });
+    let entries = Some(Box::new(Entries {
+        top: at(1, 7),
+        before: 3,
+        entries: vec![(5, data.clone()), (7, data)],
+    }));
+    let ticket = read.expect("it is repeated");
+    tell(&mut bench, Event::Entries { ticket, entries });
+    assert_eq!((bench.desk.offsets(1), bench.desk.lost), (vec![3], vec![1]));
+}
+
+/// A server that has been replaced still publishes, two epochs later.
+#[test]
+fn an_item_of_an_old_epoch_does_not_bring_it_back() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    for epoch in [2, 3] {
+        tell(&mut bench, Event::Down);
+        let orders = tell(&mut bench, Event::Up(epoch, Store::Promoted));
+        tell(
+            &mut bench,
+            found(check_of(&orders).ticket, at(epoch, 0), 0, None),
+        );
+    }
+    bench.desk.lost.clear();
+    let options = SubscribeOptions::default();
+    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
+    let joined = subscribe(hub, session(2), name(CHANNEL), Ticket(2), &options, desk);
+    joined.expect("there is room");
+    let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
+    tell(
+        &mut bench,
+        found(check_of(&orders).ticket, at(3, 0), 0, None),
+    );
+    let orders = tell(&mut bench, item(at(1, 5), 3, &data));
+    let check = check_of(&orders);
+    assert!(!check.is_verifying);
+    // The store is asked once.
+    assert!(tell(&mut bench, item(at(1, 7), 5, &data)).is_empty());
+    tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
+    tell(&mut bench, item(at(3, 1), 0, &data));
+    assert_eq!((bench.desk.offsets(2), bench.desk.lost.len()), (vec![1], 0));
 }

@@ -28,12 +28,12 @@ pub enum Order {
         /// The encoded envelope to append.
         bytes: Bytes,
     },
-    /// Reads the control stream after an offset, or only its position if there is none. Answered by
+    /// Reads the control stream after an offset, or only its last entry if there is none. Answered by
     /// [`Event::ControlRead`].
     ReadControl {
         /// Identifies the order in its answer.
         ticket: u64,
-        /// The offset of the last known entry.
+        /// The offset before the last known entry, which is read again.
         since: Option<u64>,
     },
     /// Sets the text that the node publishes with its lease, and renews the lease now. From its first connection on,

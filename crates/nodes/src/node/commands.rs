@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use bytes::Bytes;
 use veche_types::Position;
 
-use crate::{Ban, NodeId};
+use crate::{Ban, Envelope, NodeId};
 
 /// The age up to which a node appends its commands again after a broken connection, in milliseconds. A command with a lasting
 /// effect is appended later too.
@@ -33,12 +33,17 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     last: Option<Position>,
-    reading: Option<u64>,
+    /// The entry there, if it is known: a store that was rolled back may give the offset to another one.
+    last_entry: Option<Bytes>,
+    /// The last order to read, and the offset that was known then.
+    reading: Option<(u64, u64)>,
     /// The last order to read the blocks, until it is answered.
     reading_table: Option<u64>,
     carried_out: HashMap<NodeId, CarriedOut>,
     /// Commands of this node, the oldest first.
     own: VecDeque<Own>,
+    /// The numbers of those about each ban, by its name.
+    names: HashMap<Bytes, usize>,
     /// Whether a command of this node may or may not be stored.
     pub(super) is_unsure: bool,
     /// Entries arrived by the feed during a read: they may be behind the read ones.
@@ -49,11 +54,21 @@ pub(super) struct Commands {
 #[derive(Debug)]
 struct Own {
     at_ms: u64,
-    bytes: Bytes,
-    /// The order that appends it.
-    ticket: Option<u64>,
-    /// It is kept until it is appended, whenever that is.
-    is_due: bool,
+    envelope: Envelope,
+    /// The ban that it sets or ends, with its name. Its effect lasts, so it is kept until the stream has it, whenever that is.
+    ban: Option<(Bytes, Ban)>,
+    /// This node has read it from the stream.
+    is_seen: bool,
+}
+
+impl Own {
+    fn is_due(&self) -> bool {
+        self.ban.is_some() && !self.is_seen
+    }
+
+    fn name(&self) -> Option<&Bytes> {
+        self.ban.as_ref().map(|(name, _)| name)
+    }
 }
 
 /// The numbers of a source's commands that were executed.
@@ -70,25 +85,54 @@ impl Commands {
         self.last
     }
 
-    pub(super) fn set_last(&mut self, last: Position) {
-        self.last = Some(last);
+    /// Returns the offset behind which to read: the last known entry is read again, and compared.
+    pub(super) fn since(&self) -> Option<u64> {
+        self.last.map(|last| last.offset.saturating_sub(1))
+    }
+
+    /// Continues at the end of what was read.
+    pub(super) fn set_last(&mut self, top: Position, entries: &[(u64, Bytes)]) {
+        let at_top = entries.last().filter(|(offset, _)| *offset == top.offset);
+        match at_top {
+            Some((_, bytes)) => self.last_entry = Some(bytes.clone()),
+            None if self.last == Some(top) => {}
+            None => self.last_entry = None,
+        }
+        self.last = Some(top);
+    }
+
+    /// Returns whether the last known entry is another one now.
+    pub(super) fn is_replaced(&self, entries: &[(u64, Bytes)]) -> bool {
+        let (Some(last), Some(known)) = (self.last, &self.last_entry) else {
+            return false;
+        };
+        let mut entries = entries.iter();
+        entries.any(|(offset, bytes)| *offset == last.offset && bytes != known)
     }
 
     pub(super) fn forget(&mut self) {
         self.last = None;
+        self.last_entry = None;
+    }
+
+    /// The stream was lost: what this node has appended may be.
+    pub(super) fn stream_is_lost(&mut self, now_ms: u64) {
+        self.forget_old(now_ms);
+        for own in &mut self.own {
+            own.is_seen = false;
+        }
     }
 
     /// Records the last order to read: answers to earlier ones are ignored.
     pub(super) fn read(&mut self, ticket: u64) {
-        self.reading = Some(ticket);
+        let known = self.last.map_or(0, |last| last.offset);
+        self.reading = Some((ticket, known));
     }
 
-    pub(super) fn is_read(&mut self, ticket: u64) -> bool {
-        let is_it = self.reading == Some(ticket);
-        if is_it {
-            self.reading = None;
-        }
-        is_it
+    /// Returns the offset that was known at the last order to read, if this is its answer.
+    pub(super) fn is_read(&mut self, ticket: u64) -> Option<u64> {
+        let reading = self.reading.take_if(|(last, _)| *last == ticket);
+        reading.map(|(_, known)| known)
     }
 
     /// Takes note of the last order to read the blocks.
@@ -105,11 +149,12 @@ impl Commands {
         self.reading_table.take_if(|last| *last == ticket).is_some()
     }
 
-    pub(super) fn next(&mut self, position: Position, before: u64) -> Next {
+    pub(super) fn next(&mut self, position: Position, before: u64, bytes: &Bytes) -> Next {
         match &mut self.last {
             Some(last) if last.epoch != position.epoch || before > last.offset => Next::Gap,
             Some(last) if position.offset > last.offset => {
                 last.offset = position.offset;
+                self.last_entry = Some(bytes.clone());
                 Next::Take
             }
             _ => Next::Skip,
@@ -129,44 +174,90 @@ impl Commands {
         true
     }
 
-    /// Keeps a command of this node. `is_lasting`: its effect lasts, so it is appended however late.
-    pub(super) fn keep(&mut self, now_ms: u64, bytes: Bytes, is_lasting: bool) {
-        self.forget_old(now_ms);
-        if self.own.len() >= AGAIN_MAX {
-            self.own.pop_front();
+    /// Keeps a command of this node. One that sets or ends a `ban` is appended however late.
+    pub(super) fn keep(&mut self, now_ms: u64, envelope: Envelope, ban: Option<Ban>) {
+        let oldest = self.own.front();
+        if oldest.is_some_and(|own| now_ms >= own.at_ms + AGAIN_MS) {
+            self.forget_old(now_ms);
+        }
+        if self.own.len() >= AGAIN_MAX
+            && let Some(oldest) = self.own.pop_front()
+        {
+            forget_name(&mut self.names, &oldest);
+        }
+        let ban = ban.map(|ban| (block_name(&ban), ban));
+        if let Some((name, _)) = &ban {
+            *self.names.entry(name.clone()).or_default() += 1;
         }
         self.own.push_back(Own {
             at_ms: now_ms,
-            bytes,
-            ticket: None,
-            is_due: is_lasting,
+            envelope,
+            ban,
+            is_seen: false,
         });
     }
 
-    /// Notes the order that appends a command of this node.
-    pub(super) fn appending(&mut self, ticket: u64, bytes: &Bytes) {
-        // As a rule it is the last one.
-        if let Some(own) = self.own.iter_mut().rev().find(|own| own.bytes == *bytes) {
-            own.ticket = Some(ticket);
+    /// Takes note of a command of this node in the stream.
+    pub(super) fn is_seen(&mut self, sequence: u64) {
+        let own = &mut self.own;
+        if let Ok(place) = own.binary_search_by_key(&sequence, |own| own.envelope.sequence) {
+            own[place].is_seen = true;
         }
     }
 
-    /// Notes that an order that appends a command is carried out.
-    pub(super) fn is_appended(&mut self, ticket: u64) {
-        if let Some(own) = self.own.iter_mut().find(|own| own.ticket == Some(ticket)) {
-            own.is_due = false;
+    /// Drops commands about a ban that a later command of another node has replaced. Returns whether that is the latest:
+    /// a command that this node has yet to append comes behind it.
+    pub(super) fn replace(&mut self, name: &Bytes) -> bool {
+        if self.is_open(name) {
+            self.retain(|own| own.is_due() || own.name() != Some(name));
         }
+        !self.is_open(name)
     }
 
-    /// Returns the commands of this node of the last minute, and older ones that last and are not appended.
-    pub(super) fn again(&mut self, now_ms: u64) -> Vec<Bytes> {
+    /// Returns whether a command about this ban is to be appended again.
+    pub(super) fn is_open(&self, name: &Bytes) -> bool {
+        self.names.contains_key(name)
+    }
+
+    /// Returns the commands of this node of the last minute, and older ones that last and are not appended; with their
+    /// bans. Each repetition is another entry by its time limit: at the offset of a lost one it must not be taken for that, since
+    /// what precedes it may be something else.
+    pub(super) fn again(&mut self, now_ms: u64) -> Vec<(Bytes, Option<Ban>)> {
         self.forget_old(now_ms);
-        self.own.iter().map(|own| own.bytes.clone()).collect()
+        let mut again = Vec::with_capacity(self.own.len());
+        for own in &mut self.own {
+            own.envelope.within_ms += 1;
+            let ban = own.ban.as_ref().map(|(_, ban)| ban.clone());
+            let bytes = own.envelope.encode();
+            again.extend(bytes.map(|bytes| (bytes.into(), ban)));
+        }
+        again
     }
 
     fn forget_old(&mut self, now_ms: u64) {
-        self.own
-            .retain(|own| own.is_due || now_ms < own.at_ms + AGAIN_MS);
+        self.retain(|own| own.is_due() || now_ms < own.at_ms + AGAIN_MS);
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&Own) -> bool) {
+        let names = &mut self.names;
+        self.own.retain(|own| {
+            let is_kept = is_kept(own);
+            if !is_kept {
+                forget_name(names, own);
+            }
+            is_kept
+        });
+    }
+}
+
+fn forget_name(names: &mut HashMap<Bytes, usize>, own: &Own) {
+    if let Some(name) = own.name()
+        && let Some(count) = names.get_mut(name)
+    {
+        *count -= 1;
+        if *count == 0 {
+            names.remove(name);
+        }
     }
 }
 

@@ -17,12 +17,15 @@
 //!   announcement. While this node is cut off no lease ends, and answers report the other nodes as missing.
 //! * *Return*: after a break the node reads the stream to its end before it announces itself.
 //! * *Bans* are also stored outside the stream, so a node that starts later has those that the stream no longer contains.
+//! * *Rollbacks*: each read of the stream begins with the last known entry. Where the store has another one there, it has lost
+//!   entries: the node reads what is there, and stores and appends the bans that are missing.
 
 mod callers;
 mod commands;
 mod output;
 mod peers;
 mod question;
+mod restore;
 mod stores;
 mod task;
 #[cfg(test)]
@@ -36,8 +39,8 @@ use veche_types::{ConnectionId, Position, WorkerId};
 
 use crate::engine::peer::{Entries, Event, LEASE_RENEWAL_MS, Order};
 use crate::{
-    Announcement, Ban, BanRequest, Caller, DecodeError, Envelope, NodeAnswer, NodeId, NodeMessage,
-    NodeReply, Sequencer, Ticket,
+    Announcement, Ban, Caller, DecodeError, Envelope, NodeAnswer, NodeId, NodeMessage, NodeReply,
+    Sequencer, Ticket,
 };
 
 use callers::{caller_of, clear_caller, empty, set_caller};
@@ -46,6 +49,7 @@ pub use output::{Coverage, NodeCounts, Output, Part};
 use peers::Peers;
 pub use peers::{Disagreement, Peer};
 use question::Question;
+use restore::Restore;
 use stores::Stores;
 use task::{Origin, Task};
 
@@ -74,6 +78,8 @@ pub struct Node {
     peers: Peers,
     commands: Commands,
     stores: Stores,
+    /// The stored bans may be incomplete, and are to be compared with those of this node.
+    restore: Option<Restore>,
     questions: HashMap<Caller, Question>,
     tasks: HashMap<u32, Task>,
     next_task: u32,
@@ -106,6 +112,7 @@ impl Node {
             peers: Peers::default(),
             commands: Commands::default(),
             stores: Stores::default(),
+            restore: None,
             questions: HashMap::new(),
             tasks: HashMap::new(),
             next_task: 0,
@@ -190,7 +197,7 @@ impl Node {
     }
 
     /// Stores a ban for nodes that start later, or removes the one that it ends.
-    pub fn store_block(&mut self, block: &Ban) {
+    fn store_block(&mut self, block: &Ban) {
         self.store(commands::block_name(block), commands::block_value(block));
     }
 
@@ -227,18 +234,7 @@ impl Node {
             self.questions.insert(caller, question);
         }
         if message.is_sequenced() {
-            if let NodeMessage::Block(command) = &message {
-                self.store_block(&command.block);
-            }
-            let envelope = self.numbers.wrap(message.clone(), ANSWER_MS as u32);
-            if let Ok(bytes) = envelope.encode() {
-                let bytes = Bytes::from(bytes);
-                let is_lasting = matches!(message, NodeMessage::Block(_));
-                self.commands.keep(self.now_ms, bytes.clone(), is_lasting);
-                if self.is_current {
-                    self.append(bytes);
-                }
-            }
+            self.command(message.clone());
         } else if self.is_current {
             self.send(None, message.clone(), ANSWER_MS as u32);
         }
@@ -246,6 +242,24 @@ impl Node {
             return self.finish_questions();
         }
         self.begin(message, caller.map(Origin::Own), ANSWER_MS);
+    }
+
+    /// Has all nodes carry out a command of this one. A ban is stored as well.
+    fn command(&mut self, message: NodeMessage) {
+        let ban = match &message {
+            NodeMessage::Block(command) => Some(command.block.clone()),
+            _ => None,
+        };
+        if let Some(ban) = &ban {
+            self.store_block(ban);
+        }
+        let envelope = self.numbers.wrap(message, ANSWER_MS as u32);
+        if let Ok(bytes) = envelope.encode() {
+            self.commands.keep(self.now_ms, envelope, ban);
+            if self.is_current {
+                self.append(bytes.into());
+            }
+        }
     }
 
     /// Handles an event of the engine.
@@ -260,17 +274,18 @@ impl Node {
                 bytes,
             } => self.entry(position, before, &bytes),
             Event::Appended { position: None, .. } => self.commands.is_unsure = true,
-            Event::Appended { ticket, .. } => self.commands.is_appended(ticket),
+            // Not that it is stored for good: the entry itself shows that.
+            Event::Appended { .. } => {}
             Event::Stored { ticket, is_stored } => match is_stored {
                 true => self.stores.is_stored(ticket),
                 false => self.commands.is_unsure = true,
             },
             Event::ControlRead { ticket, stream } => {
                 // A failed read is repeated with the next announcement.
-                if self.commands.is_read(ticket)
+                if let Some(known) = self.commands.is_read(ticket)
                     && let Some(stream) = stream
                 {
-                    self.control_read(&stream);
+                    self.control_read(&stream, known);
                 }
             }
             Event::Leases {
@@ -413,12 +428,12 @@ impl Node {
     }
 
     /// An entry of the control stream has arrived by the feed.
-    fn entry(&mut self, position: Position, before: u64, bytes: &[u8]) {
+    fn entry(&mut self, position: Position, before: u64, bytes: &Bytes) {
         if !self.is_current {
             self.commands.has_skipped = true;
             return;
         }
-        match self.commands.next(position, before) {
+        match self.commands.next(position, before, bytes) {
             Next::Take => self.take_command(bytes),
             // The feed delivers no entry twice: the stream may have been restarted.
             Next::Skip => self.read_on(),
@@ -429,55 +444,47 @@ impl Node {
         }
     }
 
-    fn control_read(&mut self, stream: &Entries) {
+    /// The control stream was read when the offset `known` was known, which the feed may have passed since.
+    fn control_read(&mut self, stream: &Entries, known: u64) {
         let Some(last) = self.commands.last() else {
             // The blocks follow.
-            self.commands.set_last(stream.top);
+            self.commands.set_last(stream.top, &stream.entries);
             return;
         };
-        if stream.top.epoch != last.epoch || stream.top.offset < last.offset {
+        if stream.top.epoch != last.epoch
+            || stream.top.offset < known
+            || self.commands.is_replaced(&stream.entries)
+        {
             // The stream was lost. Each node appends its commands of the last minute again; older ones were executed
             // here unless this node was cut off.
-            return self.begin_again(self.now_ms >= self.current_until_ms + commands::AGAIN_MS);
+            self.commands.stream_is_lost(self.now_ms);
+            let are_late = self.now_ms >= self.current_until_ms + commands::AGAIN_MS;
+            return self.begin_again(are_late, true);
         }
         if stream.before > last.offset {
-            return self.begin_again(true);
+            return self.begin_again(true, false);
         }
         for (offset, bytes) in &stream.entries {
             if *offset > last.offset {
                 self.take_command(bytes);
             }
         }
-        self.commands.set_last(stream.top);
+        if stream.top.offset >= last.offset {
+            self.commands.set_last(stream.top, &stream.entries);
+        }
         self.caught_up();
     }
 
     /// Begins at the end of the stream.
-    fn begin_again(&mut self, are_commands_lost: bool) {
+    fn begin_again(&mut self, are_commands_lost: bool, is_stream_lost: bool) {
         if are_commands_lost {
             self.counts.lost += 1;
             self.outputs.push_back(Output::Lost);
         }
         self.commands.forget();
-        self.outputs.push_back(Output::StoreBlocks);
+        let restore = self.restore.get_or_insert_default();
+        restore.is_stream_lost |= is_stream_lost;
         self.begin_reading();
-    }
-
-    fn table(&mut self, ticket: u64, values: &[(Bytes, Bytes)]) {
-        for (_, value) in values {
-            match commands::read_block(value) {
-                Some(block) => {
-                    let caller = None;
-                    let message = NodeMessage::Block(BanRequest { block, caller });
-                    self.begin(message, None, 0);
-                }
-                None => self.counts.ignored.add(DecodeError::Foreign),
-            }
-        }
-        let is_last = self.commands.is_table_read(ticket);
-        if is_last && self.commands.last().is_some() {
-            self.caught_up();
-        }
     }
 
     fn caught_up(&mut self) {
@@ -500,24 +507,26 @@ impl Node {
     fn read_on(&mut self) {
         let ticket = self.ticket();
         self.commands.read(ticket);
-        let since = self.commands.last().map(|last| last.offset);
+        let since = self.commands.since();
         self.order(Order::ReadControl { ticket, since });
     }
 
     /// Stores and appends what may not be in the table and in the stream. The table comes first: a node that starts reads
-    /// the end of the stream, and then the table.
+    /// the end of the stream, and then the table. A store that was rolled back has lost both.
     fn append_again(&mut self) {
         for (name, value) in self.stores.take() {
             self.store(name, value);
         }
-        for bytes in self.commands.again(self.now_ms) {
+        for (bytes, ban) in self.commands.again(self.now_ms) {
+            if let Some(ban) = ban {
+                self.store_block(&ban);
+            }
             self.append(bytes);
         }
     }
 
     fn append(&mut self, bytes: Bytes) {
         let ticket = self.ticket();
-        self.commands.appending(ticket, &bytes);
         self.order(Order::Append { ticket, bytes });
     }
 
@@ -532,7 +541,7 @@ impl Node {
             message,
         } = envelope;
         if source == self.id {
-            return;
+            return self.commands.is_seen(sequence);
         }
         if !message.is_sequenced() {
             return self.counts.ignored.add(DecodeError::Foreign);
@@ -542,7 +551,10 @@ impl Node {
         }
         self.counts.commands += 1;
         if let NodeMessage::Block(command) = &message {
-            self.stores.forget(&commands::block_name(&command.block));
+            let name = commands::block_name(&command.block);
+            if self.commands.replace(&name) {
+                self.stores.forget(&name);
+            }
         }
         let origin = caller_of(&message).map(|caller| Origin::Node(source, caller));
         self.begin(message, origin, within_ms.into());

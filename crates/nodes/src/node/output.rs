@@ -33,7 +33,7 @@ pub enum Output {
     Answer(Caller, NodeAnswer, Coverage),
     /// The announcement of this node is due: [`Node::announce`].
     Announce,
-    /// The stored bans were lost: those in force on this node have to be stored again with [`Node::store_block`].
+    /// Stored bans may be lost: [`Node::restore_blocks`] has to be called with those in force on this node.
     StoreBlocks,
     /// Commands of other nodes were lost: connections of this node may have missed a disconnect or a refresh.
     Lost,

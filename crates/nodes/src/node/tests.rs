@@ -1,6 +1,7 @@
 //! Nodes on an engine in memory that can be cut off, trimmed and emptied.
 
 mod bans;
+mod losses;
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,8 +11,8 @@ use super::*;
 use crate::engine::Store;
 use crate::engine::peer::LEASE_MS;
 use crate::{
-    CONNECTIONS_LISTED_MAX, ChannelList, ChannelsQuery, ConnectionList, Glob, ListConnections,
-    UserAction, UserCommand, UserCommandRequest, UserStatus, UserStatusQuery,
+    BanRequest, CONNECTIONS_LISTED_MAX, ChannelList, ChannelsQuery, ConnectionList, Glob,
+    ListConnections, UserAction, UserCommand, UserCommandRequest, UserStatus, UserStatusQuery,
 };
 
 const WORKERS: u16 = 2;
@@ -201,6 +202,11 @@ impl Cluster {
                 let own = announcement(number, self.nodes[number].settings);
                 self.nodes[number].node.announce(own);
             }
+            Output::StoreBlocks => {
+                let bans = bans::of(&self.nodes[number]);
+                self.nodes[number].node.restore_blocks(bans);
+                self.nodes[number].others.push(Output::StoreBlocks);
+            }
             other => self.nodes[number].others.push(other),
         }
     }
@@ -279,7 +285,7 @@ impl Cluster {
                 self.post(number, Event::Appended { ticket, position });
             }
             Order::ReadControl { ticket, since } => {
-                let since = since.unwrap_or(self.top);
+                let since = since.unwrap_or(self.top.saturating_sub(1));
                 let entries = self.stream.iter().filter(|(offset, _)| *offset > since);
                 let entries: Vec<_> = entries.cloned().collect();
                 let before = entries.first().map_or(self.top, |(offset, _)| offset - 1);
@@ -574,63 +580,6 @@ fn a_new_node_has_the_blocks_that_are_in_force() {
     assert_eq!(cluster.nodes[number].performed, [expected]);
     assert_eq!(cluster.known(number), HashSet::from([id(0)]));
     assert_eq!(cluster.known(0), HashSet::from([id(number)]));
-}
-
-#[test]
-fn commands_that_the_stream_has_forgotten_are_reported() {
-    let mut cluster = Cluster::of(2);
-    cluster.cut(1);
-    cluster.ask(0, ban("boris", 1));
-    cluster.ask(0, disconnect(2));
-    cluster.stream.remove(0);
-    cluster.mend(1);
-    assert_eq!(cluster.nodes[1].others, [Output::Lost, Output::StoreBlocks]);
-    assert!(cluster.nodes[1].node.is_current());
-    // The ban comes from the table.
-    assert_eq!(cluster.commands(1), 1);
-    assert_eq!(cluster.nodes[1].node.counts().lost, 1);
-}
-
-#[test]
-fn a_stream_that_is_lost_begins_again_and_loses_no_late_command() {
-    let mut cluster = Cluster::of(3);
-    cluster.cut(2);
-    cluster.ask(0, disconnect(1));
-    // The server returns without data.
-    cluster.stream.clear();
-    cluster.table.clear();
-    (cluster.top, cluster.epoch) = (0, 2);
-    cluster.mend(2);
-    cluster.pass(LEASE_RENEWAL_MS);
-    for (number, commands) in [(0, 1), (1, 1), (2, 1)] {
-        let member = &cluster.nodes[number];
-        assert_eq!(cluster.commands(number), commands, "{number}");
-        assert_eq!(member.others, [Output::StoreBlocks], "{number}");
-        assert!(member.node.is_current());
-    }
-    // Cut off for longer than commands are repeated.
-    cluster.cut(2);
-    cluster.pass(commands::AGAIN_MS);
-    (cluster.top, cluster.epoch) = (0, 3);
-    cluster.stream.clear();
-    cluster.mend(2);
-    assert!(cluster.nodes[2].others.contains(&Output::Lost));
-}
-
-#[test]
-fn a_failover_that_goes_back_loses_no_late_command() {
-    let mut cluster = Cluster::of(2);
-    cluster.ask(0, disconnect(1));
-    cluster.cut(0);
-    cluster.cut(1);
-    // The last entry never reached the replica.
-    cluster.stream.clear();
-    cluster.top = 0;
-    cluster.mend(1);
-    cluster.mend(0);
-    cluster.ask(0, disconnect(2));
-    assert_eq!(cluster.commands(1), 2);
-    assert_eq!(cluster.stream.len(), 2);
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl Client for Peers {
                 command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
                 match since {
                     Some(since) => command.arg(since).arg(CONTROL_SIZE),
-                    None => command.arg("").arg(0),
+                    None => command.arg("").arg(1),
                 };
                 command.arg("latest");
             }

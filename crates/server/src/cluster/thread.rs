@@ -198,9 +198,7 @@ impl Thread {
                 warn!(
                     "the engine has lost the commands between nodes; storing this node's bans and revoked tokens again"
                 );
-                for block in self.common.blocks.all() {
-                    self.node.store_block(&block);
-                }
+                self.node.restore_blocks(self.common.blocks.all());
             }
             Output::Lost => {
                 error!(

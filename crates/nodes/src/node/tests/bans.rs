@@ -2,7 +2,17 @@
 
 use super::*;
 
-fn users(cluster: &Cluster, number: usize) -> HashSet<String> {
+/// Returns the bans that a node has carried out.
+pub(super) fn of(member: &Member) -> Vec<Ban> {
+    let performed = member.performed.iter();
+    let bans = performed.filter_map(|message| match message {
+        NodeMessage::Block(command) => Some(command.block.clone()),
+        _ => None,
+    });
+    bans.collect()
+}
+
+pub(super) fn users(cluster: &Cluster, number: usize) -> HashSet<String> {
     let performed = cluster.nodes[number].performed.iter();
     let banned = performed.filter_map(|message| match message {
         NodeMessage::Block(command) => match &command.block {

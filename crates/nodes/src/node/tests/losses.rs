@@ -1,0 +1,210 @@
+//! A store that loses entries of the control stream, and with them stored bans.
+
+use super::bans::users;
+use super::*;
+
+/// What a store contains.
+struct Copy {
+    epoch: u64,
+    stream: Vec<(u64, Bytes)>,
+    top: u64,
+    table: BTreeMap<Bytes, Bytes>,
+}
+
+impl Cluster {
+    fn copy(&self) -> Copy {
+        Copy {
+            epoch: self.epoch,
+            stream: self.stream.clone(),
+            top: self.top,
+            table: self.table.clone(),
+        }
+    }
+
+    /// The store restarts from a copy, and none of the nodes reaches it yet.
+    fn roll_back(&mut self, copy: Copy) {
+        for number in 0..self.nodes.len() {
+            self.cut(number);
+        }
+        (self.epoch, self.top) = (copy.epoch, copy.top);
+        (self.stream, self.table) = (copy.stream, copy.table);
+    }
+
+    /// Bans a user, on a node that has the ban at once.
+    fn ban(&mut self, number: usize, user: &str) {
+        let message = ban(user, 1);
+        self.nodes[number].performed.push(message.clone());
+        self.ask(number, message);
+        self.nodes[number].answers.clear();
+    }
+}
+
+fn names<const COUNT: usize>(names: [&str; COUNT]) -> HashSet<String> {
+    names.map(str::to_owned).into()
+}
+
+#[test]
+fn commands_that_the_stream_has_forgotten_are_reported() {
+    let mut cluster = Cluster::of(2);
+    cluster.cut(1);
+    cluster.ask(0, ban("boris", 1));
+    cluster.ask(0, disconnect(2));
+    cluster.stream.remove(0);
+    cluster.mend(1);
+    assert_eq!(cluster.nodes[1].others, [Output::Lost, Output::StoreBlocks]);
+    assert!(cluster.nodes[1].node.is_current());
+    // The ban comes from the table.
+    assert_eq!(cluster.commands(1), 1);
+    assert_eq!(cluster.nodes[1].node.counts().lost, 1);
+}
+
+#[test]
+fn a_stream_that_is_lost_begins_again_and_loses_no_late_command() {
+    let mut cluster = Cluster::of(3);
+    cluster.cut(2);
+    cluster.ask(0, disconnect(1));
+    // The server returns without data.
+    cluster.stream.clear();
+    cluster.table.clear();
+    (cluster.top, cluster.epoch) = (0, 2);
+    cluster.mend(2);
+    cluster.pass(LEASE_RENEWAL_MS);
+    for (number, commands) in [(0, 1), (1, 1), (2, 1)] {
+        let member = &cluster.nodes[number];
+        assert_eq!(cluster.commands(number), commands, "{number}");
+        assert_eq!(member.others, [Output::StoreBlocks], "{number}");
+        assert!(member.node.is_current());
+    }
+    // Cut off for longer than commands are repeated.
+    cluster.cut(2);
+    cluster.pass(commands::AGAIN_MS);
+    (cluster.top, cluster.epoch) = (0, 3);
+    cluster.stream.clear();
+    cluster.mend(2);
+    assert!(cluster.nodes[2].others.contains(&Output::Lost));
+}
+
+#[test]
+fn a_failover_that_goes_back_loses_no_late_command() {
+    let mut cluster = Cluster::of(2);
+    cluster.ask(0, disconnect(1));
+    cluster.cut(0);
+    cluster.cut(1);
+    // The last entry never reached the replica.
+    cluster.stream.clear();
+    cluster.top = 0;
+    cluster.mend(1);
+    cluster.mend(0);
+    cluster.ask(0, disconnect(2));
+    assert_eq!(cluster.commands(1), 2);
+    assert_eq!(cluster.stream.len(), 2);
+}
+
+/// Another entry is at the offset of the last one that a node knows.
+#[test]
+fn an_entry_that_replaces_a_lost_one_is_carried_out() {
+    let mut cluster = Cluster::of(3);
+    let copy = cluster.copy();
+    cluster.ban(0, "anna");
+    cluster.roll_back(copy);
+    // A node without any ban comes first.
+    let late = cluster.join();
+    cluster.ban(late, "boris");
+    for number in 0..3 {
+        cluster.mend(number);
+        let all = names(["anna", "boris"]);
+        assert_eq!(users(&cluster, number), all, "{number}");
+    }
+    assert_eq!(users(&cluster, late), names(["anna", "boris"]));
+    let last = cluster.join();
+    assert_eq!(users(&cluster, last), names(["anna", "boris"]));
+}
+
+/// The last entry that a node knows was appended again at its offset, and another one is before it.
+#[test]
+fn an_entry_before_a_repeated_one_is_carried_out() {
+    let mut cluster = Cluster::of(3);
+    let copy = cluster.copy();
+    cluster.ban(1, "boris");
+    cluster.ban(0, "anna");
+    cluster.roll_back(copy);
+    let late = cluster.join();
+    cluster.ban(late, "carol");
+    for number in [0, 2, 1] {
+        cluster.mend(number);
+        let all = names(["anna", "boris", "carol"]);
+        assert_eq!(users(&cluster, number), all, "{number}");
+    }
+}
+
+/// Commands of so long ago are not appended again, and the node was cut off when the ban was set.
+#[test]
+fn a_ban_that_the_store_has_lost_reaches_nodes_that_never_had_it() {
+    let mut cluster = Cluster::of(3);
+    cluster.cut(2);
+    let copy = cluster.copy();
+    cluster.ban(0, "anna");
+    cluster.pass(2 * commands::AGAIN_MS);
+    cluster.roll_back(copy);
+    cluster.mend(2);
+    assert_eq!(users(&cluster, 2), names([]));
+    cluster.mend(1);
+    assert_eq!(users(&cluster, 2), names(["anna"]));
+    // It is stored again, and that is enough for all others.
+    let top = cluster.top;
+    cluster.mend(0);
+    assert_eq!((cluster.table.len(), cluster.top), (1, top));
+}
+
+/// The entry was carried out by the store and its answer has arrived, but no node has read it.
+#[test]
+fn an_appended_ban_that_no_node_has_read_is_appended_again() {
+    let mut cluster = Cluster::of(2);
+    let copy = cluster.copy();
+    cluster.nodes[0].node.ask(ban("anna", 1), None);
+    while let Some(output) = cluster.nodes[0].node.poll() {
+        cluster.take(0, output);
+    }
+    // Its own answers come, and the feed is lost.
+    let answers = std::mem::take(&mut cluster.nodes[0].events);
+    let is_answer = |event: &Event| matches!(event, Event::Appended { .. } | Event::Stored { .. });
+    for event in answers.into_iter().filter(is_answer) {
+        cluster.nodes[0].node.handle_event(event);
+    }
+    cluster.nodes[1].events.clear();
+    cluster.roll_back(copy);
+    cluster.pass(2 * commands::AGAIN_MS);
+    cluster.mend(0);
+    cluster.mend(1);
+    assert_eq!(users(&cluster, 1), names(["anna"]));
+    assert_eq!(cluster.table.len(), 1);
+}
+
+/// The answer to a read says less than the feed has brought since.
+#[test]
+fn a_feed_that_is_ahead_of_a_read_is_no_loss() {
+    let mut cluster = Cluster::of(2);
+    cluster.ask(1, disconnect(1));
+    let own = announcement(0, 7);
+    cluster.nodes[0].node.announce(own);
+    let mut answer = None;
+    while let Some(output) = cluster.nodes[0].node.poll() {
+        if let Output::Order(Order::ReadControl { ticket, .. }) = output {
+            let stream = Some(Entries {
+                top: cluster.position(cluster.top),
+                before: cluster.top - 1,
+                entries: cluster.stream.clone(),
+            });
+            answer = Some(Event::ControlRead { ticket, stream });
+        }
+    }
+    cluster.ask(1, disconnect(2));
+    assert_eq!(cluster.commands(0), 2);
+    cluster.post(0, answer.expect("it reads"));
+    cluster.run();
+    assert_eq!((cluster.commands(0), cluster.nodes[0].others.len()), (2, 0));
+    // The next entry follows what is known.
+    cluster.ask(1, disconnect(3));
+    assert_eq!(cluster.commands(0), 3);
+    assert_eq!(cluster.nodes[0].node.counts().gaps, 0);
+}
