@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use veche_spawner::Spawner;
 
 use crate::figures::PoolFigures;
@@ -16,7 +17,9 @@ pub struct Program(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
-    spawner: Arc<Spawner>,
+    /// Taken by the pool when it starts. The server keeps the applications of its first configuration until its end, but
+    /// their spawner ends with their pool.
+    spawner: Mutex<Option<Arc<Spawner>>>,
     figures: Arc<PoolFigures>,
     pool: OnceLock<Result<Arc<Shared>, String>>,
 }
@@ -28,7 +31,7 @@ impl Program {
         let pool = OnceLock::new();
         Self(Arc::new(Inner {
             options,
-            spawner,
+            spawner: Mutex::new(Some(spawner)),
             figures,
             pool,
         }))
@@ -50,8 +53,13 @@ impl Program {
     pub(crate) fn pool(&self) -> Result<&Arc<Shared>, String> {
         let inner = &self.0;
         let start = || {
-            let spawner = Arc::clone(&inner.spawner);
-            manager::start(&inner.options, spawner, Arc::clone(&inner.figures))
+            let spawner = inner.spawner.lock().take();
+            match spawner {
+                Some(spawner) => {
+                    manager::start(&inner.options, spawner, Arc::clone(&inner.figures))
+                }
+                None => Err("its pool has started before".to_owned()),
+            }
         };
         let pool = inner.pool.get_or_init(start);
         pool.as_ref().map_err(Clone::clone)

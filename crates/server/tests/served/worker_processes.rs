@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::php_workers::has_php;
 use crate::support::metrics::Metrics;
 use crate::support::process::{end, is_alive};
-use crate::support::{Options, Server, Socket, USUAL, until};
+use crate::support::{Options, Seen, Server, Socket, USUAL, until};
 
 /// Announces itself as the user that the path names, tells its process id, and stays busy when asked to.
 const APP: &str = r#"
@@ -243,10 +243,16 @@ fn worker_processes_have_the_account_of_their_application() {
         let mut socket = Socket::open(server.public, "/php");
         socket.say("user");
         assert_eq!(socket.text(), ids, "{own}");
-        // A replaced one has the same.
-        end(pid(&mut socket));
-        socket.say("user");
-        assert_eq!(socket.text(), ids, "{own}");
+        // A successor has the same.
+        let first = pid(&mut socket);
+        end(first);
+        until("an answer of a successor", || {
+            let Ok(mut socket) = Socket::try_open(server.public, "/php") else {
+                return false;
+            };
+            socket.say("user");
+            matches!(socket.next(), Seen::Text(text) if text == ids)
+        });
     }
 }
 
@@ -328,6 +334,11 @@ fn a_process_has_stop_timeout_to_stop_and_is_killed_then() {
     };
     let mut server = Server::with(USUAL, &options);
     let mut socket = Socket::open(server.public, "/php");
+    // A process that has not begun has nothing to stop.
+    let idle = ["app=\"chat\"", "state=\"idle\""];
+    until("both processes", || {
+        Metrics::scrape(server.internal).sum("veche_app_processes", &idle) == 2.0
+    });
     let workers = descendants(parent(pid(&mut socket)));
     drop(socket);
     // The server's own end waits for them.
