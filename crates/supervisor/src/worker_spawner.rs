@@ -41,8 +41,8 @@ pub(super) fn check_accounts(
     config: &Config,
     server: Option<&Account>,
 ) -> Result<(), AccountError> {
-    let accounts = config.apps.iter().map(|app| Account::of_app(app, server));
-    accounts.map(|account| account.map(drop)).collect()
+    let mut apps = config.apps.iter();
+    apps.try_for_each(|app| Account::of_app(app, server).map(drop))
 }
 
 /// Returns whether a configuration has applications in worker processes.

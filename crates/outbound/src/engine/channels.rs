@@ -296,6 +296,10 @@ struct Lasting {
 }
 
 impl Lasting {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a time that all nodes understand, on the thread of the engine"
+    )]
     fn new(keep: &Keep) -> Self {
         let slack_ms = keep.ttl_ms.min(keep.position_ttl_ms) / 8;
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
