@@ -161,8 +161,8 @@ impl ChannelEvents {
     }
 
     /// Returns the channels that are empty and not reported as vacated yet.
-    pub(crate) fn emptying(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.by_name.keys()
+    pub(crate) fn emptying(&self) -> &HashMap<Arc<str>, Due, RandomState> {
+        &self.by_name
     }
 
     pub(crate) fn has_events(&self) -> bool {

@@ -81,11 +81,13 @@
 //! An engine has no access to sockets or clocks: its owner transports what it sends and receives, and calls
 //! [`Hub::take_reports`](crate::Hub::take_reports) when reports have arrived.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::quality::RandomState;
+
 use crate::channel::{Channel, Channels};
-use crate::channel_events::ChannelEvents;
-use crate::channel_members::{ChannelMembers, Presence};
+use crate::channel_members::{ChannelMembers, Due, Presence};
 pub use crate::history_segment::{HistoryRead, HistorySegment, ReadStart};
 use crate::message::Origin;
 use crate::payload::PayloadSource;
@@ -559,7 +561,8 @@ pub struct Catalog<'a> {
     pub(crate) channels: &'a Channels,
     pub(crate) namespaces: &'a Namespaces,
     pub(crate) presence: &'a Presence,
-    pub(crate) channel_events: &'a ChannelEvents,
+    /// Channels that have lost their last subscriber, within the delay of their namespace.
+    pub(crate) emptying: &'a HashMap<Arc<str>, Due, RandomState>,
 }
 
 impl Catalog<'_> {
@@ -576,7 +579,7 @@ impl Catalog<'_> {
         let has_events =
             |name: &&Arc<str>| self.namespaces.of(name).event_level >= EventLevel::Occupancy;
         let names = all.map(|one| &one.name).filter(has_events);
-        names.chain(self.channel_events.emptying())
+        names.chain(self.emptying.keys())
     }
 
     fn channel(&self, channel: u32) -> &Channel {

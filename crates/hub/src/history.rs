@@ -90,7 +90,7 @@ impl<E: Engine> Hub<E> {
             channels: &self.channels,
             namespaces: &self.namespaces,
             presence: &self.presence,
-            channel_events: &self.channel_events,
+            emptying: self.channel_events.emptying(),
         };
         let mut gone = Vec::new();
         self.engine.maintain(&catalog, now_ms, round, &mut gone);

@@ -32,11 +32,11 @@ pub struct Start<'a> {
 
 /// A spawner that is not started yet. The process that is to use it may have the socket before.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PendingSpawner {
     socket: OwnedFd,
 }
 
-impl Prepared {
+impl PendingSpawner {
     /// Prepares a spawner for a configuration. Returns it and the socket for the server process; it ends after that socket
     /// and those of all pools are closed.
     ///
@@ -140,7 +140,7 @@ impl Spawner {
                         removed: &[],
                     };
                     let memory = to_memory(programs)?;
-                    let (prepared, main) = Prepared::with(&ToSpawner::Programs, memory)?;
+                    let (prepared, main) = PendingSpawner::with(&ToSpawner::Programs, memory)?;
                     *running = Some((prepared.start(how)?, Port::new(main)?));
                 }
                 let (_, main) = running.as_ref().ok_or(io::ErrorKind::NotConnected)?;

@@ -11,7 +11,7 @@ mod helper;
 mod launch;
 mod wire;
 
-pub use client::{PoolLink, Prepared, Spawned, Spawner, Start};
+pub use client::{PendingSpawner, PoolLink, Spawned, Spawner, Start};
 pub use helper::run;
 pub use launch::launch;
 pub use wire::{Setup, WorkerProgram};

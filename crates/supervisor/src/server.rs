@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use veche_config::Account;
-use veche_spawner::{Prepared, Setup};
+use veche_spawner::{PendingSpawner, Setup};
 
 use super::handover::SIGN;
 use super::listening::ListeningSockets;
@@ -89,7 +89,7 @@ impl ServerChild {
         let (spawner, socket) = match needs_spawner {
             true => {
                 let setup = worker_spawner::setup(&start.config_path, &start.text, account);
-                Some(Prepared::new(&setup)?).unzip()
+                Some(PendingSpawner::new(&setup)?).unzip()
             }
             false => (None, None),
         };
@@ -152,7 +152,7 @@ impl ServerChild {
 
     /// Starts a spawner of the same program for a configuration.
     pub(crate) fn spawner(&self, setup: &Setup) -> io::Result<OwnedFd> {
-        let (prepared, socket) = Prepared::new(setup)?;
+        let (prepared, socket) = PendingSpawner::new(setup)?;
         worker_spawner::start(&self.binary, prepared)?;
         Ok(socket)
     }

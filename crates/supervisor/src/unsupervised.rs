@@ -16,7 +16,7 @@ use crate::message::{StartMessage, ToSupervisor, VERSION};
 use crate::process::{Program, run_on};
 use crate::restarts::Restarts;
 use veche_net::descriptors;
-use veche_spawner::Prepared;
+use veche_spawner::PendingSpawner;
 
 /// Serves with the configuration at `file` until SIGTERM.
 ///
@@ -48,7 +48,7 @@ pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
     let spawner = match worker_spawner::is_needed(&config) {
         true => {
             let setup = worker_spawner::setup(file, &start.text, None);
-            let (prepared, socket) = Prepared::new(&setup)?;
+            let (prepared, socket) = PendingSpawner::new(&setup)?;
             worker_spawner::start(Path::new(SELF), prepared)?;
             Some(socket)
         }

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use veche_config::{self as config, Account, AccountError, AppConfig, Config};
-use veche_spawner::{Prepared, Setup, Start, WorkerProgram};
+use veche_spawner::{PendingSpawner, Setup, Start, WorkerProgram};
 
 use super::{handover, notify, stored};
 
@@ -61,7 +61,7 @@ pub(super) fn setup(file: &Path, text: &str, account: Option<&Account>) -> Setup
 }
 
 /// Starts a spawner.
-pub(super) fn start(binary: &Path, prepared: Prepared) -> io::Result<()> {
+pub(super) fn start(binary: &Path, prepared: PendingSpawner) -> io::Result<()> {
     let mut removed = stored::VARIABLES.to_vec();
     removed.extend([handover::SIGN, notify::SOCKET]);
     let how = Start {

@@ -64,7 +64,7 @@ struct Channels {
 /// An order that has a command, several that share one, or a probe of the feed.
 pub(super) enum Job {
     Order(Order),
-    Checks(Vec<Check>),
+    Compare(Vec<Check>),
     Probe(Vec<u8>),
 }
 
@@ -97,7 +97,7 @@ impl Client for Channels {
             Order::Follow(topic) => drop(self.changes.send(Change::Follow(topic))),
             Order::Unfollow(topic) => drop(self.changes.send(Change::Unfollow(topic))),
             Order::Check(check) if is_up && self.is_begun => {
-                return Some(Job::Checks(vec![*check]));
+                return Some(Job::Compare(vec![*check]));
             }
             order if is_up && self.is_begun => return Some(Job::Order(order)),
             _ => {}
@@ -107,7 +107,7 @@ impl Client for Channels {
 
     fn join(last: &mut Job, next: Job) -> Option<Job> {
         match (last, next) {
-            (Job::Checks(checks), Job::Checks(more)) if checks.len() < CHECKS_MAX => {
+            (Job::Compare(checks), Job::Compare(more)) if checks.len() < CHECKS_MAX => {
                 checks.extend(more);
                 None
             }
@@ -126,7 +126,7 @@ impl Client for Channels {
     fn bytes(job: &Job) -> usize {
         match job {
             Job::Order(Order::Publish(publish)) => publish.data.len(),
-            Job::Checks(checks) => checks.len() * CHECK_BYTES,
+            Job::Compare(checks) => checks.len() * CHECK_BYTES,
             _ => 0,
         }
     }
@@ -134,7 +134,7 @@ impl Client for Channels {
     fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
         match job {
             Job::Order(Order::Publish(order)) => publish(shared, session, order),
-            Job::Checks(checks) => check(shared, session, checks),
+            Job::Compare(checks) => check(shared, session, checks),
             Job::Order(Order::Read(order)) => read(shared, session, order),
             Job::Order(Order::Remove { channel, .. }) => {
                 let (stream, fence) = (shared.keys.stream(channel), &session.fence);
@@ -180,7 +180,7 @@ impl Client for Channels {
     ) {
         let order = match job {
             Job::Order(order) => order,
-            Job::Checks(checks) => {
+            Job::Compare(checks) => {
                 let mut replies = reply.and_then(list).into_iter().flatten();
                 return events.extend(checks.into_iter().map(|check| Event::Checked {
                     ticket: check.ticket,
