@@ -93,7 +93,7 @@ fn a_change_of_public_names_is_in_the_changelog() {
 }
 
 fn bless(names: &Names) {
-    let head = "# Names that others depend on: configuration, command line, JSON, metrics, codes. A change needs a line in\n\
+    let head = "# Public names: configuration, command line, JSON, metrics, codes. A change needs a line in\n\
                 # CHANGELOG.md. Written by VECHE_BLESS=1 cargo test -p veche --test served public_names\n";
     let text = names
         .iter()
