@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{ROUTES, knows, setup};
 use crate::support::backing::Backing;
-use crate::support::{Http, Options, Server, Socket, call, until};
+use crate::support::{Http, Options, Seen, Server, Socket, call, until};
 
 /// Has the application carry out a call of the API.
 const APP: &str = r#"
@@ -152,7 +152,11 @@ fn walk(api: impl Fn(&str, Value) -> Value, there: &Server, user: &str) {
     assert_eq!(blocked["disconnected"], 1, "{blocked}");
     assert_eq!(client.0.closed(), 3507);
     let target = format!("/of/websocket?user={user}");
-    let is_refused = || Socket::try_open(there.public, &target).is_err();
+    let is_refused = || {
+        let mut socket = Socket::open(there.public, &target);
+        socket.say("{\"id\":1,\"connect\":{}}");
+        socket.next() == Seen::Close(Some(3507), "permission denied".to_owned())
+    };
     assert!(is_refused());
     api("unblock_user", of_user.clone());
     assert!(!is_refused());
