@@ -111,8 +111,8 @@ impl Manager {
             if self.is_over() {
                 break;
             }
-            self.wait(now);
-            self.read();
+            let has_spawner_news = self.wait(now);
+            self.read(has_spawner_news);
         }
     }
 
@@ -438,7 +438,8 @@ impl Manager {
         }
     }
 
-    fn wait(&self, now: Instant) {
+    /// Waits for the next work. Returns whether the spawner has sent something, or has ended.
+    fn wait(&self, now: Instant) -> bool {
         let mut fds = vec![PollFd::new(self.shared.waker(), PollFlags::IN)];
         fds.extend(
             self.link
@@ -471,6 +472,8 @@ impl Manager {
         let due = due + Duration::from_micros(100);
         let timeout = Timespec::try_from(due).ok();
         let _ = poll(&mut fds, timeout.as_ref());
+        // Its socket is the second.
+        self.link.is_some() && !fds[1].revents().is_empty()
     }
 
     /// Returns the time of the next work.
@@ -492,10 +495,12 @@ impl Manager {
         due
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, has_spawner_news: bool) {
         let mut count = [0; 8];
         let _ = rustix::io::read(self.shared.waker(), &mut count);
-        self.note_ends();
+        if has_spawner_news || self.link.as_ref().is_some_and(PoolLink::has_ends) {
+            self.note_ends();
+        }
         let now = veche_clock::now();
         let mut buffer = std::mem::take(&mut self.buffer);
         for index in 0..self.processes.len() {

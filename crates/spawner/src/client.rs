@@ -52,7 +52,7 @@ impl PendingSpawner {
         Ok((Self { socket }, ours))
     }
 
-    /// Starts it.
+    /// Starts the process, whose standard input is the spawner's end of the socket.
     ///
     /// # Errors
     /// The process can't be started; the socket is closed.
@@ -120,7 +120,7 @@ impl Spawner {
         }
     }
 
-    /// Connects a pool.
+    /// Opens a socket for one pool; a spawner of this process is started first.
     ///
     /// # Errors
     /// The spawner has ended, or can't be started.
@@ -191,7 +191,7 @@ impl PoolLink {
     /// Starts a process of an application and waits until it runs its command, or can't.
     ///
     /// # Errors
-    /// The error of the system, or that the spawner has ended. [`io::ErrorKind::NotConnected`]: it has.
+    /// The error of the system; [`io::ErrorKind::NotConnected`] if the spawner has ended.
     pub fn start(&mut self, key: u64, app: &str, instance: u32) -> io::Result<Spawned> {
         let (socket, theirs) = UnixStream::pair()?;
         socket.set_nonblocking(true)?;
@@ -241,6 +241,12 @@ impl PoolLink {
     pub fn kill(&mut self, key: u64) {
         // An error means that the spawner has ended, and with it all processes.
         let _ = self.send(&ToSpawner::Kill { key }, &[]);
+    }
+
+    /// Returns whether [`take_ended`](Self::take_ended) has ends that arrived during a start.
+    #[must_use]
+    pub fn has_ends(&self) -> bool {
+        !self.ended.is_empty()
     }
 
     /// Takes the ends of processes that were reaped; `false` once the spawner has ended.

@@ -2,7 +2,7 @@
 //!
 //! [`run`] is the spawner, [`launch`] the first program of a worker process, [`Spawner`] and [`PoolLink`] are the server
 //! process's side. It does not know the runtime protocol: a worker's socket is passed through. The crate's README
-//! describes who owns which end.
+//! describes the ends of each socket.
 
 #![forbid(unsafe_code)]
 
