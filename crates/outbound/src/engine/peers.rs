@@ -41,14 +41,7 @@ pub(super) async fn serve(
     changes: UnboundedSender<Change>,
     probes: UnboundedReceiver<Vec<u8>>,
 ) {
-    let client = Peers {
-        _changes: changes,
-        begun: Cell::new(0),
-        text: Bytes::new(),
-        has_lease: false,
-        has_left: false,
-        stored: 0,
-    };
+    let client = Peers::new(changes);
     commands::run(shared, client, orders, probes, events).await;
 }
 
@@ -275,6 +268,17 @@ impl Client for Peers {
 }
 
 impl Peers {
+    fn new(changes: UnboundedSender<Change>) -> Self {
+        Self {
+            _changes: changes,
+            begun: Cell::new(0),
+            text: Bytes::new(),
+            has_lease: false,
+            has_left: false,
+            stored: 0,
+        }
+    }
+
     /// Returns the epoch of a control stream that this node begins: another one each time, since the store may lose the
     /// stream again.
     fn next_epoch(&self, node: NodeId) -> u64 {
@@ -361,14 +365,7 @@ mod tests {
     #[test]
     fn a_stream_never_begins_twice_in_one_epoch() {
         let (changes, _) = tokio::sync::mpsc::unbounded_channel();
-        let peers = Peers {
-            _changes: changes,
-            begun: Cell::new(0),
-            text: Bytes::new(),
-            has_lease: false,
-            has_left: false,
-            stored: 0,
-        };
+        let peers = Peers::new(changes);
         let epochs = (0..1_000).map(|_| peers.next_epoch(NodeId(7)));
         let epochs: std::collections::HashSet<_> = epochs.collect();
         assert_eq!(epochs.len(), 1_000);
