@@ -14,8 +14,6 @@ local bench = {}
 ---Sets the function that runs a session of a user. Each user runs one session after another, each in a new coroutine, until
 ---the end of the run; a session that raises an error counts as failed, and the user starts the next one a second later. Call
 ---it once, while the script is loaded.
----Errors: not a function; called twice.
----@param session fun(user: veche.bench.user)
 ---
 ---```lua
 ---bench.user(function(user)
@@ -23,6 +21,8 @@ local bench = {}
 ---  veche.sleep(1)
 ---end)
 ---```
+---Errors: not a function; called twice.
+---@param session fun(user: veche.bench.user)
 function bench.user(session) end
 
 ---Calls a function and measures its duration. An error counts as a failure of the action and is raised again. After the end

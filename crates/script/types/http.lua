@@ -9,9 +9,7 @@
 ---@class veche.http
 local http = {}
 
----@param url string `http://` or `https://`, without user name and password, up to 16384 bytes.
----@param options? veche.http_options
----@return veche.http_answer
+---Sends a GET request.
 ---
 ---```lua
 ---local answer = veche.http.get("https://example.org/users", { query = { page = 2 }, timeout = 5 })
@@ -19,6 +17,9 @@ local http = {}
 ---  for _, user in ipairs(answer:json()) do print(user.name) end
 ---end
 ---```
+---@param url string `http://` or `https://`, without user name and password, up to 16384 bytes.
+---@param options? veche.http_options
+---@return veche.http_answer
 function http.get(url, options) end
 
 ---@param url string As for `get`.
@@ -31,15 +32,16 @@ function http.head(url, options) end
 ---@return veche.http_answer
 function http.delete(url, options) end
 
+---Sends a POST request.
+---
+---```lua
+---local answer = veche.http.post("https://example.org/users", { json = { name = "Ann" } })
+---```
 ---@param url string As for `get`.
 ---@param body? string|veche.http_options The body, or a table with `json`, `form` or `body`, which may contain other options
 ---too.
 ---@param options? veche.http_options
 ---@return veche.http_answer
----
----```lua
----local answer = veche.http.post("https://example.org/users", { json = { name = "Ann" } })
----```
 function http.post(url, body, options) end
 
 ---@param url string As for `get`.
