@@ -19,7 +19,7 @@
 ---Called once per worker, before any other function; events that arrive meanwhile are queued.
 ---@field start? fun()
 ---Called before a WebSocket is accepted. Nil, true or a table accepts it; false refuses it with 403. To refuse it with
----another response, return a status from 300 to 599, headers and a body, of which any but the last may be omitted.
+---another response, return a status from 300 to 599, alone, with a body, or with headers and a body.
 ---@field handshake? fun(req: veche.req): (boolean|integer|veche.accept|nil), (veche.headers|string|table|nil), (string|table|nil)
 ---A connection was opened.
 ---@field open? fun(conn: veche.conn)
@@ -29,9 +29,9 @@
 ---@field drain? fun(conn: veche.conn)
 ---The connection is closed. No other function is called for it afterwards.
 ---@field close? fun(conn: veche.conn, code: integer, reason: string)
----An HTTP request. Returns a body, or a status from 200 to 599, headers and a body, of which any but the last may be
----omitted. A table as the body is sent as JSON, a file (`veche.file`) by its content, and a function writes the body in
----parts. A body that is not written in parts may have up to 64 MiB: above that the client gets 500 and the error is
+---An HTTP request. Returns a body, a status from 200 to 599, or both; a table of headers may precede the body. The status
+---is 200 by default. A table as the body is sent as JSON, a file (`veche.file`) by its content, and a function writes the
+---body in parts. A body that is not written in parts may have up to 64 MiB: above that the client gets 500 and the error is
 ---logged. A router (`veche.router`) may be used in place of the function.
 ---@field request? veche.respond
 ---Events of channels and users, for the application that `[events]` names: in order, and the next batch only when this
