@@ -75,7 +75,7 @@ pub(super) static ROUTE: &[Directive] = &[
         section: Section::Route,
         name: "identity",
         kind: DirectiveKind::Text {
-            expected: "\"jwt\", \"http:URL\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\"",
+            expected: "\"jwt\", \"http:URL\", \"pam:SERVICE\", \"query:NAME\", \"cookie:NAME\", \"header:NAME\", \"mtls\" or \"none\"",
         },
         default: DefaultValue::Toml("\"none\""),
         handlers: APP_HANDLERS,
