@@ -15,7 +15,7 @@
 ---@field cookies? table<string, string>
 ---@field params? table<string, string> Parameters captured by the route's pattern.
 ---@field attributes table<string, string|number|boolean|nil> The application's own values for this connection: up to 64,
----each up to 65536 bytes. They survive a reload of the code. Errors: other types; more or larger values.
+---together up to 65536 bytes with their names. They survive a reload of the code. Errors: other types; more or larger values.
 local conn = {}
 
 ---Sends a message, in order with earlier ones. Never waits. If more than about 64 KiB are queued for a client that reads
