@@ -60,8 +60,8 @@ local function request(req)
   return 405, { Allow = "GET, POST" }, ""
 end
 
--- Meanwhile requests are answered, by 503: so whoever waits for the server sees that it is there. Who has seen one other
--- answer sees no 503 any more, whichever worker is asked: each looks for itself whether all is loaded.
+-- While the data is loaded, requests get 503, which shows that the server runs. After a client has received one other
+-- answer it gets no 503 from any worker: each worker checks whether all data is loaded.
 local function start()
   if not ready then veche.spawn(data.load, veche.config.data) end
 end

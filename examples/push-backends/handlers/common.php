@@ -3,8 +3,8 @@
 declare(strict_types=1);
 
 /**
- * Returns a handler of messages that are JSON objects. What is wrong with one is told to the back end; without the
- * catch an error would end its connection.
+ * Returns a handler of messages that are JSON objects. The back end gets the error of an invalid one; without the catch
+ * the error would end its connection.
  *
  * @param callable(array<string, mixed>): void $obey
  */
