@@ -355,7 +355,7 @@ mod tests {
         let sums = run.sums(now_ns());
         assert!(sums.done && !sums.finished);
         assert_eq!((sums.received, sums.errors), (1, 1));
-        // Running when the time was over: in the latencies, not in the throughput.
+        // An action that was running when the time was over counts in the latencies, not in the throughput.
         run.action_ended(1, "join", late_ns, None);
         run.stop();
         assert!(run.sums(now_ns()).finished, "nothing is waited for");

@@ -22,7 +22,7 @@ pub(super) struct Shutdown {
 }
 
 impl Shutdown {
-    /// Returns when the server process is killed, unless it was.
+    /// Returns the time at which the server processes are killed; `None` if they have been.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.killed).then_some(self.kill_at)
     }
@@ -38,7 +38,7 @@ impl Shutdown {
 }
 
 impl Supervisor {
-    /// Drains, or kills with `at_once`.
+    /// Stops the server: its processes drain, or are killed immediately if `at_once` is set.
     pub(super) fn stop(&mut self, at_once: bool) {
         self.revive_at = None;
         self.change = None;

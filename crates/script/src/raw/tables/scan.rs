@@ -119,8 +119,8 @@ impl Call {
         Ok(())
     }
 
-    /// Writes the values of a slice's rows into the list at a stack index, one after the other; returns the number of
-    /// rows, and whether there may be more.
+    /// Appends the values of a slice's rows to the list at a stack index; returns the number of rows, and whether there
+    /// may be more.
     fn fill(
         &self,
         list: c_int,
@@ -135,7 +135,7 @@ impl Call {
             for &column in columns {
                 let column = usize::from(column);
                 at += 1;
-                // SAFETY: there is a table at that place, `lua/table.lua` sees to that, and room for a value.
+                // SAFETY: `lua/table.lua` passes a table at that index, and the stack has room for a value.
                 unsafe {
                     row::push_cell(state, &all[column], row.get(column));
                     ffi::lua_rawseti(state, list, at);
@@ -180,7 +180,7 @@ pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
 }
 
 unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
-    // SAFETY: as the caller; the third argument is a string of `columns`.
+    // SAFETY: the callers are made by `functions`; the third argument is a string made by `columns`.
     unsafe {
         method(state, name, |call| {
             let InputValue::Text(columns) = row::given(state, 3) else {
