@@ -97,7 +97,7 @@ impl DeferredPublishes {
         }
     }
 
-    /// Returns the gate that shows scripts which publications are refused.
+    /// Returns the gate by which scripts learn which publications are currently refused.
     pub(super) fn refused(&self) -> &Rc<PublishGate> {
         &self.refused
     }

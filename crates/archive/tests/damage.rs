@@ -44,7 +44,7 @@ enum Said {
     Lost,
 }
 
-/// The content is that after some batch; returns which one, and the report about the rest.
+/// Returns the number of the batch whose content the archive has, and the report about the rest.
 fn state_of(loaded: LoadedStreams, models: &[Model]) -> (usize, Said) {
     let said = match loaded.warnings() {
         [] => Said::Nothing,

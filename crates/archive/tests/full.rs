@@ -234,7 +234,7 @@ fn a_full_disk_has_the_log_moved_into_the_tables() {
                 below: offset - 3,
             };
             let batch = worker.append(vec![published("a", 1, offset, vec![3; 50_000]), trimmed]);
-            // At most a minute, if it is never written.
+            // At most a minute, even if the batch is never written.
             let mut looks = 0;
             while worker.durable < batch && looks < 60 && !archive.stats().is_failing {
                 worker.look();
@@ -321,7 +321,7 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
             assert!(batch < 4_000, "it is never full");
             thread::yield_now();
         }
-        // Each of these wakes the thread.
+        // Each of these batches wakes the thread.
         for _ in 0..50 {
             let record = published("a", 1, batch + 1, "x");
             batch = worker.writer.append(vec![record]).expect("room for it");
@@ -391,7 +391,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
     ));
 }
 
-/// Retries only after the end of each test.
+/// Returns options under which no retry happens during a test.
 fn patient() -> Options {
     Options {
         retry: Duration::from_secs(3600),

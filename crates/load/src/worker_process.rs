@@ -147,7 +147,7 @@ impl WorkerProcess {
         self.order(CoordinatorMessage::Hold(held));
     }
 
-    /// A failure is noticed by the reader.
+    /// A failure to write is noticed by the reader of the process's output.
     fn order(&mut self, order: CoordinatorMessage) {
         if let (Some(orders), Ok(mut line)) = (&mut self.orders, serde_json::to_vec(&order)) {
             line.push(b'\n');
@@ -155,7 +155,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Waits for its end and returns its tally, or a description of how it was lost.
+    /// Waits for the worker process to end. Returns its tally, or a description of how the process was lost.
     pub(crate) fn dismiss(mut self) -> Result<Tally, String> {
         let reader = self.reader.take();
         let tally = reader.map(JoinHandle::join);

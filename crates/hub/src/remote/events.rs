@@ -93,7 +93,8 @@ impl RemoteEngine {
                 self.become_sure(place);
                 continue;
             }
-            // What was held back may be of a server that has ended. What this one has published is part of the comparison.
+            // Held items may come from a store server that has ended. Items of the current server are found by the
+            // comparison.
             entry.held = None;
             if entry.has_position() {
                 entry.is_unsure = true;
@@ -240,7 +241,7 @@ impl RemoteEngine {
         self.emit(place, item, id);
     }
 
-    /// Whether publications of a channel concern this node.
+    /// Returns whether publications of a channel concern this node.
     fn hears(&self, channel: &str) -> bool {
         let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
         let entry = self.entries.find(channel);
@@ -249,7 +250,7 @@ impl RemoteEngine {
             || self.topic(channel).is_some_and(is_live)
     }
 
-    /// The entry of an item's channel; created for a channel that a wildcard channel covers.
+    /// Returns the entry of an item's channel, which is created for a channel that a wildcard channel covers.
     fn place_to_feed(&mut self, channel: &Arc<str>, at: Position, before: u64) -> Option<u32> {
         if !self.hears(channel) {
             return None;
@@ -257,7 +258,7 @@ impl RemoteEngine {
         let place = self.entries.find_or_insert(channel);
         let entry = self.entries.get_mut(place)?;
         if entry.feed == Feed::Off {
-            // No client of this node has a position in it.
+            // No client of this node has a position in the channel.
             entry.feed = Feed::Live;
             let offset = before;
             entry.set_position(Position { offset, ..at }, 0);
@@ -295,7 +296,7 @@ impl RemoteEngine {
             let id = id_of(&publish.data).unwrap_or_default();
             let is_followed = entry.feed == Feed::Live;
             if position.epoch == entry.epoch {
-                // What was known before is yet to be compared.
+                // While the entry is unsure, its known position must stay as it is: the store is compared with it.
                 if !entry.is_unsure {
                     entry.note_known(position.offset, id);
                 }
@@ -320,7 +321,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Feeds what has waited until the store was compared.
+    /// Feeds the items that were held until the comparison with the store.
     fn become_sure(&mut self, place: u32) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -342,7 +343,8 @@ impl RemoteEngine {
             return;
         };
         if entry.is_unsure && !check.is_verifying {
-            // Nothing counts before the comparison, which looks for the latest as well.
+            // Until the comparison with the store, other answers are ignored; it looks for the latest publication as
+            // well.
             return;
         }
         let Found { top, id, latest } = found;
@@ -353,7 +355,7 @@ impl RemoteEngine {
             }
             Feed::Off | Feed::Begun(_) => return entry.set_position(top, id),
             Feed::Live if !entry.has_position() => return entry.set_position(top, id),
-            // The store was rolled back to it, and begins another one.
+            // The store was rolled back to an ended epoch. The repeated check makes it begin a new one.
             Feed::Live if top.epoch == entry.ended => return self.check(place, true),
             Feed::Live => {}
         }
@@ -375,7 +377,7 @@ impl RemoteEngine {
                 let item = item_of(Arc::clone(&check.channel), publication, top, before);
                 self.emit(place, item, id);
             }
-            // It was compared with nothing, or with what an answer has brought, which may be ahead of the feed.
+            // The check named no publication, or one known from an answer, which may be ahead of the feed.
             None if check.seen.is_none_or(|(seen, _)| seen.offset >= top.offset) => {
                 self.check(place, false);
             }
@@ -429,7 +431,7 @@ impl RemoteEngine {
                 let page = page(*entries, &query, answer_max, expired_ms);
                 self.reports.push_back(EngineReport::History(receipt, page));
             }
-            // What it follows may be gone.
+            // The publications before these may be lost.
             Task::Chain { ref order, .. } if self.is_unsure(&order.channel) => self.give_up(task),
             Task::Chain {
                 read,
@@ -452,7 +454,7 @@ impl RemoteEngine {
         entry.is_some_and(|entry| entry.is_unsure)
     }
 
-    /// A read has found an epoch.
+    /// Handles an epoch found by a read.
     fn note_epoch(&mut self, channel: &str, top: Position) {
         let Some(place) = self.entries.find(channel) else {
             return;

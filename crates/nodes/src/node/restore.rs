@@ -55,7 +55,7 @@ impl Node {
         };
         for block in bans {
             let name = commands::block_name(&block);
-            // One that is appended again is stored then.
+            // A ban whose command is still being appended is stored by that.
             if restore.stored.contains(&name) || self.commands.is_open(&name) {
                 continue;
             }

@@ -106,7 +106,7 @@ impl Session {
         let (count, begun_with) = (keys.single("stored"), keys.single("begun"));
         let used: [&[u8]; 5] = [&identity, &generation, &self.fence.key, &count, &begun_with];
         let mut command = self.scripts.run(Script::Verify, &used);
-        // Its own id names the generation that a promotion begins.
+        // A promotion begins a generation named after the server's replication id, unless failovers are trusted.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
         command

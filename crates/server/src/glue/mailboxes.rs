@@ -37,7 +37,7 @@ impl Mailboxes {
         record: &OutputRecord,
     ) -> (Mailbox<WorldMail>, Self) {
         let options = Options {
-            // A positive answer represents two deliveries, so a hub uses one credit less.
+            // One check of credit may cover two deliveries, so a lane has one credit more than the hub uses.
             credits: credits + 1,
             ..Options::default()
         };
