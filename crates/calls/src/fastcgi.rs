@@ -21,7 +21,7 @@ pub struct FastcgiPool {
     pub wait_timeout: Duration,
     /// The time limit of a request.
     pub timeout: Duration,
-    /// For how long a connection is kept without a request; zero: not at all.
+    /// The time for which a connection is kept without a request; zero: it is not kept.
     pub idle_timeout: Duration,
     /// The longest response, in bytes.
     pub response_bytes_max: usize,
@@ -56,7 +56,7 @@ pub struct FastcgiClient {
 /// The response of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastcgiReply {
-    /// 200 where the script named none.
+    /// The status; 200 if the script set none.
     pub status: u16,
     /// The body of the response.
     pub body: Vec<u8>,

@@ -32,7 +32,7 @@ pub enum AccountError {
     NotRoot {
         /// The section of the directive, as a prefix of it.
         of: String,
-        /// What would run with that account.
+        /// The process that would run with that account.
         what: &'static str,
         /// The name in the configuration.
         name: String,

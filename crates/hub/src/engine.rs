@@ -121,7 +121,8 @@ pub trait Engine {
         false
     }
 
-    /// Whether other nodes may have subscribers: then publications without a subscriber on this node are ordered too.
+    /// Returns whether other nodes may have subscribers: then publications without a subscriber on this node are
+    /// ordered too.
     fn reaches_others(&self) -> bool {
         false
     }

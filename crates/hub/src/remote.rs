@@ -79,7 +79,7 @@ pub struct RemoteEngine {
     /// The next indices to check: for missed items, and for unused slots.
     looks: [u32; 2],
     ignored: u64,
-    /// Channels were not compared with what may be another store.
+    /// Some channels were not compared yet with a store that may have lost data or been replaced.
     has_unsure: bool,
     /// The store has lost members or occupied channels of this home.
     has_forgotten: bool,
@@ -101,7 +101,7 @@ enum Task {
         receipt: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// It was handed over, when the channel had this position at least.
+        /// Set once the order is sent: the position that the channel had at least at that time.
         sent_at: Option<Position>,
     },
     Fence(RequestContext),
@@ -451,7 +451,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Compares channels again that could not be compared with what may be another store.
+    /// Compares channels again whose comparison with a restarted or replaced store has failed.
     fn look_at_unsure(&mut self) {
         if std::mem::take(&mut self.has_unsure) {
             for place in 0..self.entries.end() {

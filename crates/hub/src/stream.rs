@@ -23,7 +23,7 @@ pub(crate) struct Stream {
     records: Records,
     /// The greatest version so far, with its epoch.
     version: Option<Box<Version>>,
-    /// When it was started or last published to.
+    /// The time when the stream was started or last published to.
     touched_ms: u64,
 }
 
@@ -99,7 +99,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether a version is newer than the current one, and makes it the current one if so.
+    /// Records the version of a publication as the current one if it is newer. Returns whether it was.
     pub(crate) fn advance_version(&mut self, version: &Version) -> bool {
         match &mut self.version {
             Some(latest) if latest.epoch == version.epoch && latest.number >= version.number => {

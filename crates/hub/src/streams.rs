@@ -76,7 +76,7 @@ pub(crate) struct Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClosedStream {
     pub(crate) channel: u32,
-    /// The log has to record it.
+    /// The log knows the stream, and has to record its end.
     pub(crate) is_known: bool,
 }
 

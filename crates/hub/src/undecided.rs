@@ -19,7 +19,7 @@ pub(crate) struct Undecided {
 enum Entry {
     /// The engine decides whether the channel has been occupied, or vacated.
     Open(bool),
-    /// An event behind it, with its time.
+    /// An event that follows a pending decision, with its time.
     Behind(u64, ChannelEventKind),
 }
 
@@ -35,7 +35,7 @@ impl Undecided {
         self.count += 1;
     }
 
-    /// Adds an event behind those of its channel. Returns it if there are none.
+    /// Adds an event behind the pending decisions of its channel. Returns the event if there are none.
     pub(crate) fn add_behind(
         &mut self,
         channel: &Arc<str>,

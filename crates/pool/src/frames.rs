@@ -1,4 +1,4 @@
-//! Frames of a process: its hello, answers, effects and calls, each handed to the server thread concerned.
+//! Frames from a process: its hello, answers, effects and calls, each passed to the server thread concerned.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +33,7 @@ pub(crate) struct ReadOutcome {
     pub(crate) is_ready: bool,
 }
 
-/// A pool, as far as frames of its processes concern it.
+/// The parts of a pool that the frames of its processes concern.
 #[derive(Clone, Copy)]
 pub(crate) struct Pool<'a> {
     pub(crate) options: &'a Options,

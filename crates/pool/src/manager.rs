@@ -30,10 +30,10 @@ const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 /// The interval of checking the processes' memory and age.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The time that a process has to end by itself once its socket is closed.
+/// The time in which a process has to exit once its socket is closed.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// Error output of a process that starts, as far as it is shown to developers.
+/// Maximum length of a starting process's error output that is shown to developers.
 const START_ERRORS_BYTES: usize = 4096;
 
 /// The longest wait of the thread.
@@ -389,7 +389,7 @@ impl Manager {
         hand_own(process, EventName::Stop, now);
     }
 
-    /// Handles a process whose socket has ended or has to be closed: its events fail.
+    /// Handles a process whose socket has ended or has to be closed: its current events fail.
     fn ended(&mut self, index: usize, reason: RestartReason, why: String, now: Instant) {
         let process = &mut self.processes[index];
         let until = match process.state {

@@ -1,4 +1,4 @@
-//! The other side of a spawner: starting one, and starting processes with it.
+//! The client's side of a spawner: starts one, and starts processes with it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,7 +18,7 @@ use veche_clock::now;
 use crate::helper::SELF;
 use crate::wire::{FromSpawner, Port, Setup, ToSpawner, WorkerProgram, to_memory};
 
-/// The longest wait for a spawner: it forks, and other pools may come first.
+/// The longest wait for an answer: the spawner forks, and other pools may be served first.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// How a spawner is started.
@@ -270,7 +270,7 @@ impl PoolLink {
         self.ended.push_back((key, ExitStatus::from_raw(status)));
     }
 
-    /// Sends a request, and takes messages meanwhile, so that neither side waits for the other for ever.
+    /// Sends a request, and receives messages in the meantime, so that the two sides never wait for each other forever.
     fn send(&mut self, message: &ToSpawner, with: &[BorrowedFd<'_>]) -> io::Result<()> {
         let until = now() + ANSWER_WAIT;
         loop {

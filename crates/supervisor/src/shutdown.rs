@@ -12,7 +12,7 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::stopping";
 
-/// The time that a draining server process gets beyond its limit to exit on its own.
+/// The time that a draining server process has, beyond its drain time, to exit on its own.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// A stop in progress.

@@ -77,7 +77,7 @@ impl RemoteEngine {
         self.pass_fences();
     }
 
-    /// Connected: waiting requests are ordered, some of them again.
+    /// Handles a new connection: waiting requests are ordered, some of them for the second time.
     fn connected(&mut self, number: u64, store: Store) {
         self.connection = None;
         self.orders.push(Order::Begin(number));
@@ -107,7 +107,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Disconnected: publications that may be stored without a trace fail.
+    /// Handles the loss of the connection: publications whose outcome could not be determined later fail.
     fn disconnected(&mut self) {
         self.connection = None;
         for place in 0..self.entries.end() {
@@ -156,8 +156,9 @@ impl RemoteEngine {
         }
     }
 
-    /// Between two subscriptions of a wildcard channel any channel that it covers may have had publications, also one that
-    /// this node knows nothing of: subscribers of the wildcard channel have no position that could tell.
+    /// Handles a repeated subscription to a wildcard channel. In between any of its channels may have had publications,
+    /// also channels unknown to this node. Subscribers of the wildcard channel have no position by which they could
+    /// detect that.
     fn is_followed_again(&mut self, wildcard: &Arc<str>) {
         let place = self.entries.find(wildcard);
         let entry = place.and_then(|place| self.entries.get(place));
@@ -311,7 +312,7 @@ impl RemoteEngine {
         });
     }
 
-    /// Takes the result of a comparison. If it was with what may be another store, items have waited for it.
+    /// Handles the result of a comparison. If items were held for it, they continue.
     fn compared(&mut self, check: &Check, found: Found) {
         self.checked(check, found);
         if check.is_verifying
@@ -466,8 +467,8 @@ impl RemoteEngine {
         }
     }
 
-    /// If this is not the epoch of a channel, it is the next one, or one that a replaced server has: the store is asked, which
-    /// brings the id of its latest publication for later comparisons too.
+    /// Handles an epoch that is not the channel's: either the next one, or the one of a replaced server. The store is
+    /// asked for its epoch, and the answer also brings the id of the latest publication, for later comparisons.
     fn note_other_epoch(&mut self, place: u32, epoch: Epoch) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;

@@ -78,7 +78,7 @@ pub struct Node {
     peers: Peers,
     commands: Commands,
     stores: Stores,
-    /// The stored bans may be incomplete, and are to be compared with those of this node.
+    /// The stored bans may be incomplete; they are compared with those of this node.
     restore: Option<Restore>,
     questions: HashMap<Caller, Question>,
     tasks: HashMap<u32, Task>,

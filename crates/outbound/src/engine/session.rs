@@ -88,8 +88,8 @@ impl Session {
         })
     }
 
-    /// Makes sure that commands of this engine can be run and those of earlier connections can not, and learns the state of
-    /// the store. `stored` is the number of publications that it had when the port last heard of it.
+    /// Checks that commands of this engine can run, fences off those of earlier connections, and determines the state
+    /// of the store. `stored` is the number of publications in the store according to its latest answer to this port.
     pub(super) async fn verify(
         &mut self,
         shared: &Shared,

@@ -145,7 +145,7 @@ impl ConnectionPermit {
         }
     }
 
-    /// Returns a connection whose last response was read to its end.
+    /// Puts a connection whose last response was read to its end back into the pool.
     pub(super) fn return_connection(self, mut link: HttpConnection) {
         match link.sender.ready().now_or_never() {
             Some(Ok(())) => self.put(link),

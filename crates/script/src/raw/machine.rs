@@ -226,8 +226,8 @@ impl LuaVm {
         self.collection.look_twice();
     }
 
-    /// Returns whether there is memory for another call. If not, collects garbage in slices, unless that has just
-    /// proved useless.
+    /// Determines whether there is memory for another call, or may be soon. If not, starts to collect garbage in
+    /// slices, unless that has just proved useless.
     pub(crate) fn room(&mut self, now_ms: u64) -> MemoryRoom {
         self.memory.look_again();
         let used_bytes = self.memory.used_bytes();

@@ -128,7 +128,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the answer has a list, which may be long.
+    /// Returns whether the answer has a list, which may be long.
     pub(crate) fn is_list(&self) -> bool {
         self.list().is_some()
     }

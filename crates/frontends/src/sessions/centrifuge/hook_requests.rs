@@ -100,7 +100,7 @@ impl HookState {
         pending.is_some_and(|pending| pending.is_withdrawn)
     }
 
-    /// Returns a grant whose command could not be executed now and will be retried.
+    /// Stores a grant whose command could not be executed now and will be retried.
     pub(super) fn put_back(&mut self, grant: Box<HookGrant>) {
         self.decision = Some(HookDecision::Granted(grant));
     }
