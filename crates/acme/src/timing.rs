@@ -125,7 +125,7 @@ pub(super) struct CertificateInfo {
 }
 
 impl CertificateInfo {
-    /// Returns when to renew the certificate; `random` is from 0 to 1 and stays the same.
+    /// Returns the time at which to renew the certificate; `random` is from 0 to 1 and stays the same.
     pub(super) fn renew_s(&self, random: f64) -> i64 {
         let life_s = self.valid_until_s.saturating_sub(self.valid_from_s).max(0) as f64;
         self.valid_from_s + (life_s * (RENEW_AFTER - RENEW_SPREAD * random)) as i64
@@ -155,7 +155,7 @@ impl CertificateInfo {
     }
 }
 
-/// Returns when to order a certificate, given the existing one and the history.
+/// Returns the time at which to order a certificate, given the existing one and the history.
 pub(super) fn due_s(
     names: &[String],
     held: Option<&CertificateInfo>,

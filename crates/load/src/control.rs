@@ -58,7 +58,7 @@ impl Control {
         }
     }
 
-    /// Returns when the run starts, on the monotonic clock; `u64::MAX` while unknown.
+    /// Returns the time at which the run starts, on the monotonic clock; `u64::MAX` while unknown.
     pub(crate) fn start_ns(&self) -> u64 {
         self.start_ns.load(SeqCst)
     }

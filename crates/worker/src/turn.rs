@@ -279,8 +279,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= is_due && self.shared.hub.has_pending_output();
     }
 
-    /// Returns when the next turn has to begin. After [`end_turn`](Self::end_turn) it depends only on applications, so
-    /// drivers call it right before they wait.
+    /// Returns the time at which the next turn has to begin. After [`end_turn`](Self::end_turn) it depends only on
+    /// applications, so drivers call it right before they wait.
     #[must_use]
     pub fn state(&self) -> TurnState {
         let apps = self.apps_due_in_ms();

@@ -206,7 +206,7 @@ impl LuaVm {
         }
     }
 
-    /// Returns when the next is due, in monotonic milliseconds.
+    /// Returns the time at which the next is due, in monotonic milliseconds.
     pub(crate) fn collects_ms(&self) -> u64 {
         match self.memory.is_short() {
             true => self.collects_ms,
