@@ -282,7 +282,7 @@ fn closing_reports_unwritten_batches() {
         let (archive, _) = veche_archive::open(Path::new(&folder), &options(FsyncPolicy::Never))
             .expect("an archive");
         let mut worker = Worker::new(&archive);
-        // Until the queue is full too.
+        // Appends until the disk and the queue are full.
         for offset in 1.. {
             let records = vec![published("a", 1, offset, vec![3; 500_000])];
             if worker.writer.append(records).is_err() && archive.stats().is_failing {
@@ -338,7 +338,7 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
         return;
     }
     let folder = support::Folder::new("patient");
-    // 2 MiB.
+    // The unit of `ulimit -f` is 512 bytes: 2 MiB.
     let shell = "trap '' XFSZ; ulimit -S -f 4096; exec \"$@\"";
     assert!(this_test_again(
         shell,
@@ -382,7 +382,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
         return;
     }
     let folder = support::Folder::new("upkeep");
-    // 12 MiB.
+    // The unit of `ulimit -f` is 512 bytes: 12 MiB.
     let shell = "trap '' XFSZ; ulimit -S -f 24576; exec \"$@\"";
     assert!(this_test_again(
         shell,

@@ -176,7 +176,7 @@ impl Account {
 
     /// Returns whether the account has a right to a file or folder, and may search the folders above it.
     pub fn may_reach(&self, path: &Path, right: AccessRight) -> bool {
-        // Follows links.
+        // The checked path is the one to which links lead.
         let Ok(path) = path.canonicalize() else {
             return false;
         };

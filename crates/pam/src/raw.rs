@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(talk.answer(TEXT_INFO), Ok(None));
         assert_eq!(talk.answer(ERROR_MSG), Ok(None));
         assert_eq!(talk.answer(PROMPT_ECHO_OFF), Ok(Some(c"p:w")));
-        // A second factor.
+        // A second prompt, for a second factor, fails.
         assert_eq!(talk.answer(PROMPT_ECHO_OFF), Err(CONV_ERR));
         // PAM_RADIO_TYPE, PAM_BINARY_PROMPT.
         assert_eq!(talk.answer(5), Err(CONV_ERR));

@@ -472,7 +472,7 @@ impl Manager {
         let due = due + Duration::from_micros(100);
         let timeout = Timespec::try_from(due).ok();
         let _ = poll(&mut fds, timeout.as_ref());
-        // Its socket is the second.
+        // The socket of the link is the second descriptor.
         self.link.is_some() && !fds[1].revents().is_empty()
     }
 

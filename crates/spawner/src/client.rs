@@ -205,7 +205,7 @@ impl PoolLink {
         loop {
             let left = until.saturating_duration_since(now());
             if left.is_zero() {
-                // It may still start.
+                // The process may still start.
                 self.kill(key);
                 return Err(io::ErrorKind::TimedOut.into());
             }

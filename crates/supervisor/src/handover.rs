@@ -315,7 +315,7 @@ fn written(bytes: &[u8]) -> io::Result<File> {
     const NAME: &str = "veche-handover";
     let sealed = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
     let memory = match sealed {
-        // Linux before 6.3.
+        // Linux before 6.3 does not know the flag.
         Err(Errno::INVAL) => memfd_create(NAME, MemfdFlags::CLOEXEC),
         other => other,
     };

@@ -139,7 +139,7 @@ impl PushState {
 
     /// Drops queued pushes and subscription options. Positions stay for answers still to be written.
     pub(super) fn forget_pushes(&mut self, index: u32) {
-        // Usually empty.
+        // The maps are usually empty.
         if !self.early.is_empty() {
             self.early.remove(&index);
         }

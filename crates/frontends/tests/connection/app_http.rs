@@ -140,7 +140,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_is_answered_later() {
         .map(|answer| answer.body)
         .collect();
     assert_eq!(bodies, ["first", "POST /app/2 two"]);
-    // After any time.
+    // The second response may come after any time.
     world.advance(600_000);
     assert_eq!(world.take(peer), b"");
     assert!(world.answer(peer, "second"));

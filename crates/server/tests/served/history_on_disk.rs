@@ -277,7 +277,7 @@ fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     let after = publish(&server, "chat:1", &json!(2));
     assert_eq!(after["offset"], 2, "the history is there");
     assert_ne!(after["epoch"], before["epoch"]);
-    // Once is enough.
+    // The epochs are renewed only once.
     server.stop();
     server.start_again(&options);
     let later = publish(&server, "chat:1", &json!(3));

@@ -161,7 +161,7 @@ fn pongs_that_were_asked_for_cost_nothing() {
     on_all(|setup| {
         let server = serve(setup, "message_rate = \"1/h\"\nover_rate = \"close\"");
         let mut socket = Socket::open(server.public, "/paced");
-        // Four pings of the server, answered.
+        // In this time the client answers four pings of the server.
         assert_eq!(
             socket.within(std::time::Duration::from_millis(4_500)),
             Seen::Nothing

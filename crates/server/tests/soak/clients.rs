@@ -50,7 +50,7 @@ impl Load {
                 // Its handler fails or never ends, and only its connection is closed.
                 0 | 1 => self.is_ended(socket, "fail"),
                 2 if rng.u8(..3) == 0 => self.is_ended(socket, "loop"),
-                // During a wait.
+                // Disconnects while its handler is suspended.
                 3 => {
                     socket.say("wait 0.2");
                     drop(socket);

@@ -527,7 +527,7 @@ fn services_are_stopped_at_once_when_another_process_takes_over() {
         let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
         told.unwrap_or_default()
     };
-    // At most ten seconds.
+    // Services have at most ten seconds.
     assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);
     assert!(worker.poll_request().is_none());
     // A drain started again may have less time.

@@ -271,7 +271,7 @@ impl Centrifuge {
         }
         let deciders = route.hook_targets.as_deref();
         let decider = deciders.and_then(|deciders| deciders.of(HookKind::Disconnect));
-        // It sends no further requests.
+        // The session sends no further requests.
         let (Some(decider), Some(asker)) = (decider, self.hooks.caller.take()) else {
             return;
         };

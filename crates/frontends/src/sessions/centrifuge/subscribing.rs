@@ -529,7 +529,7 @@ impl Centrifuge {
             (Err(code), _) => Some(code),
             (_, None) => Some(ErrorCode::PermissionDenied),
             (_, Some(_)) if request.kind != 0 => Some(ErrorCode::NotAvailable),
-            // Nothing to refresh.
+            // The subscription has no expiry that could be extended.
             (_, Some(one)) if one.expires_ms.is_none() => Some(ErrorCode::BadRequest),
             (_, Some(_)) if request.token.is_empty() => Some(ErrorCode::BadRequest),
             (_, Some(_)) => None,

@@ -132,7 +132,7 @@ fn expire_at_says_how_long_a_subscription_lasts() {
     let push = json!({ "push": { "channel": "token:1",
         "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
     assert_eq!(lines, [push]);
-    // The other one has no end.
+    // The other subscription never expires.
     for _ in 0..400 {
         world.advance(10_000);
         assert!(ask(&mut world, peer, "{}").closed.is_none());

@@ -180,7 +180,7 @@ fn a_session_whose_channels_are_not_available_is_closed() {
         matches!(&closed[..], [Said::Close(Some(1013), _)]),
         "{closed:?}"
     );
-    // Both reconnect.
+    // Both clients reconnect.
     world.is_engine_down = false;
     connect(&mut world, 0, &target, &json!({}));
     world.open(0, &format!("/ws?user={user}"));

@@ -96,7 +96,7 @@ impl Call {
                     {
                         options.rows_max = Some(value as usize);
                     }
-                    // `columns` has read them.
+                    // The function `columns` has read this option.
                     (InputValue::Text(b"columns"), InputValue::Other("table")) => {}
                     (InputValue::Text(b"reverse"), _) => {
                         return Err(bad("reverse: true or false expected"));
