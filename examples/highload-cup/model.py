@@ -28,14 +28,14 @@ def fits(value, rule):
 
 
 def mean(marks):
-    """Half up to five decimals, in whole numbers."""
+    """Rounds half up to five decimals, with integer arithmetic."""
     if not marks:
         return decimal.Decimal(0)
     return decimal.Decimal((2 * 100_000 * sum(marks) + len(marks)) // (2 * len(marks))).scaleb(-5)
 
 
 class Bad(Exception):
-    """The query is wrong."""
+    """The query is invalid."""
 
 
 class Query:

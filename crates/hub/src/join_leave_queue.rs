@@ -178,7 +178,7 @@ impl<E: Engine> Hub<E> {
             info: Some(&info),
             wants_previous: false,
         };
-        // Must not overtake earlier publications.
+        // A join or leave must not overtake earlier publications.
         if matches!(self.engine.publish(&mut offer), OrderResult::Deferred) {
             return self.wait_in_engine(index, has_slot);
         }

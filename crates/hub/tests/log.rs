@@ -367,7 +367,7 @@ fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
     assert_eq!(looks(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 599_500, 10_000);
     assert_eq!(looks(&mut world), (vec![1, 2], None));
-    // Now it has expired.
+    // The grace period is over, and the publication has expired.
     at(&mut world.hub, 600_001, 60_899);
     assert_eq!(looks(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 600_002, 60_900);

@@ -236,7 +236,7 @@ mod tests {
     fn the_cause_of_a_lost_process_is_reported() {
         for (script, how) in [
             ("kill -9 $$", "killed by signal 9"),
-            // In the middle of a line.
+            // The process ends in the middle of a line.
             ("printf '{\"Live\":'; kill -15 $$", "killed by signal 15"),
             ("exit 3", "ended early with exit code 3"),
             ("echo '{\"Failed\":\"no descriptors\"}'", "no descriptors"),

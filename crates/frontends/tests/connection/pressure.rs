@@ -180,7 +180,7 @@ fn a_burst_over_the_budget_does_not_swallow_the_101() {
     });
     let peer = world.connect(0, PUBLIC);
     let back_end = world.connect(0, PUSH);
-    // Both arrive in one turn.
+    // The handshake and the burst arrive in one turn.
     world.send(
         peer,
         crate::world::wire::handshake("/ws?user=ann", "").as_bytes(),

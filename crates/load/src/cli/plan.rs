@@ -270,7 +270,7 @@ pub(super) fn settings(common: &CommonArgs, plan: &Plan) -> Settings {
         PayloadContent::Size(size) => *size as u64,
         PayloadContent::Fixed(bytes) => bytes.len() as u64,
     };
-    // The average of a ramp.
+    // The rate of a ramp is its average.
     let mean = |from: f64, to: Option<f64>| (from + to.unwrap_or(from)) / 2.0;
     let (size_bytes, inflight, rate) = match &plan.load {
         LoadPlan::Storm(storm) => (Some(bytes(&storm.payload)), None, None),

@@ -273,7 +273,7 @@ impl Engine<'_> {
                     self.handle_handshake(driver, who);
                     return;
                 }
-                // Data after our close.
+                // Data that arrive after our close are ignored.
                 State::Closed | State::Connecting | State::Leaving => return,
             };
             match taken {
