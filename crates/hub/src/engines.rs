@@ -46,7 +46,7 @@ impl NodeEngine {
     }
 }
 
-/// Calls a method of the engine that it is.
+/// Calls a method of the engine in the variant.
 macro_rules! on {
     ($engine:expr, $method:ident($($argument:expr),*)) => {
         match $engine {

@@ -106,7 +106,7 @@ pub struct Outbox {
     full: bool,
     /// Frames are masked: we are the client.
     masked: bool,
-    /// Whether the client has missed publications since it last had nothing unsent.
+    /// Whether the client has missed publications since its outbox was last empty.
     behind: bool,
     framing: MessageFraming,
 }

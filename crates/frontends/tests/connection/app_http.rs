@@ -172,7 +172,7 @@ fn a_client_gone_before_the_response_gets_none() {
         .push_back(late.clone());
     world.settle();
     world.check_empty();
-    // Nor does the next client with the same index.
+    // The next client with the same index gets no response either.
     let next = world.connect(0, PUBLIC);
     world.ask(next, get("/app/later"));
     world.workers[0]
@@ -188,7 +188,7 @@ fn a_client_gone_before_the_response_gets_none() {
     world.settle();
     assert_eq!(responses(&world.take(next))[0].body, "in time");
     assert!(world.is_closed(next));
-    // Nor does a spurious resume by the worker end the wait.
+    // A spurious resume by the worker does not end the wait either.
     let patient = world.connect(0, PUBLIC);
     world.ask(patient, get("/app/later"));
     world.resume(patient);

@@ -224,7 +224,7 @@ fn completion_of_an_abandoned_wait_is_ignored() {
     world.send(peer, &text("kept"));
     world.settle();
     assert_eq!(messages(&world.told(peer)), ["wait"]);
-    // For a closed connection, and for the next one with the same index.
+    // Completions that arrive after the connection is closed, and when another one has the same index.
     world.reset(peer);
     let next = world.open(0, "/app/x");
     world.send(next, &text("wait"));

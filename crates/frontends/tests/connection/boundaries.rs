@@ -84,7 +84,7 @@ fn a_client_that_reads_nothing_is_closed_after_the_write_timeout() {
     let back_end = world.connect(0, PUSH);
     world.read_at_most(slow, 0);
     world.ask(back_end, "{\"user\":\"ann\",\"data\":1}\n");
-    // It is pinged in the meantime, without effect.
+    // The client is pinged in the meantime, without effect.
     world.advance(29_999);
     assert!(world.is_open(slow));
     assert_eq!(world.stats(0).slow_consumers.read(), 0);

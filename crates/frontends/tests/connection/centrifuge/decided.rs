@@ -526,7 +526,7 @@ fn connections_last_until_expiry_unless_refreshed() {
             (questions[0].kind, &*questions[0].user),
             (HookKind::Refresh, "ann")
         );
-        // Meanwhile it continues, and no command waits.
+        // Meanwhile the session continues, and no command waits.
         let pong = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
         assert_eq!(pong.lines, [json!({"id": 2, "ping": {}})]);
         let verdict = until(&world, 40);

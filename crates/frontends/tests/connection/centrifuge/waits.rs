@@ -218,7 +218,7 @@ fn commands_that_pile_up_are_counted_by_request() {
                 let ids: Vec<u64> = said.iter().filter_map(|one| one["id"].as_u64()).collect();
                 assert_eq!(ids, expected);
             }
-            // Waiting messages are limited all the same.
+            // The number of waiting messages is limited all the same.
             false => {
                 let last = &said.last().expect("the end")["push"]["disconnect"];
                 assert_eq!(last["code"], 3013);
