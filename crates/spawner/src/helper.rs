@@ -100,7 +100,7 @@ impl Spawner {
         let programs = match message {
             ToSpawner::Setup => programs(&from_memory(memory).map_err(named)?)?,
             ToSpawner::Programs => from_memory(memory).map_err(named)?,
-            _ => return Err("its first message is not the first".to_owned()),
+            _ => return Err("its first message is not the setup".to_owned()),
         };
         // A server process without worker programs needs no spawner.
         let main = Some(main).filter(|_| !programs.is_empty());

@@ -344,12 +344,12 @@ impl Outboxes {
         early.extend_from_slice(&push);
     }
 
-    /// Returns the number of encoded pushes, of all that were written.
+    /// Returns the number of pushes encoded so far.
     pub fn pushes_encoded(&self) -> u64 {
         self.pushes_encoded
     }
 
-    /// Returns the number of deltas computed for these pushes.
+    /// Returns the number of deltas computed so far.
     pub fn deltas_made(&self) -> u64 {
         self.deltas_made
     }

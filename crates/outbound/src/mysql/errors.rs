@@ -39,7 +39,7 @@ pub(super) fn call_error(error: &Error) -> CallError {
             (CallErrorKind::ConnectionLost, "connection lost".to_owned())
         }
         Error::Driver(error @ (DriverError::Params(_) | DriverError::MixedParams)) => {
-            let words = format!("values are bound to ? only, in order: {error}");
+            let words = format!("the values do not match the ? of the statement: {error}");
             (CallErrorKind::Invalid, words)
         }
         Error::Driver(DriverError::PacketTooLarge) => {

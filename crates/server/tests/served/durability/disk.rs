@@ -21,7 +21,7 @@ pub(super) const FULL: &str = "full";
 pub(super) const WRITE_FAILS: &str = "write-fails";
 pub(super) const FSYNC_FAILS: &str = "fsync-fails";
 
-/// A server whose history and bans are on such a disk.
+/// A server with its history and bans on a disk with simulated faults.
 pub(super) struct OnDisk {
     pub(super) server: Server,
     routes: String,
