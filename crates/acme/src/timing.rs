@@ -141,7 +141,9 @@ impl CertificateInfo {
         let why = match () {
             () if !self.is_for(names) => format!("it is for {:?}", self.names),
             () if now_s < self.valid_from_s => format!("it is valid from {} on", self.valid_from_s),
-            () if now_s > self.valid_until_s => format!("it was valid until {}", self.valid_until_s),
+            () if now_s > self.valid_until_s => {
+                format!("it was valid until {}", self.valid_until_s)
+            }
             () if now_s >= self.renew_s(1.0) => "it would have to be renewed at once".to_owned(),
             () => return Ok(()),
         };

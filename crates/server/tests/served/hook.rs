@@ -218,7 +218,7 @@ fn held(what: impl Fn(&str) -> String + Send + Sync + 'static) -> Held {
     let (go, wait): (SyncSender<()>, Receiver<()>) = sync_channel(16);
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |head| {
-        // The end of the test releases it too.
+        // The end of the test releases the back end too.
         let _ = wait.lock().recv();
         what(head)
     });
