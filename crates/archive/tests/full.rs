@@ -267,7 +267,8 @@ fn a_limit_on_files_is_waited_for() {
         return;
     }
     let folder = support::Folder::new("limited");
-    // Blocks of 512 bytes: 10 MiB. A process that ignores the signal gets an error instead.
+    // `ulimit -f` counts units of 512 bytes, so the limit is 10 MiB. A process that ignores the signal gets an error
+    // instead.
     let shell = "trap '' XFSZ; ulimit -S -f 20480; exec \"$@\"";
     assert!(this_test_again(
         shell,
@@ -338,7 +339,7 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
         return;
     }
     let folder = support::Folder::new("patient");
-    // The unit of `ulimit -f` is 512 bytes: 2 MiB.
+    // `ulimit -f` counts units of 512 bytes, so the limit is 2 MiB.
     let shell = "trap '' XFSZ; ulimit -S -f 4096; exec \"$@\"";
     assert!(this_test_again(
         shell,
@@ -382,7 +383,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
         return;
     }
     let folder = support::Folder::new("upkeep");
-    // The unit of `ulimit -f` is 512 bytes: 12 MiB.
+    // `ulimit -f` counts units of 512 bytes, so the limit is 12 MiB.
     let shell = "trap '' XFSZ; ulimit -S -f 24576; exec \"$@\"";
     assert!(this_test_again(
         shell,

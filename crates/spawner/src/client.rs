@@ -30,7 +30,7 @@ pub struct Start<'a> {
     pub removed: &'a [&'a str],
 }
 
-/// A spawner that is not started yet. The process that is to use it may have the socket before.
+/// A spawner that is not started yet. The process that will use it may get its socket before the start.
 #[derive(Debug)]
 pub struct PendingSpawner {
     socket: OwnedFd,
@@ -98,7 +98,7 @@ impl Spawner {
         Self(Mutex::new(Source::Own(programs, None)))
     }
 
-    /// Uses another one of the supervisor's, since the previous one has ended.
+    /// Uses another spawner that the supervisor has started, since the previous one has ended.
     ///
     /// # Errors
     /// The descriptor is not a socket.

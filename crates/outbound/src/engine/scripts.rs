@@ -79,7 +79,7 @@ pub(super) struct Fence {
     pub(super) number: u64,
 }
 
-/// Names in the server, all with one prefix.
+/// The keys in the server, all with one prefix. A method returns the key of what its comment names.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -101,7 +101,7 @@ impl Keys {
         key
     }
 
-    /// The epoch, the top and more of a channel.
+    /// The epoch, the top and other properties of a channel.
     pub(super) fn meta(&self, channel: &str) -> Vec<u8> {
         self.named("m", channel)
     }

@@ -323,7 +323,7 @@ fn a_full_disk_delays_only_stored_publications() {
     on_all(|setup| {
         let options = Options {
             routes: ROUTES,
-            // Otherwise the signal would kill the process.
+            // Otherwise the signal for a file at its size limit would kill the process.
             shell: "trap '' XFSZ",
             ..Options::default()
         };
@@ -582,7 +582,7 @@ return ticker
         let routes = format!("{ROUTES}\n[[service]]\nname = \"ticker\"\nscript = \"ticker.lua\"\n");
         let options = Options {
             routes: &routes,
-            // Otherwise the signal would kill the process.
+            // Otherwise the signal for a file at its size limit would kill the process.
             shell: "trap '' XFSZ",
             files: &[("ticker.lua", TICKER)],
             ..Options::default()

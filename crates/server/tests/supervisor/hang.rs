@@ -111,7 +111,7 @@ fn stop_worker(veche: &Veche, worker: Pid) -> bool {
     let until = now() + Duration::from_secs(3);
     while now() < until {
         if veche.log().contains("hangs") {
-            // Otherwise no other process could reap it.
+            // While a process is traced, only the tracer can reap it first.
             waitpid(worker, all).expect("it is killed");
             return true;
         }

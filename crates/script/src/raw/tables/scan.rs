@@ -150,7 +150,7 @@ impl Call {
 /// `columns(table, names, as_values, number)` → the numbers of columns, a byte for each, for `scan` and `values`;
 /// `number` is the argument that has the names.
 pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
     unsafe {
         let name = match ffi::lua_toboolean(state, 3) {
             0 => "scan",
@@ -213,7 +213,7 @@ pub(super) unsafe extern "C-unwind" fn begin_values(state: *mut lua_State) -> c_
 
 /// `more(table, list, scan)` → the number of rows in the list, and whether there may be more.
 pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the third argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the type of the third argument is checked before it is read.
     unsafe {
         method(state, "scan", |call| {
             let Some(ScanRequest { scan, columns }) = boxed(state, 3, SCAN) else {
@@ -240,7 +240,7 @@ struct Aggregation {
 /// aggregation to continue with. Without a column it only counts rows; without an index it covers all rows. `aggregate`
 /// and `count` call it.
 pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
     unsafe {
         let is_column = ffi::lua_type(state, 2) > ffi::LUA_TNIL;
         let name = if is_column { "aggregate" } else { "count" };

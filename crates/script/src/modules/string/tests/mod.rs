@@ -277,7 +277,7 @@ fn large_results_are_errors_of_the_script() {
         assert_eq!(error_of(&lua, script), text, "{script}");
         lua.gc_collect().unwrap();
     }
-    // Each match is allowed by itself, but all of them don't fit.
+    // Each result is small enough by itself, but together they exceed the memory.
     let all = r#"(function() local t = {} for i = 1, 9 do t[i] = ("x"):rep(1.6e7 - i) end return t end)()"#;
     assert_eq!(error_of(&lua, all), "not enough memory");
     let all = r#"(function() local s, t = ("x"):rep(1.6e7), {} for i = 1, 9 do t[i] = s:gsub("x", "y", i) end return t end)()"#;
