@@ -43,13 +43,13 @@ pub struct Fastcgi {
 /// Properties of the client whose event a script handles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastcgiClient {
-    /// Path of its request.
+    /// Path of the client's request.
     pub path: String,
-    /// Query of its request without the `?`, encoded.
+    /// Query of the client's request without the `?`, encoded.
     pub query: String,
     /// The client's address, if known.
     pub remote: Option<IpAddr>,
-    /// Headers of its request.
+    /// Headers of the client's request.
     pub headers: Vec<(String, String)>,
 }
 

@@ -24,7 +24,7 @@ use crate::{
 pub enum NodeEngine {
     /// In the memory of this process, optionally with a log on disk.
     Memory(MemoryEngine),
-    /// Outside it, shared with other nodes.
+    /// Outside of this process, shared with other nodes.
     Remote(Box<RemoteEngine>),
 }
 

@@ -31,11 +31,11 @@ pub struct ScriptPlan {
     pub users: u32,
     /// Users started per second; `None`: all at once.
     pub users_per_second: Option<f64>,
-    /// Number of threads that simulate them.
+    /// Number of threads that simulate the users.
     pub threads: u32,
     /// Measured time in nanoseconds.
     pub duration_ns: u64,
-    /// Warm-up before it in nanoseconds.
+    /// Warm-up before the measured time in nanoseconds.
     pub warmup_ns: u64,
     /// Time limit for running actions after the end, in nanoseconds.
     pub grace_ns: u64,

@@ -204,7 +204,7 @@ impl Manager {
                     process.kill(&mut self.link);
                     self.ended(index, RestartReason::Start, why, now);
                 }
-                // Nothing waits for its start any more.
+                // Nothing waits for the start of this process any more.
                 State::Starting { .. } if is_leaving && self.queue.is_empty() => {
                     process.is_asked = true;
                     self.ended(index, RestartReason::Start, String::new(), now);
@@ -393,7 +393,7 @@ impl Manager {
     fn ended(&mut self, index: usize, reason: RestartReason, why: String, now: Instant) {
         let process = &mut self.processes[index];
         let until = match process.state {
-            // It has answered the event and may take the rest of the time to end.
+            // The process has answered the event and may take the rest of the time to end.
             State::Stopping { until } if why.is_empty() => until.max(now + GRACE),
             _ => now + GRACE,
         };
@@ -402,7 +402,7 @@ impl Manager {
         if matches!(process.state, State::Over { .. }) {
             return;
         }
-        // Its last output may have the reason.
+        // The last output of the process may contain the reason.
         show_output(process, &self.options.name, false);
         process.close(until);
         let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
@@ -468,7 +468,7 @@ impl Manager {
             );
         }
         let due = self.due(now).saturating_duration_since(now).min(NAP);
-        // Slightly later, so that it is certainly due then.
+        // The wait is slightly longer, so that the deadline has certainly passed at its end.
         let due = due + Duration::from_micros(100);
         let timeout = Timespec::try_from(due).ok();
         let _ = poll(&mut fds, timeout.as_ref());

@@ -491,7 +491,7 @@ impl Supervisor {
         let Some(how) = upgrade.candidate.reap()? else {
             return Ok(());
         };
-        // Of its last messages only the failure reason matters.
+        // Of the last messages of the new process only the failure reason matters.
         for message in upgrade.candidate.receive() {
             if let ToSupervisor::Failed { error } = message {
                 upgrade.candidate.failure = Some(error);

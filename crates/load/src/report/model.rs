@@ -321,7 +321,7 @@ pub struct Distribution {
 pub struct Point {
     /// The upper bound of its values.
     pub to_us: f64,
-    /// Share of values up to it, from 0 to 1.
+    /// The share of all values that are at most `to_us`, from 0 to 1.
     pub quantile: f64,
     /// The number of values.
     pub count: u64,

@@ -150,7 +150,7 @@ impl ConnectionPermit {
         match link.sender.ready().now_or_never() {
             Some(Ok(())) => self.put(link),
             Some(Err(_)) => {}
-            // Its own task has not noticed yet.
+            // The connection's own task has not yet noticed that the response is complete.
             None => {
                 tokio::spawn(async move {
                     if let Ok(Ok(())) = timeout(SETTLE, link.sender.ready()).await {

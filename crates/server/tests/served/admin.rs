@@ -209,7 +209,7 @@ fn a_reload_brings_the_page_and_its_keys_and_takes_them_away() {
         let answer = server.ask("reload").expect("an answer");
         assert_eq!(answer["ok"], true, "{answer}");
     };
-    // Workers apply it one after the other, and each connection may reach another one.
+    // Workers apply the reload one after the other, and each connection may reach another worker.
     let everywhere =
         |status: u16| (0..12).all(|_| post(server.internal, "figures", KEY, "").status == status);
     reload(ADMIN);

@@ -156,7 +156,7 @@ fn subscription_tokens_may_have_keys_of_their_own() {
         );
         let server = start(setup, &config, &[("one", "one"), ("two", "two")]);
         let mut socket = Socket::open(server.public, "/c");
-        // It never expires, and neither does the connection.
+        // The subscription never expires, and neither does the connection.
         let ann = signed("one", &json!({"sub": "ann"}));
         let reply = ask(&mut socket, &json!({"id": 1, "connect": {"token": ann}}));
         assert_eq!(reply["connect"]["subs"], json!({"#ann": {}}), "{reply}");

@@ -19,7 +19,7 @@ fn commands_and_subscriptions() {
     }
 }
 
-/// Commands while it is down fail at once; when it is back, they succeed immediately.
+/// Commands while Redis is down fail at once; when it is back, they succeed immediately.
 #[test]
 fn a_redis_that_crashes_and_returns() {
     let mut backing = Backing::redis();

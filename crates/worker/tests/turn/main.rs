@@ -271,7 +271,7 @@ fn what_makes_no_progress_is_aborted_after_the_write_timeout() {
     commands(&mut worker);
     worker.handle_timeout(id);
     commands(&mut worker);
-    // As if its own deadlines were far away.
+    // The connection behaves as if its own deadlines were far away.
     worker.handle_received(
         id,
         b"GET /nothing HTTP/1.1\r\nhost: a\r\n\r\n"

@@ -14,9 +14,9 @@ const RISK: f64 = 0.05;
 pub struct Estimate {
     /// The other group's figure divided by the first group's.
     pub ratio: f64,
-    /// Lower end of its interval.
+    /// Lower end of the ratio's interval.
     pub low: f64,
-    /// Upper end of its interval.
+    /// Upper end of the ratio's interval.
     pub high: f64,
     /// Probability that such an interval contains the true ratio, from 0 to 1: at least 0.95 with enough runs.
     pub confidence: f64,

@@ -65,7 +65,7 @@ fn a_wildcard_subscription_covers_its_namespace() {
         }
         assert_eq!(bob.publication(), json!({ "data": 1, "offset": 1 }));
 
-        // Clients receive from it, and can't publish to it.
+        // Clients receive publications through a wildcard subscription, and can't publish to it.
         let refused = bob.ask(json!({ "id": 3, "publish": { "channel": "news:*", "data": 1 } }));
         assert_eq!(refused["error"]["code"], 103, "{refused}");
         bob.ask(json!({ "id": 4, "publish": { "channel": "news:x", "data": 6 } }));

@@ -53,7 +53,7 @@ impl OnDisk {
         })
     }
 
-    /// Restarts it with a clock that is ahead.
+    /// Restarts the server with a clock that is ahead.
     pub(super) fn start_again(&mut self, ahead_s: i64) {
         let shell = shell(ahead_s).expect("it was there");
         self.server.start_again(&options(&self.routes, &shell));
