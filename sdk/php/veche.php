@@ -7241,7 +7241,7 @@ final class Values
     }
 
     /**
-     * Also writes lists and maps, which occur in results of Redis.
+     * Encodes one value. It may also be a list or a map, which occur in results of Redis.
      */
     public static function one(mixed $value): string
     {

@@ -263,7 +263,7 @@ impl BodyTemplate {
         out
     }
 
-    /// Returns whether they are the same for all clients.
+    /// Returns whether the bytes are the same for all clients.
     pub(crate) fn is_plain(&self) -> bool {
         Self::split(&self.0).is_none()
     }

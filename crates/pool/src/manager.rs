@@ -55,7 +55,7 @@ struct Manager {
     last_key: u64,
     /// The number of consecutive failed starts.
     failures: u32,
-    /// No process is started before.
+    /// The time before which no process is started, after a failed start.
     again_at: Option<Instant>,
     looked: Instant,
     has_users: bool,

@@ -509,7 +509,7 @@ fn handshakes_that_queue_are_refused_when_a_drain_begins() {
                 Metrics::scrape(server.internal).sum("veche_identity_hook_waiting", &[]) == 3.0
             });
             server.signal(Signal::TERM);
-            // Two of them are not sent to the back end.
+            // Only one of the three lookups was sent to the back end; the other two are refused.
             until("two to be refused", || {
                 all.iter().filter(|one| one.is_finished()).count() == 2
             });
