@@ -114,7 +114,7 @@ pub(crate) fn echo(bytes: usize, count: u32) -> Path {
     repeated(rig, client, &message, WARM_UP, count)
 }
 
-/// The same with a handler in Lua.
+/// A client's message is echoed by a handler in Lua.
 pub(crate) fn lua_echo(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = open(&mut rig, "/app");

@@ -26,7 +26,7 @@ type PendingEvents = VecDeque<(FeedEvent, Arc<ClientInfo>)>;
 #[derive(Default)]
 pub(crate) struct JoinLeaveQueue {
     channels: HashMap<Arc<str>, PendingEvents, RandomState>,
-    /// The same channels, in round-robin order.
+    /// The channels with queued events, in round-robin order.
     turns: VecDeque<Arc<str>>,
     queued: usize,
     dropped: u64,

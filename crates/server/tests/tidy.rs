@@ -425,7 +425,7 @@ fn crates_depend_only_where_the_walls_allow() {
         let inherits = manifest
             .get("lints")
             .and_then(|lints| lints.get("workspace"));
-        // These have their own exception for `unsafe`.
+        // These packages have their own exception for `unsafe`.
         let has_own = matches!(package, "veche-net" | "veche-pam" | "veche-script");
         if !has_own && inherits.and_then(toml::Value::as_bool) != Some(true) {
             problems.push(format!("{name}: [lints] workspace = true is missing"));

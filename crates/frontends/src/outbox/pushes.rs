@@ -76,7 +76,7 @@ pub(super) struct PushState {
     formats: Vec<&'static PushFormat>,
     /// Pushes before the session's first reply, or while a message is written in parts; then also replies.
     pub(super) early: HashMap<u32, Vec<u8>>,
-    /// The same for formats with one push per message.
+    /// Like `early`, for formats with one push per message.
     early_singles: HashMap<u32, EarlyPushes>,
     pub(super) cursors: WorkerCursors,
     subscriptions: SubscriptionOptionsMap,

@@ -241,7 +241,7 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
     let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n";
     assert_eq!(statuses(&world.ask(peer, head)), [413]);
     assert_eq!(world.told(peer), []);
-    // The same holds for a response that never arrives.
+    // A request whose body never arrives completely does not reach the application either.
     let peer = world.connect(0, PUBLIC);
     world.ask(
         peer,

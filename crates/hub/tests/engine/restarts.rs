@@ -27,7 +27,7 @@ fn begun() -> Bench<RemoteEngine> {
     bench
 }
 
-/// The same with a subscriber at the beginning of epoch 1.
+/// Returns a bench with a subscriber at the beginning of epoch 1.
 fn bench() -> Bench<RemoteEngine> {
     let mut bench = begun();
     let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));

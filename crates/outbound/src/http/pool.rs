@@ -20,7 +20,7 @@ use veche_calls::CertificateTrust;
 
 use crate::metrics::ClientMetrics;
 
-/// The target of a connection, including everything that must not be mixed.
+/// The target of a connection, with everything in which all uses of the connection must agree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ConnectionTarget {
     pub(super) is_tls: bool,

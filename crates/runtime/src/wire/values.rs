@@ -14,7 +14,7 @@ mod tag {
     pub(super) const BYTES: u8 = 4;
     /// Behind it the count in 4 bytes, and the values.
     pub(super) const LIST: u8 = 5;
-    /// The same, with a key before each value.
+    /// Behind it the count in 4 bytes, and the values with a key before each.
     pub(super) const MAP: u8 = 6;
     /// Like bytes: the reason why one of several commands has failed.
     pub(super) const ERROR: u8 = 7;

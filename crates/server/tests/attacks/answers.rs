@@ -137,7 +137,7 @@ fn unread_histories() {
     });
 }
 
-/// The same with many commands for smaller responses.
+/// The client reads nothing and sends many commands for smaller responses.
 #[test]
 fn unread_presences() {
     let presence = json!({ "id": 3, "presence": { "channel": "long:1" } });

@@ -115,7 +115,7 @@ fn unsolicited_pongs() {
     on_both(&Attack::default(), begin, &flood);
 }
 
-/// Each is rejected with a response.
+/// Each of the commands is rejected with a response.
 #[test]
 fn commands_as_fast_as_they_go() {
     let attack = Attack {

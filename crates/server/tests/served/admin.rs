@@ -71,7 +71,7 @@ fn the_page_is_there_and_opens_by_its_own_key_only() {
         for path in ["/admin/", "/admin/app.js"] {
             assert_eq!(get(server.public, path).status, 404, "{path}");
         }
-        // That path belongs to the route of files there.
+        // On the public listener that path belongs to the route of files.
         assert_eq!(post(server.public, "figures", KEY, "{}").status, 405);
     });
 }

@@ -68,7 +68,7 @@ fn a_throttled_client_can_leave_or_be_disconnected() {
             socket.say("two");
             assert_eq!(socket.text(), "one");
             assert_eq!(socket.text(), "two");
-            // This is not read before an hour has passed.
+            // At this rate the message would not be read before an hour has passed.
             socket.say("three");
             drop(socket);
         }

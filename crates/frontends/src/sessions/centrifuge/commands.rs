@@ -333,7 +333,7 @@ fn write_answer(
             };
             refuse(id, code, frame)
         }
-        // Not an answer to a client's query.
+        // Other replies do not answer a client's query.
         _ => refuse(id, ErrorCode::Internal, frame),
     }
 }

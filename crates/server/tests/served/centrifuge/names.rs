@@ -271,7 +271,7 @@ fn a_script_decides_itself_but_for_users_own_channels() {
         eve.say("#bob");
         let why = eve.text();
         assert!(why.contains("marks personal channels"), "{why}");
-        // So this user is not mistaken for bob.
+        // eve could not subscribe to bob's personal channel, so she is not mistaken for bob.
         let request = json!({ "user": "bob" });
         let answer = call(server.internal, "user_status", &request);
         assert_eq!(answer["result"]["connections"], 0, "{answer}");
