@@ -14,8 +14,8 @@
 //!   store is asked for its epoch; if that differs from the channel's, the position is lost. After a restart of the store
 //!   each channel in use is compared before anything is published, and starts a new epoch if its last seen item is not
 //!   stored. Without a connection, and until that comparison, items wait, and neither reads nor other comparisons count:
-//!   they may be of a store that has assigned the same offsets again. Items that have waited are dropped if the next connection
-//!   is to another server.
+//!   they may be of a store that has assigned the same offsets again. Items that have waited are dropped if the next
+//!   connection is to another server.
 
 mod calls;
 mod data;

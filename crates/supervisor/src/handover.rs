@@ -256,7 +256,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
     link.receive()?;
     no_stdin()?;
     let mut one = || link.take_descriptors(1)?.pop();
-    let memory = one().ok_or_else(|| bad("nothing came"))?;
+    let memory = one().ok_or_else(|| bad("no state was received"))?;
     let mut text = String::new();
     let mut memory = File::from(memory);
     memory.rewind()?;
@@ -265,7 +265,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
     if state.version != HANDOVER_VERSION {
         let version = state.version;
         return Err(bad(&format!(
-            "version {version}, and this is {HANDOVER_VERSION}"
+            "the state has version {version}, this program reads {HANDOVER_VERSION}"
         )));
     }
     let missing = || bad("a descriptor is missing");

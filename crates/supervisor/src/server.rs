@@ -109,7 +109,7 @@ impl ServerChild {
             .stdin(Stdio::from(theirs))
             .env_remove(notify::SOCKET)
             .spawn()?;
-        // Second, so that the first child is the process that serves.
+        // The spawner is started after the server process, which thus is the first child.
         if let Some(spawner) = spawner
             && let Err(error) = worker_spawner::start(binary, spawner)
         {

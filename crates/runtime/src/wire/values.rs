@@ -70,7 +70,7 @@ fn put_bytes(into: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
 
 fn put_count(into: &mut Vec<u8>, tag: u8, count: usize) {
     into.push(tag);
-    // Results are limited to far less.
+    // Limits on results and requests keep counts far below this maximum.
     into.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
 

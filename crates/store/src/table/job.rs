@@ -84,7 +84,7 @@ pub enum JobError {
     Damaged {
         /// The name of the damaged snapshot.
         file: String,
-        /// The byte up to which it is intact.
+        /// The byte up to which the snapshot is intact.
         at: u64,
         /// The kind of damage found there.
         why: String,

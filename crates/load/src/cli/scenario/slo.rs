@@ -231,7 +231,7 @@ impl Slo {
     }
 }
 
-/// Parses the bound to the figure's unit, and whether it is a share.
+/// Returns the bound of an objective in the figure's unit, and whether it is a share.
 fn bound(figure: &Figure, text: &str) -> Option<(f64, bool)> {
     let end = text
         .find(|c: char| !matches!(c, '0'..='9' | '.' | '_'))
