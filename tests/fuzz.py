@@ -23,7 +23,7 @@ def targets():
 
 
 def fuzz(target, minutes):
-    """(passed, line to print)"""
+    """Fuzzes a target. Returns whether it passed, and the line to print."""
     own, committed = FUZZ / "corpus.local" / target, FUZZ / "corpus" / target
     own.mkdir(parents=True, exist_ok=True)
     corpora = [own] + ([committed] if committed.is_dir() else [])

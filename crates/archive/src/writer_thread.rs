@@ -167,7 +167,8 @@ impl WriterThread {
     pub(crate) fn run(mut self) -> Result<(), Error> {
         let mut unwritten = 0;
         loop {
-            // Read once: batches accepted before the lanes were closed are in this group or a later one.
+            // The flag is read once per round: batches accepted before the lanes were closed are then in this group or
+            // a later one.
             let is_closing = self.is_closing();
             if is_closing {
                 self.close_lanes();

@@ -152,7 +152,7 @@ fn whole_frame(payload: &[u8], mask: Option<[u8; 4]>) -> Vec<u8> {
     frame
 }
 
-/// Returns the same in up to four fragments.
+/// Returns a message with the compression bit in up to four fragments.
 fn frames(payload: &[u8], mask: Option<[u8; 4]>, random: &mut fastrand::Rng) -> Vec<u8> {
     let parts = random.usize(1..=4);
     let size = payload.len().div_ceil(parts).max(1);

@@ -11,7 +11,7 @@ use crate::worker::WorkerMail;
 /// The messages in a world's mailboxes.
 type WorldMail = WorkerMail<Infallible>;
 
-/// The other ends: one for each other worker, and one for the control side.
+/// The ends of a worker's mailboxes that belong to others: one for each other worker, and one for the control side.
 pub(super) struct Mailboxes {
     me: usize,
     ends: Vec<Option<Mailbox<WorldMail>>>,

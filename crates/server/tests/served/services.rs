@@ -243,7 +243,7 @@ fn services_are_asked_to_stop_at_a_shutdown() {
         assert_eq!(client.text(), "open");
         until("the services", || count(&server, "begins") == 4);
         server.signal(Signal::TERM);
-        // It receives the output of `app.stop`, and then the close.
+        // The client receives the output of `app.stop`, and then the close.
         assert_eq!(client.text(), "bye");
         let closed = loop {
             match client.next() {
