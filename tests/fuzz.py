@@ -44,7 +44,7 @@ def fuzz(target, minutes):
 
 
 def run(command):
-    """(exit code, CPU seconds, output)"""
+    """Runs a command. Returns the exit code, its CPU seconds, and its output."""
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen(command, cwd=FUZZ.parent, env=ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(child.pid, 0)

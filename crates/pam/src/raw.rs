@@ -445,13 +445,13 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            // SAFETY: there are three.
+            // SAFETY: there are three responses, one for each message.
             let response = unsafe { responses.add(place) };
             // SAFETY: as above.
             let text = unsafe { (*response).text };
             assert_eq!(text.is_null(), expected.is_none());
             if let Some(expected) = expected {
-                // SAFETY: a string.
+                // SAFETY: the text ends with a zero byte.
                 let found = unsafe { CStr::from_ptr(text) };
                 assert_eq!(found, expected);
             }
