@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(waits(Some(&unreachable), 4), [10, 20, 40, 80]);
         assert_eq!(waits(Some(&unreachable), 40)[39], 3600);
         let refused = OrderError::Refused(String::new());
-        // At most five in the first hour, and two a day in the end.
+        // There are at most five attempts in the first hour, and two a day in the end.
         assert_eq!(waits(Some(&refused), 5), [180, 360, 720, 1440, 2880]);
         assert_eq!(waits(None, 60)[59], 12 * 3600);
         let limited = |after_s| OrderError::Limited {

@@ -234,7 +234,7 @@ fn a_full_disk_has_the_log_moved_into_the_tables() {
                 below: offset - 3,
             };
             let batch = worker.append(vec![published("a", 1, offset, vec![3; 50_000]), trimmed]);
-            // At most a minute, even if the batch is never written.
+            // The wait ends after a minute, even if the batch is never written.
             let mut looks = 0;
             while worker.durable < batch && looks < 60 && !archive.stats().is_failing {
                 worker.look();

@@ -310,9 +310,9 @@ pub struct Distribution {
     pub mean_us: f64,
     /// The standard deviation of all values.
     pub stdev_us: f64,
-    /// The longest, with three digits.
+    /// The longest latency, with three digits.
     pub max_us: f64,
-    /// Percentiles, rising, the last that of all.
+    /// Percentiles in ascending order; the last one is 100 %, the maximum.
     pub points: Vec<Point>,
 }
 
