@@ -151,7 +151,7 @@ def server_pid(supervisor):
 
 
 def state(pid):
-    """(descriptors, bytes of resident memory)"""
+    """Returns the number of descriptors and the bytes of resident memory of a process."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     memory = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
     return len(os.listdir(f"/proc/{pid}/fd")), memory

@@ -23,7 +23,7 @@ def targets():
 
 
 def fuzz(target, minutes):
-    """(passed, line to print)"""
+    """Fuzzes a target. Returns whether it passed, and the line to print."""
     own, committed = FUZZ / "corpus.local" / target, FUZZ / "corpus" / target
     own.mkdir(parents=True, exist_ok=True)
     corpora = [own] + ([committed] if committed.is_dir() else [])
@@ -44,7 +44,7 @@ def fuzz(target, minutes):
 
 
 def run(command):
-    """(exit code, CPU seconds, output)"""
+    """Runs a command. Returns the exit code, its CPU seconds, and its output."""
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen(command, cwd=FUZZ.parent, env=ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(child.pid, 0)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""highload_cup.py [SIZE]: the example of the Highload Cup on the real server, judged by its own oracle.
+"""highload_cup.py [SIZE]: runs the Highload Cup example on the real server and checks it with the example's oracle.
 
 Data and requests are generated, loaded from a folder and from an archive, and queried with one worker and with two.
-Then the application is broken in one place at a time, and the oracle has to see it. SIZE multiplies the data, 1 unless
-told; the breaking is done with the smallest.
+Then a bug is put into the application, one at a time, and the oracle has to detect each. SIZE multiplies the data and is
+1 by default; the runs with bugs use the smallest size.
 """
 
 import os

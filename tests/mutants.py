@@ -44,8 +44,9 @@ class Suite:
 
 @dataclasses.dataclass(frozen=True)
 class Crate:
-    """A folder in crates/, its mutants in a sample of 300, the percentage to catch, and the suites in order: each runs
-    on what those before it have missed. What a mutant costs only divides the time."""
+    """A folder in crates/, its mutants in a sample of 300, the percentage to catch, and the suites in order: each suite
+    runs on the mutants that those before it have missed. The cost of a mutant, relative to those of other crates, is
+    only for the division of the time among crates."""
 
     name: str
     share: int

@@ -34,7 +34,7 @@ PROGRAMS = {
 
 
 def blocks(path):
-    """Where it stands, its language and its code."""
+    """Yields the location, the language and the code of each block that pushes to tester01."""
     text = path.read_text()
     for match in FENCE.finditer(text):
         indent, language, code = match.groups()
@@ -45,7 +45,7 @@ def blocks(path):
 
 
 def here(code):
-    """The same code with this server's addresses."""
+    """Replaces the demo's addresses in the code by those of this server."""
     host, port = os.environ["VECHE_PUSH"].split(":")
     code = code.replace("127.0.0.1:8081", urlsplit(os.environ["VECHE_API"]).netloc)
     code = code.replace("127.0.0.1:1234", f"{host}:{port}")
@@ -53,7 +53,7 @@ def here(code):
 
 
 def read_line(stream):
-    """The next line, or None when none comes in time. Unbuffered, so that nothing hides from select."""
+    """Returns the next line, or None if none arrives in time. It is unbuffered, so that no line is hidden from select."""
     line = b""
     while not line.endswith(b"\n"):
         if not select.select([stream], [], [], TIMEOUT_S)[0]:
@@ -66,7 +66,7 @@ def read_line(stream):
 
 
 def fault(language, code):
-    """Why the block fails, or None."""
+    """Returns the reason why a block fails, or None."""
     listener = [sys.executable, str(pathlib.Path(__file__).with_name("listen_once.py")), os.environ["VECHE_URL"], "tester01"]
     with subprocess.Popen(listener, stdout=subprocess.PIPE, bufsize=0) as client:
         try:

@@ -12,7 +12,7 @@ class Accounts(unittest.TestCase):
         self.account.begin("e", 0)
 
     def counts(self, *received, final=None):
-        """(lost, doubled, out of order, offsets reused) after pairs of an offset and a number."""
+        """Returns (lost, doubled, out of order, offsets reused) after these pairs of an offset and a number."""
         for offset, number in received:
             self.account.receive(offset, number)
         if final:

@@ -1,1 +1,1 @@
-"""The bench harness: starts servers, drives them in turn, compares. Standard library only."""
+"""The bench harness: starts servers, puts load on them in turn, and compares them. It uses only the standard library."""

@@ -1,6 +1,6 @@
-"""What a peer must answer right before anything is timed: WebSocket echoes and an HTTP body.
+"""Correctness checks of a peer's answers before anything is timed: WebSocket echoes and an HTTP body.
 
-A small client of its own, which knows neither the peers nor the tester, so that a fault of theirs is not its fault too.
+They use a small client of their own, so that a fault of the peers or of the tester is not repeated here.
 """
 
 import base64
@@ -21,7 +21,7 @@ class WrongAnswer(Exception):
 
 
 def check(server, patience_s=5.0):
-    """Asserts all that the server claims to do. A build from outside may turn out not to do HTTP; then it is said."""
+    """Checks everything that the server claims to support. A build from outside that does not support HTTP is reported."""
     if server.websocket:
         _patiently(lambda: check_websocket(server.port, server.echo_path), patience_s)
     if server.http_path:
@@ -39,7 +39,7 @@ def check(server, patience_s=5.0):
 
 
 def _patiently(ask, patience_s):
-    """A master may hold the socket before a worker serves it."""
+    """Retries at first: a master process may hold the socket before a worker serves it."""
     deadline = time.monotonic() + patience_s
     while True:
         try:
@@ -75,7 +75,7 @@ def check_http(port, path):
 
 
 def check_websocket(port, path):
-    """Text, binary in the three forms of a length, a fragmented message of each kind; then the connection is reset."""
+    """Echoes text, binary data with each form of the length, and fragmented messages; then the connection is reset."""
     with _Stream(port) as stream:
         _shake_hands(stream, port, path)
         text = "Вече: здравствуй, 世界 🎉".encode()
@@ -157,7 +157,7 @@ def _message(stream, what):
 
 
 class _Stream:
-    """A connection with a buffer; left by a reset, so that no socket stays in TIME_WAIT."""
+    """A connection with a buffer. It ends with a reset, so that no socket stays in TIME_WAIT."""
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)

@@ -11,7 +11,7 @@ SUM_GROWTH_MAX = 5
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What instruction counts depend on besides the program: counts of two machines do not compare."""
+    """The properties of a machine that instruction counts depend on. Counts of two different machines do not compare."""
 
     cpu: str
     rustc: str
@@ -19,7 +19,7 @@ class Machine:
     valgrind: str
 
     def differences(self, other):
-        """What differs, as `cpu: OLD, here NEW`."""
+        """The differences between two machines, as `cpu: OLD, here NEW`."""
         fields = [field.name for field in dataclasses.fields(self)]
         return [
             f"{name}: {getattr(other, name)}, here {getattr(self, name)}"
@@ -30,7 +30,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class Baseline:
-    """What bench/instructions.toml holds: instructions of one operation, by path."""
+    """The content of bench/instructions.toml: the instructions of one operation of each path."""
 
     machine: Machine
     reason: str
@@ -62,7 +62,7 @@ class Baseline:
 
     @classmethod
     def of(cls, document):
-        """From the TOML file, parsed."""
+        """Creates a baseline from the parsed TOML file."""
         return cls(Machine(**document["machine"]), document["reason"], document["counts"], document["first"])
 
 
@@ -76,7 +76,7 @@ class Change:
 
     @property
     def growth(self):
-        """As a share of the old count; None where there are not two."""
+        """The growth as a share of the old count; None if either count is missing."""
         return None if self.old is None or self.new is None else self.new / self.old - 1
 
     @property
@@ -85,20 +85,20 @@ class Change:
 
 
 def changes(old, new):
-    """All paths, in the order of `new`, then those that are gone."""
+    """The changes of all paths, in the order of `new`; removed paths come last."""
     paths = list(new) + [path for path in old if path not in new]
     return [Change(path, old.get(path), new.get(path)) for path in paths]
 
 
 def sum_growth(first, counts):
-    """How much the sum of the paths that both have has risen, as a share."""
+    """The growth of the sum over the paths that both have, as a share."""
     both = [path for path in counts if path in first]
     before = sum(first[path] for path in both)
     return sum(counts[path] for path in both) / before - 1 if before else 0.0
 
 
 def problems(baseline, counts):
-    """Why a run fails beside its baseline on the same machine, a line each; none if it passes."""
+    """The reasons why a run fails against its baseline from the same machine, one line each; empty if it passes."""
     found = []
     for change in changes(baseline.counts, counts):
         if change.old is None:
@@ -114,7 +114,7 @@ def problems(baseline, counts):
 
 
 def spread(runs):
-    """By path: the widest distance between two of the runs, as a share of their median."""
+    """The largest distance between two of the runs for each path, as a share of their median."""
     return {
         path: (max(values) - min(values)) / statistics.median(values)
         for path, values in ((path, [run[path] for run in runs]) for path in runs[0])
@@ -132,6 +132,6 @@ def table(lines):
 
 
 def operations(source):
-    """How often each path is run, from the table OPERATIONS of bench/counts/src/lib.rs."""
+    """The number of runs of each path, from the table OPERATIONS of bench/counts/src/lib.rs."""
     body = source.split("pub const OPERATIONS", 1)[1].split("];", 1)[0]
     return {name: int(count) for name, count in re.findall(r'\("(\w+)", (\d+)\)', body)}

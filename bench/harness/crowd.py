@@ -46,7 +46,7 @@ class Client:
         return self.is_open and all(count <= 0 for count in self.due.values())
 
     def read(self, size=1 << 18):
-        """Whether anything came."""
+        """Reads what has arrived; returns whether there was anything."""
         try:
             data = self.socket.recv(size)
         except BlockingIOError:
@@ -68,7 +68,7 @@ class Client:
         return True
 
     def _count(self, mark, begin):
-        """How often it ends in what was received from there on."""
+        """The number of occurrences of `mark` that end in the data received from `begin` on."""
         return self.received.count(mark, max(begin - len(mark) + 1, 0))
 
     def write(self):
@@ -78,7 +78,8 @@ class Client:
 
 
 class Crowd:
-    """`commands(i)` has the frames of client i, `due` what each has to receive: (bytes, how often)."""
+    """Clients that stay connected. `commands(i)` returns the frames of client i; `due` lists what each must receive, as
+    pairs of bytes and a count."""
 
     def __init__(self, port, count, commands, due, seconds_max=120):
         self.clients = [Client([frame(one) for one in commands(number)], due) for number in range(count)]
@@ -119,7 +120,7 @@ class Crowd:
         self.ended = time.monotonic()
 
     def _answer_pings(self):
-        """Until the crowd is closed."""
+        """Answers pings until the crowd is closed."""
         while not self.is_over:
             for key, _ in self.selector.select(0.1):
                 try:

@@ -51,11 +51,11 @@ handler = "echo"
 
 
 class Stopped(Exception):
-    """A reason to end the run, said in one line."""
+    """Ends the run with a reason of one line."""
 
 
 def why_not():
-    """Why nothing can be counted here, or None."""
+    """The reason why nothing can be counted here, or None."""
     missing = [name for name in ("valgrind", "callgrind_control", "gungraun-runner") if shutil.which(name) is None]
     if missing:
         return f"{', '.join(missing)} not installed: make setup-test"
@@ -66,7 +66,7 @@ def why_not():
 
 
 def machine():
-    """What counts depend on here."""
+    """The properties of this machine that counts depend on."""
 
     def said(*command):
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
@@ -87,7 +87,7 @@ def cargo(root, target, *arguments):
 
 
 def build(root, target):
-    """Builds the counted paths and the server of a work tree, once; the server's file."""
+    """Builds the counted paths and the server of a work tree, once; returns the server's file."""
     output = cargo(root, target, "build", *PACKAGES, "--bench", "paths", "--bin", "veche", "--message-format=json")
     for line in output.splitlines():
         artifact = json.loads(line)
@@ -112,12 +112,12 @@ def count_paths(root, target, only):
 
 
 def total(summary):
-    """The instructions that a summary of gungraun's has."""
+    """The number of instructions in a summary of gungraun."""
     return summary["profiles"][0]["data"]["total"]["metrics"]["Ir"]["values"]["new"]
 
 
 def count_process(server):
-    """Instructions that the whole process takes for an echo: one message at a time, all threads together."""
+    """The instructions of the whole process for an echo: one message at a time, all threads together."""
     with tempfile.TemporaryDirectory(prefix="veche-instructions-") as folder:
         folder = pathlib.Path(folder)
         with socket.socket() as probe:
@@ -198,7 +198,7 @@ def receive(client, count):
 
 
 def count(root, target, only):
-    """All paths of a work tree."""
+    """Counts all paths of a work tree."""
     server = build(root, target)
     counted = count_paths(root, target, only)
     if not only or only in PROCESS:
@@ -209,7 +209,7 @@ def count(root, target, only):
 
 
 def against(commit, only):
-    """The paths of another commit, counted here and now in a work tree of its own."""
+    """Counts the paths of another commit in a work tree of its own."""
     name = subprocess.run(["git", "rev-parse", "--verify", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True, text=True)
     if name.returncode != 0:
         raise Stopped(f"no commit {commit}")
@@ -233,7 +233,7 @@ def target_folder():
 
 
 def show(old, new, old_name):
-    """The table of both, and the sum."""
+    """Prints both counts of each path, and the sum."""
     number = "{:,}".format
     lines = [("path", old_name, "now", "change")]
     for change in counts.changes(old, new):

@@ -32,7 +32,7 @@ def _interval(quick, seconds=1.2):
 
 
 def echo(server, quick, connections, size, depth=1, idle=0):
-    """`idle` are connections beside those that echo."""
+    """Echoes messages, beside `idle` further connections."""
     options = ["--connections", connections, "--size", size, "--inflight", depth, "--binary", *_interval(quick)]
     if not idle:
         report = tester.bench(server, "echo", "/echo", options)
@@ -54,7 +54,7 @@ def storm(server, quick, connections):
 
 
 def handshakes(server, quick, connections, resume):
-    """TLS handshakes: each connection is for one request of a small file, which costs little beside them."""
+    """TLS handshakes: each connection makes one request for a small file, whose cost is small in comparison."""
     options = ["--connections", connections, "--header", "Connection: close", *_interval(quick)]
     options += [] if resume else ["--full-handshakes"]
     report = tester.bench(server, "http", "/hello.txt", options)
@@ -68,13 +68,13 @@ def push(server, quick, users, burst):
 
 
 def fanout(server, quick, subscribers, burst, p99=False):
-    """One channel, many subscribers: CPU time of a delivery, or how long it takes until 99 % of the deliveries are made."""
+    """One channel with many subscribers: the CPU time of a delivery, or the time until 99 % of the deliveries are made."""
     report = tester.bench(server, "broadcast", _FANOUT, _fanout(server, quick, subscribers, burst))
     return tester.figures(report, tester.percentile_us(report, "p99") if p99 else tester.cpu_ns_per_message(report))
 
 
 def echo_beside_fanout(server, quick, subscribers):
-    """How long an echo waits while publications go to many, and how long a turn's 512 deliveries take on average."""
+    """The latency of an echo during a fan-out to many, and the average duration of a turn's 512 deliveries."""
     seconds = 3
     options = _fanout(server, quick, subscribers, 1, seconds)
     publishing = tester.beside(server, "broadcast", _FANOUT, options, niceness=0)
@@ -101,7 +101,7 @@ def _fanout(server, quick, subscribers, burst, seconds=1.2):
 
 
 def idle(server, quick, connections, path):
-    """Bytes of resident memory that a connection adds while it does nothing."""
+    """Bytes of resident memory that an idle connection adds."""
     if path != "/push":
         return tester.idle_memory(server, connections, path)
     # A route that echoes nothing: the crowd waits for pushes, and one comes.
@@ -168,7 +168,7 @@ def lapps(server, quick, connections):
 
 
 def _samples(process, server, seconds):
-    """(echoes, seconds, the server's CPU) as the service logs them, until this many seconds are covered."""
+    """(echoes, seconds, CPU time of the server) as the service logs them, until this many seconds are covered."""
     samples, said = [], []
     for line in process.stdout:
         said.append(line)

@@ -36,7 +36,7 @@ class Measurement:
         return Control(tuple(self._ratios(CONTROL, self.ours)))
 
     def verdicts(self):
-        """(label, Verdict) rows."""
+        """Returns rows of a label and a Verdict each."""
         control, rows = self.control, []
         if self.scenario.target is not None:
             values = [run["value"] for run in self.rounds[self.ours]]

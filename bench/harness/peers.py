@@ -38,7 +38,7 @@ class Peer(servers.Server):
         self.absent = about.get("absent")
 
     def build(self):
-        """Builds it, or marks it absent with the last line of what the build said."""
+        """Builds the peer, or marks it absent with the last line of the build's output."""
         if self.absent or not self.build_script:
             return
         self.out.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ class Peer(servers.Server):
             self.absent = f"it does not build: {said[-1]}"
 
     def versions(self):
-        """{"ws": "8.23.0", …} as in lock files and outputs of tools."""
+        """{"ws": "8.23.0", …} from lock files and the output of tools."""
         return {source["of"]: self._version(source) for source in self.version_sources}
 
     def _version(self, source):
@@ -80,7 +80,7 @@ class Peer(servers.Server):
         return found[1] if found else "?"
 
     def start(self):
-        """As `Server.start`, but never takes another process on its port for itself."""
+        """Does the same as `Server.start`, but never mistakes another process on the port for its own."""
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                 raise RuntimeError(f"{self.name}: port {self.port} is in use")
@@ -88,7 +88,7 @@ class Peer(servers.Server):
 
     @property
     def pid(self):
-        """The process that was started; its children are counted with it."""
+        """The process that was started; measurements include its children."""
         return self.process.pid
 
     def cpu_ns(self):
@@ -106,7 +106,7 @@ class Peer(servers.Server):
         return found
 
     def stop(self):
-        """Ends it with all its children, also those that a master forgets."""
+        """Ends the process with all its children, including those that a master process leaves behind."""
         children = self.tree()[1:] if self.process and self.process.poll() is None else []
         marks = {pid: _started(pid) for pid in children}
         super().stop()
@@ -201,7 +201,7 @@ def _children(pid):
 
 
 def _started(pid):
-    """When a process began, so that a number used again is not mistaken for it; None when it has gone."""
+    """The start time of a process, which distinguishes it from a later one with the same id; None if it has ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

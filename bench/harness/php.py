@@ -65,7 +65,7 @@ Worker::runAll();
 
 
 class Family(Running):
-    """A server whose processor time is that of all its processes: the tester adds those of children."""
+    """A server whose processor time is that of all its processes: the tester adds that of the children."""
 
     tls = False
     echo_path = "/php"
@@ -75,7 +75,7 @@ class Family(Running):
         return self.child.pid
 
     def family(self):
-        """The process and all that descend from it."""
+        """The process and all its descendants."""
         found = [self.child.pid]
         for pid in found:
             for children in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
@@ -97,7 +97,7 @@ class Fpm(Running):
 
 
 def veche(workers=1, script=ECHO, core=servers.SERVER_CORE):
-    """One worker of Veche with that many processes of PHP."""
+    """One worker of Veche with this many PHP processes."""
     server = Family(core)
     (server.folder / "app.php").write_text(script.format(sdk=SDK))
     command = ", ".join(f'"{word}"' for word in ["php", *INI, "app.php"])
@@ -107,7 +107,7 @@ def veche(workers=1, script=ECHO, core=servers.SERVER_CORE):
 
 
 def fastcgi(backing):
-    """The same with php-fpm behind it. Its processor time has to be added."""
+    """One worker of Veche in front of php-fpm, whose processor time has to be added."""
     server = Family(servers.SERVER_CORE)
     app = FASTCGI.format(fpm=backing.folder)
     (server.folder / "veche.toml").write_text(CONFIG.format(port=server.port, app=app))
@@ -133,7 +133,7 @@ def workerman(folder, options):
 
 
 def settings(options=()):
-    """What PHP says of itself with these options."""
+    """The settings that PHP reports with these options."""
     code = "echo PHP_VERSION, ', opcache ', ini_get('opcache.enable_cli') ? 'on' : 'off', ', JIT ', ini_get('opcache.jit');" \
         "foreach (['event', 'ev'] as $one) { if ($v = phpversion($one)) { echo \", ext-$one $v\"; } }"
     done = subprocess.run(["php", *INI, *options, "-r", code], capture_output=True, text=True)

@@ -76,7 +76,7 @@ def draw(document, peers):
 
 
 def _rows(ratios, peers):
-    """(name, whether it is Veche, ratio), the best first."""
+    """Returns rows of (name, whether it is Veche, ratio), the best first."""
     found = [(peer["name"], peer["key"] == "veche", ratios[peer["key"]]) for peer in peers if peer["key"] in ratios]
     return sorted(found, key=lambda row: row[2]["median"])
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: a JSON file with every value and a page to read, both with machine and command."""
+"""The files of a run: a JSON file with every value and a page to read, both with machine and command."""
 
 import datetime
 import json
@@ -21,7 +21,7 @@ RESULTS = servers.BENCH / "results"
 
 
 def first_line(*command):
-    """What a program says of itself, in the folder of the project."""
+    """The first line of a program's output, run in the folder of the project."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, cwd=servers.ROOT)
     except OSError:
@@ -154,7 +154,7 @@ def write_index():
 
 
 def _place_of(name):
-    """The order of `bench/run --list`; removed scenarios come last."""
+    """The place of a scenario in `bench/run --list`; removed scenarios come last."""
     names = [scenario.name for scenario in SCENARIOS]
     return (names.index(name) if name in names else len(names), name)
 

@@ -25,7 +25,7 @@ def free_port():
 
 
 class Running:
-    """A server on one core, or on any; as another account, where root starts it. It and its folder end with the block."""
+    """A server on one core, or on any; under another account if root starts it. It and its folder end with the block."""
 
     # Seconds until it answers, at most.
     start_max = 30
@@ -41,7 +41,7 @@ class Running:
             self.folder.chmod(0o755)
 
     def start(self, *command, **environment):
-        """Until it answers."""
+        """Starts the server and waits until it answers."""
         began = time.monotonic()
         with (self.folder / "log").open("wb") as log:
             self.child = subprocess.Popen(
@@ -63,12 +63,12 @@ class Running:
             return False
 
     def get(self, path, port=None, seconds_max=3600):
-        """The body of an answer, from another of its ports if need be."""
+        """The body of a response, from another of its ports if given."""
         with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}{path}", timeout=seconds_max) as answer:
             return answer.read().decode()
 
     def pids(self):
-        """The process and its children: a supervisor has one, which serves."""
+        """The process and its children: a supervisor has one child, which serves."""
         pid = self.child.pid
         return [pid, *map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
@@ -78,12 +78,12 @@ class Running:
         return self.pids()[:2][-1]
 
     def memory(self, name="VmRSS"):
-        """Bytes, of the process that serves."""
+        """Resident bytes of the process that serves."""
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         return 1024 * int(status.split(name + ":")[1].split()[0])
 
     def cpu_ns(self):
-        """Nanoseconds on a core, all processes."""
+        """CPU time of all processes in nanoseconds."""
         return sum(map(servers.cpu_ns, self.pids()))
 
     def stop(self):

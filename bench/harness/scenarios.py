@@ -7,7 +7,7 @@ from harness import loads, servers, tester_cost
 
 
 class Subject:
-    """A server under one load. `rounds` limits those that are there for information only."""
+    """A server under one load. `rounds` limits the number of runs of servers that are included only for information."""
 
     def __init__(self, make, load, label=None, target=None, rounds=None, **options):
         self.make, self.load, self.options = make, load, options
@@ -46,7 +46,7 @@ class Scenario:
         return scenario
 
     def target_against(self, label, recorded):
-        """The target of a row of a result; what the scenario no longer compares keeps the recorded one."""
+        """The target of a row of a result; a comparison that the scenario no longer has keeps the recorded target."""
         for subject in self.others:
             server = subject.make()
             if label == f"ratio to {server.name}" + (f" {subject.label}" if subject.label else ""):
@@ -55,7 +55,7 @@ class Scenario:
 
 
 def _half_capacity(quick):
-    """The rate of the latency scenario: half of what the peer's CPU time per message lets one core do."""
+    """The rate of the latency scenario: half of what one core can do, by the peer's CPU time per message."""
     for make in (servers.uwebsockets, servers.veche):
         if make().present:
             runs = [Subject(make, loads.echo, connections=240, size=20).run(quick)["value"] for _ in range(3)]

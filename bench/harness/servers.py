@@ -34,12 +34,12 @@ def veche_binary():
 
 
 def tester_binary():
-    """The program whose `veche bench` makes the load, the same for all servers."""
+    """The program whose `veche bench` generates the load, the same for all servers."""
     return os.environ.get("BENCH_TESTER") or veche_binary()
 
 
 def with_veche(binary, make):
-    """`make` with another binary of Veche."""
+    """Does the same as `make`, with another binary of Veche."""
 
     def made():
         before = os.environ.get("VECHE_BIN")
@@ -62,7 +62,7 @@ ANYBODY.verify_mode = ssl.CERT_NONE
 
 
 class Server:
-    """One server: `port` speaks HTTP and WebSocket; a binary that does not exist makes it absent."""
+    """One server, whose `port` speaks HTTP and WebSocket. It is absent if its binary does not exist."""
 
     def __init__(self, name, port, command, binary, env=None, http=True, tls=False):
         self.name, self.port, self.command, self.env = name, port, command, env or {}
@@ -89,7 +89,8 @@ class Server:
         raise RuntimeError(f"{self.name} does not answer on port {self.port}:\n{tail}")
 
     def _answers(self):
-        """A connection alone proves little: a supervisor may hold the socket before a server process serves it."""
+        """Whether the server answers a request. A connection alone is no proof: a supervisor may hold the socket before
+        a server process serves it."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as plain:
                 if not self.http:
@@ -133,7 +134,7 @@ class Server:
 
 
 def cpu_ns(pid):
-    """Nanoseconds on a core, all threads of a process."""
+    """CPU time of all threads of a process in nanoseconds."""
     total = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -184,7 +185,8 @@ def uwebsockets():
 
 @functools.cache
 def certificate():
-    """An ECDSA P-256 certificate of its own for this run, the same for all servers: its file, its key's."""
+    """Creates an ECDSA P-256 certificate for this run, the same for all servers; returns its file and the file of its
+    key."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="veche-bench-tls-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)

@@ -205,7 +205,7 @@ class Contest:
                     raise LoadError(peer.absent) from error
 
     def run(self):
-        """All loads on all servers, then more rounds of undecided ones."""
+        """Runs all loads on all servers, then more rounds of undecided ones."""
         for turn in range(self.settings.rounds):
             for load in self.loads:
                 self._round(turn, load, [peer for peer in self.everyone if self._takes_part(load, peer)])
@@ -226,7 +226,7 @@ class Contest:
         return [peer for peer in peers if (verdict := self._verdict(load, peer.key)) and verdict.verdict == UNDECIDED]
 
     def _round(self, turn, load, peers):
-        """Each server once, Veche first and last (the A/A control), every other round backwards."""
+        """Runs each server once, Veche first and last (the A/A control); every other round is run backwards."""
         _say(f"round {turn + 1}: {load.title}")
         order = [(peer.key, peer) for peer in peers]
         if peers and peers[0] is self.veche:
@@ -248,7 +248,7 @@ class Contest:
         self.rounds[load.key].setdefault(key, []).append(found | {"round": turn})
 
     def document(self):
-        """Everything that was found, as the JSON file holds it."""
+        """All results, as the JSON file stores them."""
         settings = self.settings
         return {
             "schema": SCHEMA,
@@ -265,7 +265,7 @@ class Contest:
         }
 
     def _ratios(self, load):
-        """Each peer's value through Veche's of the same round: above 1 the peer takes more."""
+        """The ratio of each peer's value to Veche's in the same round: above 1 the peer needs more."""
         ratios = {}
         for key in self.rounds[load.key]:
             if key != CONTROL and (verdict := self._verdict(load, key)):
@@ -280,7 +280,7 @@ class Contest:
         return ratios
 
     def _verdict(self, load, key):
-        """On Veche's value through the peer's; `None` without one common round in which both have a figure."""
+        """The verdict on the ratio of Veche's value to the peer's; `None` if no round has a figure of both."""
         values = self._of_same_rounds(load, self.veche.key, key)
         return Verdict(values, TARGET, self._control(load)) if values else None
 
@@ -300,7 +300,7 @@ class Contest:
 
 
 def _once_measured(load, peer):
-    """A figure from a freshly started server; a run without a figure is repeated, a failed one is not."""
+    """Measures a freshly started server; a run without a figure is repeated, a failed one is not."""
     for attempt in range(ATTEMPTS_MAX):
         try:
             with _running(peer):
@@ -318,7 +318,7 @@ def _described(peer):
 
 @contextlib.contextmanager
 def _running(peer):
-    """A freshly started server, which has passed the checks; stopped at the end."""
+    """A freshly started server that has passed the checks; it is stopped at the end."""
     peer.start()
     try:
         answers.check(peer)
@@ -332,6 +332,6 @@ def _one_line(error):
 
 
 def _say(what):
-    """Progress on the terminal."""
+    """Prints progress on the terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{what}", end="\r", file=sys.stderr, flush=True)

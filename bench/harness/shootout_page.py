@@ -1,4 +1,4 @@
-"""What a shootout leaves behind, all made from its JSON document: a table for the terminal, a page, a picture."""
+"""The output of a shootout, all made from its JSON document: a table for the terminal, a page, a picture."""
 
 import json
 from statistics import median
@@ -18,7 +18,8 @@ _LOAD_AVERAGE_QUIET = 1.0
 
 
 def write(document, folder):
-    """JSON and page bear the date, the picture does not: the README shows the latest. Returns the page's path."""
+    """Writes the files. The names of JSON and page contain the date; the picture's does not, since the README shows the
+    latest. Returns the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     base = folder / f"{document['machine']['date'][:10]}-shootout"
     base.with_suffix(".json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
@@ -50,7 +51,7 @@ def ordered(document):
 
 
 def text(document):
-    """For the terminal: ratios with intervals, and absent servers."""
+    """The table for the terminal: ratios with intervals, and absent servers."""
     head = ["", *(load["title"] for load in document["loads"])]
     rows = [head] + [
         [peer["name"], *(_ratio(document, load, peer) for load in document["loads"])] for peer in ordered(document)
@@ -127,7 +128,7 @@ def _ratio(document, load, peer):
 
 
 def _verdict(document, load, peer):
-    """By today's rules, also for a document that was written before them."""
+    """The verdict by today's rules, also for a document that was written under earlier ones."""
     ratio = document["ratios"][load["key"]].get(peer["key"])
     if peer["key"] == "veche" or not ratio:
         return "–" if ratio else _why_not(document, load, peer)
@@ -166,5 +167,5 @@ def _runs(document, load):
 
 
 def _number(value):
-    """Three digits that mean something."""
+    """Formats a number with three significant digits."""
     return f"{value:.2f}" if value < 10 else f"{value:,.0f}"

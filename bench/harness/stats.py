@@ -61,9 +61,9 @@ class Control:
 
 
 class Verdict:
-    """A median, its interval and the verdict on a target. Without a target the figure is for information.
+    """A median, its interval and the verdict on a target. Without a target the figure is only for information.
 
-    `control` is the run's `Control`. `None` is for runs from before controls were taken: their verdict notes it.
+    `control` is the run's `Control`; `None` for runs from before controls existed, which the verdict mentions.
     """
 
     def __init__(self, values, target=None, control=None):
@@ -85,7 +85,7 @@ class Verdict:
         return UNDECIDED
 
     def word(self):
-        """The verdict with its reservation."""
+        """The verdict, with a reservation if there is one."""
         if self.verdict in (MET, MISSED) and self.control is None:
             return f"{self.verdict} (no A/A control)"
         if self.verdict == UNDECIDED and len(self.values) < PAIRS_MIN:
@@ -119,5 +119,5 @@ class Comparison(Verdict):
 
 
 def single(value, target):
-    """Where one figure of a run lies. One figure has no interval, so it gets no verdict."""
+    """The range of the only figure of a run. One figure has no interval, so it gets no verdict."""
     return "within the target in this run" if value <= target else f"{value / target:.2f} × the target in this run"

@@ -21,11 +21,11 @@ REST_SECONDS_MAX = 20
 
 
 class LoadError(Exception):
-    """The load did not go as it must: failed connections, wrong answers, requests not kept alive."""
+    """The load did not run as required: failed connections, wrong answers, requests without keep-alive."""
 
 
 class Unmeasured(LoadError):
-    """No error, but no figure either: other processes used the core all the time."""
+    """There was no error, but no figure either: other processes used the core all the time."""
 
 
 def version():
@@ -74,7 +74,7 @@ def idle(server, connections):
 
 
 def idle_memory(server, connections, path, question="storm", options=()):
-    """The same for connections to a path; `question` and `options` are of the crowd."""
+    """Measures the same for connections to a path; `question` and `options` are those of the crowd."""
     # One before, so that one-time setup is not charged to the crowd.
     with crowd(server, 1, path, question, options):
         pass
@@ -139,7 +139,7 @@ def _wait_for_rest(server):
 
 
 def established(port):
-    """How many connections to a port of 127.0.0.1 are open, as the server's side of the kernel sees it."""
+    """The number of open connections to a port of 127.0.0.1, as seen by the kernel on the server's side."""
     ours = f"{port:04X}"
     rows = (line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:])
     return sum(row[3] == "01" and row[1].endswith(f":{ours}") for row in rows)
@@ -156,14 +156,14 @@ def figures(report, value, per_second=None):
 
 
 def bench(server, question, path, options):
-    """The report of a run in which nothing went wrong."""
+    """The report of a run without errors."""
     command = _command(server, question, path, options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
     return _report(done.stdout, done.stderr)
 
 
 def beside(server, question, path, options, niceness):
-    """The same run beside another load, started and not waited for: call what this returns for its report."""
+    """Starts the same run beside another load without waiting for it; call the returned function for its report."""
     command = ["nice", "-n", str(niceness), *_command(server, question, path, options)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return lambda: _report(*running.communicate(timeout=SECONDS_MAX))
@@ -179,7 +179,7 @@ def _command(server, question, path, options):
 
 
 def _report(out, said):
-    """The report of a run in which nothing went wrong."""
+    """Checks that a run had no errors; returns its report."""
     try:
         report = json.loads(out)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a load generator itself costs: its CPU time per message, against the same server, uWebSockets' echo."""
+"""The cost of a load generator itself: its CPU time per message, against the same server, uWebSockets' echo."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def ours(server, quick, connections, size):
 
 
 def uwebsockets(server, quick, connections, size):
-    """uWebSockets' benchmarks/load_test: it prints how many messages it had a second, every four seconds."""
+    """Runs uWebSockets' benchmarks/load_test, which prints its messages per second every four seconds."""
     command = _pinned(["stdbuf", "-oL", load_test(), connections, "127.0.0.1", server.port, 0, 0, size])
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -45,7 +45,7 @@ def load_test():
 
 
 class UnderLoadTest(servers.Server):
-    """The server, there only if the load generator beside ours is."""
+    """The server; absent if the other load generator is absent."""
 
     def __init__(self):
         server = servers.uwebsockets()

@@ -1,5 +1,5 @@
-"""The requests of the three phases. What the answers are to be is not known here: that is the oracle's business. But
-it is known which entities there are, so that most requests are good, and the bad ones bad in one way each."""
+"""The requests of the three phases. This module does not know the expected answers, which the oracle determines. It
+knows which entities exist, so that most requests are valid, and each invalid one has one fault."""
 
 import json
 from urllib.parse import quote, quote_plus
@@ -35,7 +35,7 @@ class Asks:
         return values[self.below(len(values))]
 
     def an_id(self, kind):
-        """Of an entity; often of one that was changed, once there are such."""
+        """The id of an entity; often of one that was changed before."""
         return self.one_of(self.touched[kind]) if self.chance(0.3) else 1 + self.below(self.last[kind])
 
     def not_an_id(self, kind):
@@ -43,7 +43,7 @@ class Asks:
         return self.one_of([beyond, "abc", "1a", "-1", "1.0", "%20", 0, ID_MAX, ID_MAX + 1, 10**18, 10**30, "0x1"])
 
     def numbered(self, path, **query):
-        """Each request has a number of its own, which means nothing to the server."""
+        """The target with a unique number of the request, which the server ignores."""
         self.number += 1
         query = {"query_id": self.number, **query}
         pairs = [f"{name}={value}" for name, value in query.items()]
@@ -69,7 +69,7 @@ class Asks:
         return ["GET", self.numbered(f"/{kind}/{found}{tail}", **query), None]
 
     def filters(self, choices):
-        """Some of them, one of them bad now and then."""
+        """A random part of the filters; sometimes one of them has an invalid value."""
         names = [name for name in choices if self.chance(0.35)]
         query = {name: choices[name][0] for name in names}
         if names and self.chance(0.06):
@@ -78,7 +78,7 @@ class Asks:
         return query
 
     def date(self):
-        """From 2000 to 2015, often a midnight at which there are visits."""
+        """A time from 2000 to 2015, often a midnight at which visits begin; sometimes one far outside."""
         at = 946684800 + self.below(15 * YEAR)
         if self.chance(0.5):
             at -= (at - 946684800) % (DAY * 180)
@@ -136,13 +136,13 @@ class Asks:
         return self.text(dict(items))
 
     def text(self, body):
-        """As clients write JSON, each in his way."""
+        """A body as JSON in one of the forms that clients write."""
         if isinstance(body, str):
             return body
         return json.dumps(body, ensure_ascii=self.chance(0.5), indent=self.one_of([None, None, 1]))
 
     def entity(self, kind):
-        """All fields but the id."""
+        """A valid entity: all fields except the id."""
         if kind == "users":
             self.number += 1
             long = f"{self.number}@" + "длинный." * 12
@@ -171,7 +171,7 @@ class Asks:
         }
 
     def words(self, choices):
-        """One of them, or one of the maximum length: fifty characters, not bytes."""
+        """One of the choices, or an unusual text, such as one of the maximum length: fifty characters, not bytes."""
         return self.one_of([self.one_of(choices)] * 8 + ["Ы" * 50, "🎡" * 50, "a", "\"\\\t</script>\u2028"])
 
     def spoiled(self, kind, body, is_new):

@@ -17,7 +17,7 @@ class Connection:
         self.asked = collections.deque()
 
     def send(self, method, target, body, closing):
-        """`closing`: it is the last request of this connection."""
+        """Sends a request. `closing`: it is the last one of this connection."""
         head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n"
         if closing:
             head += "Connection: close\r\n"
@@ -35,7 +35,7 @@ class Connection:
         return received
 
     def receive(self):
-        """The next answer. Errors: ValueError, what came is none; OSError, nothing came."""
+        """The next answer. Errors: ValueError if the received bytes are not a valid answer; OSError if none arrives."""
         while b"\r\n\r\n" not in self.buffer:
             if not self.more():
                 raise ConnectionError("it was closed without an answer")
@@ -65,7 +65,7 @@ class Connection:
         return Answer(int(status), headers, body, is_last)
 
     def left(self):
-        """What came without being asked for."""
+        """The received bytes that belong to no request."""
         self.socket.setblocking(False)
         try:
             self.more()

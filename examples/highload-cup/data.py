@@ -1,4 +1,4 @@
-"""The data of a folder, or of the data.zip in it, as the generator has written it."""
+"""Reads the data that the generator has written, from a folder or from the data.zip in it."""
 
 import json
 import multiprocessing
@@ -15,7 +15,7 @@ def now_of(folder):
 
 
 def names_of(folder, kind):
-    """Files with that kind of entities, by their numbers."""
+    """The names of the files with entities of this kind, in the order of their numbers."""
     names = [path.name for path in folder.iterdir()]
     if "data.zip" in names:
         with zipfile.ZipFile(folder / "data.zip") as archive:
@@ -34,7 +34,7 @@ def rows_of(folder, kind, name):
 
 
 def whole(folder):
-    """A model of all of it: for some hundred thousand entities."""
+    """A model of all data, which takes memory for each entity: for a few hundred thousand entities."""
     model = Model(now_of(folder))
     for kind in KINDS:
         for name in names_of(folder, kind):
@@ -44,7 +44,8 @@ def whole(folder):
 
 
 def sample(folder, rng, count):
-    """A model of `count` users, locations and visits each, with all that answers about them need; and their ids."""
+    """A model of `count` users, locations and visits each, with all entities needed for answers about them; their ids,
+    and the last ids of the whole data."""
     last = {kind: rows_of(folder, kind, names_of(folder, kind)[-1])[-1]["id"] for kind in KINDS}
     ids = {kind: [rng.randint(1, last[kind]) for _ in range(count)] for kind in KINDS}
     model = Model(now_of(folder))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""generate.py FOLDER: data and requests as those of the contest, the same for the same seed and sizes.
+"""generate.py FOLDER: writes data and requests like those of the contest, the same for the same seed and sizes.
 
 In FOLDER: users_N.json, locations_N.json and visits_N.json, or all of them in data.zip (--zip); options.txt; and
-requests/phase_1.ndjson to phase_3.ndjson, a list [method, path, body] a line, some of them bad on purpose. Phases 1
-and 3 read, phase 2 writes and has an order. Files are made one by one, by --jobs processes; none holds all of the data.
+requests/phase_1.ndjson to phase_3.ndjson with a list [method, path, body] per line; some requests are invalid on
+purpose. Phases 1 and 3 read; phase 2 writes, and its order matters. Files are generated one by one by --jobs processes,
+none of which holds all of the data.
 """
 
 import argparse
@@ -29,7 +30,7 @@ def rng_of(*names):
 
 
 def written(words, is_ascii):
-    """As they stand within quotes in JSON: plain UTF-8, or everything beyond ASCII as \\u…."""
+    """The words as inside the quotes of a JSON string: plain UTF-8, or everything beyond ASCII as \\u…."""
     return [json.dumps(word, ensure_ascii=is_ascii)[1:-1] for word in words]
 
 
@@ -65,7 +66,8 @@ def locations(sizes, first, count, rng, is_ascii):
 
 
 def visits(sizes, first, count, rng, is_ascii):
-    """Every third at one of thirty midnights, as filters are, and so that some are of the same second."""
+    """Rows of visits. Every third visit is at one of thirty midnights, which filters use too, so that some visits have the
+    same second."""
     chance, users, locations = rng.random, sizes.users, sizes.locations
     span, begin = VISITED[1] - VISITED[0], VISITED[0]
     for visit in range(first, first + count):

@@ -1,6 +1,6 @@
-"""What the answers have to be: the rules of the contest over plain dictionaries, written to be read, not to be fast.
+"""Computes the expected answers: the rules of the contest over plain dictionaries, written to be read, not to be fast.
 
-An answer is (status, value); the value of a 200 is what its body means, that of anything else is None.
+An answer is (status, value). The value of a 200 is its decoded body, that of any other status is None.
 """
 
 import collections
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 from texts import years_before
 
 U32, I32 = (0, 2**32 - 1), (-(2**31), 2**31 - 1)
-# Field by field: a range of whole numbers, the most characters of a text, or the texts that may be.
+# Each field allows a range of whole numbers, a text of at most so many characters, or one of several texts.
 FIELDS = {
     "users": {"id": U32, "email": 100, "first_name": 50, "last_name": 50, "gender": {"m", "f"}, "birth_date": I32},
     "locations": {"id": U32, "place": 65535, "country": 50, "city": 50, "distance": U32},
@@ -28,18 +28,18 @@ def fits(value, rule):
 
 
 def mean(marks):
-    """Half up to five decimals, in whole numbers."""
+    """The mean of the marks, rounded half up to five decimals with integer arithmetic."""
     if not marks:
         return decimal.Decimal(0)
     return decimal.Decimal((2 * 100_000 * sum(marks) + len(marks)) // (2 * len(marks))).scaleb(-5)
 
 
 class Bad(Exception):
-    """The query is wrong."""
+    """The query is invalid."""
 
 
 class Query:
-    """The first value of each name counts, and unknown names do not."""
+    """The parameters of a request. The first value of each name counts; unknown names are ignored."""
 
     def __init__(self, text):
         self.values = {}
@@ -100,7 +100,7 @@ class Model:
     # ------------------------------------------------------------------------------------------------ reads
 
     def visits(self, user, query):
-        """Ordered by date; those of the same second stand in any order, which is what `same_visits` knows."""
+        """The visits of a user, ordered by date. Visits of the same second may be in any order: see `same_visits`."""
         since, until, distance = query.number("fromDate"), query.number("toDate"), query.number("toDistance")
         country, found = query.values.get("country"), []
         for visit in (self.rows["visits"][number] for number in self.of_user[user]):
@@ -172,7 +172,7 @@ class Model:
 
 
 def same(expected, got):
-    """Whether two values of JSON mean the same, with the same types; but 3 and 3.0 are one number where a Decimal is expected."""
+    """Whether two JSON values are equal and of the same types; 3 and 3.0 are equal where a Decimal is expected."""
     if isinstance(expected, dict):
         if type(got) is not dict or expected.keys() != got.keys():
             return False

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""oracle.py FOLDER: asks a running server what the generator has written into FOLDER/requests, and checks every answer.
+"""oracle.py FOLDER: sends the requests in FOLDER/requests to a running server and checks every answer.
 
-The server has loaded the same data. What its answers have to be the oracle works out for itself (model.py). Of each it
-checks the status, Content-Length, Content-Type, Connection, and what the body means: fields, types, order, means to the
-last of five decimals. After each write it reads, on another connection, the expected change or its absence.
+The server has loaded the data of the same folder. The oracle computes the expected answers itself (model.py). It checks
+the status, Content-Length, Content-Type and Connection of each answer, and the content of its body: fields, types,
+order, and means to the last of five decimals. After each write it reads the entities concerned on another connection,
+to see the change, or that there is none.
 
-With --sample N it only reads: about N users, locations and visits of data of any size. Exit code: 1 if an answer was wrong.
+With --sample N it only reads: about N users, locations and visits of data of any size. The exit code is 1 if an answer
+was wrong.
 """
 
 import argparse
@@ -34,7 +36,7 @@ class Oracle:
     # ------------------------------------------------------------------------------------------------ asking
 
     def read(self, requests):
-        """Each connection gets some requests at once, and answers them in order."""
+        """Sends reads. Each connection gets some requests at once, and has to answer them in order."""
         requests = list(requests)
         while requests:
             sent = []
@@ -48,7 +50,7 @@ class Oracle:
                 self.check(at, request, expected)
 
     def write(self, requests):
-        """Independent requests are sent at once, each on another connection."""
+        """Sends writes. Independent ones are sent at once, each on another connection."""
         waiting, held = [], set()
         for request in requests:
             keys = set(self.keys(request))
@@ -63,16 +65,16 @@ class Oracle:
         witnesses, expected = [], []
         for at, request in enumerate(requests):
             self.send(at, request)
-            witnesses += self.witnesses(request)  # of what there was,
+            witnesses += self.witnesses(request)  # of the state before the write
             expected.append(self.model.answer(*request))
-            witnesses += self.witnesses(request)  # and of what there is
+            witnesses += self.witnesses(request)  # and of the state after it
         for at, request in enumerate(requests):
             self.check(at, request, expected[at])
         self.connections.append(self.connections.pop(0))
         self.read([("GET", target, None) for target in dict.fromkeys(witnesses)])
 
     def keys(self, request):
-        """What a write changes or stands on; not both is needed, since most of it is changed now and then."""
+        """The entities that a write changes or refers to. Writes with a common key are not sent at the same time."""
         _, target, body = request
         value, path = self.model.body(body) or {}, target.partition("?")[0]
         yield path if not path.endswith("/new") else path[:-3] + str(value.get("id"))
@@ -83,7 +85,7 @@ class Oracle:
             yield "/emails/" + self.model.rows["users"].get(int(found[1]), {}).get("email", "")
 
     def witnesses(self, request):
-        """Where it shows whether a write was carried out, and whether all of it."""
+        """The targets of reads whose answers show whether a write was executed completely."""
         _, target, body = request
         value = self.model.body(body) or {}
         found = re.fullmatch("/(users|locations|visits)/([0-9]+|new)", target.partition("?")[0])
@@ -103,7 +105,7 @@ class Oracle:
             yield f"/locations/{self.model.rows['visits'][visit]['location']}/avg?gender=m&fromAge=40"
 
     def sweep(self):
-        """Everything there is, and what follows behind it."""
+        """Reads all entities, and ids beyond the last ones."""
         targets = []
         for kind, rows in self.model.rows.items():
             tail = {"users": "/visits", "locations": "/avg"}.get(kind)
@@ -120,7 +122,7 @@ class Oracle:
     def check(self, at, request, expected):
         connection = self.connections[at]
         if not connection.asked:
-            return  # it went with its connection, which is a mistake already
+            return  # the request was lost with its connection, which was counted as a mistake
         self.answers += 1
         answer = None
         try:
@@ -138,7 +140,7 @@ class Oracle:
                 raise SystemExit(self.report())
 
     def judge(self, answer, expected):
-        """The error, or nothing."""
+        """A description of the fault of an answer; None if it is correct."""
         status, value = expected
         if answer.status != status:
             return f"status {answer.status} instead of {status}"
@@ -165,7 +167,7 @@ class Oracle:
 
 
 def parsed(body):
-    """JSON in which no name comes twice, and a number with a fraction is exact."""
+    """Parses JSON. Duplicate names are errors, and numbers with a fraction are exact."""
 
     def once(pairs):
         if len(dict(pairs)) != len(pairs):
@@ -190,7 +192,7 @@ class Samples(Asks):
 
 
 def wait(port, seconds):
-    """Until the server has loaded its data: 503 until then."""
+    """Waits until the server has loaded its data; it answers 503 until then."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Names, towns, sights and addresses, as travellers of the contest have them. Everything here is a function of its
+"""Names, towns, sights and addresses like those of the contest's travellers. Everything here is a function of its
 arguments, so that generators of requests know the data without storing it."""
 
 MEN = "Пётр Иван Степан Фёдор Юлий Владислав Ростислав Анатолий Всеволод Даниил Борислав Семён Антон Леонид".split()
@@ -21,7 +21,7 @@ MAIL_HOSTS = "icloud.com gmail.com yandex.ru mail.ru list.me inbox.com rambler.r
 
 
 def email_of(user):
-    """The address that a user begins with; no two have the same."""
+    """The email address that a user has at first; it is unique."""
     return f"{MAIL_WORDS[user * 7 % 6]}{user}@{MAIL_HOSTS[user * 5 % 8]}"
 
 
@@ -43,7 +43,7 @@ def days_to(year, month, day):
 
 
 def date_of(days):
-    """The inverse, by trying."""
+    """The date of a number of days since 1970: the inverse of `days_to`, found by trying."""
     year = 1970 + min(days // 366, days // 365)
     while days_to(year + 1, 1, 1) <= days:
         year += 1

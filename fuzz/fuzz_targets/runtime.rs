@@ -1,4 +1,4 @@
 #![no_main]
-//! Arbitrary bytes as what a worker process sends.
+//! Arbitrary bytes as the output of a worker process.
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| veche_fuzz::runtime::run(data));

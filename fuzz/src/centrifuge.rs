@@ -1,7 +1,7 @@
-//! Any bytes to the reader of commands: no panic, no more than the limits, and the same commands wherever else they
-//! stand. Their data is encoded again as a publication, in every form, and decoded.
+//! Arbitrary bytes to the decoder of commands: no panic, limits are kept, and the same commands are found wherever they
+//! are in a message. Their data are encoded again as publications, in every form, and decoded.
 //!
-//! The first byte of the input chooses the encoding and the decoder; the rest is the message.
+//! The first byte of the input selects the encoding and the decoder; the rest is the message.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -70,7 +70,7 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
             write(data);
         }
     }
-    // Behind a pong the same commands stand, in both encodings, and truncated input has no additional ones.
+    // After a pong the same commands are found, in both encodings; truncated input has no additional ones.
     let pong = match encoding {
         Encoding::Json => b"{}\n".as_slice(),
         Encoding::Protobuf => &[0],
@@ -83,7 +83,7 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
         assert!(first.is_none_or(|command| command.request == Request::Pong));
         assert!(rest.eq(alone.iter().flatten()));
     }
-    // But for those that are refused before any command is looked at.
+    // Some messages are refused as a whole, before any command is decoded.
     if matches!(
         alone[..],
         [Err(MalformedMessage::Utf8 | MalformedMessage::TooBig)]
@@ -101,7 +101,7 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
     }
 }
 
-/// The bytes themselves as an application's data.
+/// Encodes the bytes as an application's data of each kind.
 fn write_data(bytes: &[u8]) {
     write(PublicationData::Binary(bytes));
     write(PublicationData::of_bytes(bytes));
@@ -141,7 +141,7 @@ fn write(data: PublicationData<'_>) {
     }
 }
 
-/// A JSON client gets the given data.
+/// Checks that a JSON client gets the given data.
 fn same(data: PublicationData<'_>, delta: DeltaKind, raw: &str) {
     let string = |json: &str| serde_json::from_str::<String>(json).expect("a JSON string");
     match (data, delta) {
@@ -158,7 +158,7 @@ fn same(data: PublicationData<'_>, delta: DeltaKind, raw: &str) {
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    // The data are the last field of such a publication, or before the flag of a delta.
+    // The data are the last field of such a publication, or precede the flag of a delta.
     [0, 2].into_iter().any(|behind| {
         bytes
             .len()

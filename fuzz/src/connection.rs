@@ -1,17 +1,18 @@
-//! Any clients to a world of workers: no panic, outboxes within bounds, and nothing left when all are gone.
+//! Arbitrary clients of a few workers: no panic, outboxes within their limits, and no state left when all clients are
+//! gone.
 //!
-//! The input is a script: the first byte chooses the world, then each operation is a byte and its arguments. Clients
-//! say arbitrary bytes or pieces of what sensible ones say, so that the depths are reached.
+//! The input is a script: the first byte selects the world, then each operation is a byte and its arguments. Clients
+//! send arbitrary bytes or parts of well-formed conversations, so that deeper states are reached.
 
 #[path = "../../crates/frontends/tests/world/mod.rs"]
 pub mod world;
 
 use world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World, limits, wire};
 
-/// Connections of one script.
+/// Maximum number of connections of a script.
 const CLIENTS_MAX: usize = 24;
 
-/// Operations of one script.
+/// Maximum number of operations of a script.
 const OPERATIONS_MAX: usize = 300;
 
 struct Script<'d>(&'d [u8]);
@@ -109,7 +110,7 @@ fn operate(script: &mut Script<'_>, world: &mut World, peers: &mut Vec<Peer>) ->
             world.answer(peer, verdict);
         }
         13 | 14 => {
-            // A frame whose payload the script chooses.
+            // A frame with a payload from the script.
             let (kind, count) = (script.byte()?, usize::from(script.byte()?));
             let mut frame = vec![
                 0x80 | (kind & 0x7f),
@@ -130,10 +131,10 @@ fn operate(script: &mut Script<'_>, world: &mut World, peers: &mut Vec<Peer>) ->
     Some(())
 }
 
-/// A piece of what sensible clients say, whole or in two.
+/// Sends a part of a well-formed conversation, in one piece or two.
 fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
     let user = ["ann", "bob", "cyd"][usize::from(what >> 5) % 3];
-    // The last of them came later, and must not change what scripts of before say.
+    // The last of them were added later; earlier scripts must keep their meaning.
     let what = match what {
         0..240 => what % 20,
         240.. => 20 + what % 6,

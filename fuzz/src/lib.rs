@@ -1,4 +1,4 @@
-//! What the targets do with their input. The tests of the crates include these files and replay the corpora with them.
+//! The code of the targets. The tests of the crates include these files to replay the corpora.
 
 pub mod centrifuge;
 pub mod connection;

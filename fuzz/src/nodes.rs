@@ -1,5 +1,5 @@
-//! Any bytes as a message of another node. No panic; decoded messages survive a round trip; the number
-//! in the header of ignored ones can be read.
+//! Arbitrary bytes as a message of another node: no panic; decoded messages survive a round trip; the sequence number
+//! in the header of an ignored message can be read.
 
 use veche_nodes::{Envelope, SequenceTracker};
 

@@ -1,9 +1,9 @@
-//! Any bytes to the reader of PROXY headers: no panic, the same answer however the bytes are split, and never more
-//! waited for than a header can have.
+//! Arbitrary bytes to the decoder of PROXY headers: no panic, the same result however the bytes are split, and it never
+//! waits for more bytes than a header can have.
 
 use veche_proto::proxy::{ProxyHeader, ProxyHeaderError, V2_BYTES_MAX, read};
 
-/// One input as a header; panics on a finding.
+/// Decodes an input as a header; panics on a finding.
 pub fn run(data: &[u8]) {
     let whole = read_in_steps(data, data.len().max(1));
     for step in [1, 2, 7, 16] {
@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
         Some(Ok(header)) => {
             assert!((8..=V2_BYTES_MAX).contains(&header.length));
             assert!(header.length <= data.len());
-            // What stands behind a header does not matter to it.
+            // Bytes after the header do not affect it.
             assert_eq!(read(&data[..header.length]), Ok(Some(header)));
             assert_eq!(read(&data[..header.length - 1]), Ok(None));
         }

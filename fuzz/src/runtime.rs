@@ -1,7 +1,7 @@
-//! Any bytes as what a worker process sends: the same frames however they are cut, no panic, no more effects than their
-//! frames have bytes for, and a stream that is broken stays so.
+//! Arbitrary bytes as the output of a worker process: the same frames however they are split, no panic, no more effects
+//! than the frames have bytes for, and a broken stream stays broken.
 //!
-//! The first byte of the input chooses how the rest is cut, and which events the worker has in hand.
+//! The first byte of the input selects how the rest is split, and the events that the worker is handling.
 
 use veche_runtime::wire::{
     CallBridge, Decoder, EffectBuilder, EventName, EventOrigin, Frame, FrameError, FromWorker,
@@ -98,7 +98,7 @@ fn read(frame: Frame<'_>, choice: usize) {
                 .iter()
                 .filter(|effect| is_answer(effect))
                 .count();
-            // A request may have been answered in parts.
+            // Earlier frames may have answered a request in parts.
             let owes =
                 is_over && !matches!(origin(event), EventOrigin::Worker | EventOrigin::Request(_));
             assert!(answers <= 1 && (answers == 1 || !owes), "{effects:?}");

@@ -1,7 +1,7 @@
-//! Any program to a VM: never a crash or a panic, errors are texts, and the VM keeps working.
+//! Arbitrary programs to a VM: no crash and no panic, errors are texts, and the VM keeps working.
 //!
-//! The input is a script of the world: connections, messages, requests, time, answers and replies, reloads. What a
-//! message says is a program too, of calls of everything that scripts can reach; `script/app.lua` runs it.
+//! The input is a script of the environment: connections, messages, requests, time, answers and replies, reloads. Each
+//! message is a program too, which calls any function that scripts can reach; `script/app.lua` runs it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,13 +16,13 @@ use veche_script::{
     ConnectionId, Effect, Effects, MessageKind, ScriptApp, ScriptLimits, SourceCode, WaitResult,
 };
 
-/// Operations of one script.
+/// Maximum number of operations of a script.
 const OPERATIONS_MAX: usize = 60;
 
-/// Connections of one script.
+/// Number of connections of a script.
 const CLIENTS: u8 = 4;
 
-/// Turns within which a VM has to answer.
+/// Maximum number of turns until a VM answers.
 const TURNS_MAX: usize = 200;
 
 struct Script<'d>(&'d [u8]);
@@ -34,7 +34,7 @@ impl<'d> Script<'d> {
         Some(*first)
     }
 
-    /// A number and this many bytes.
+    /// Returns as many bytes as the next byte says.
     fn bytes(&mut self) -> &'d [u8] {
         let length = usize::from(self.byte().unwrap_or(0));
         let (bytes, rest) = self.0.split_at(length.min(self.0.len()));
@@ -43,7 +43,7 @@ impl<'d> Script<'d> {
     }
 }
 
-/// One application and what its script waits for.
+/// An application, and the tokens that its script waits for.
 struct Stage {
     vm: Vm,
     before: Vec<Vm>,
@@ -89,7 +89,7 @@ pub fn run(data: &[u8]) {
     stage.look();
 }
 
-/// The application, and its names of methods and options.
+/// Returns the application and its source code, which contains the names of methods and options.
 fn app() -> &'static (ScriptApp, Arc<SourceCode>) {
     static APP: OnceLock<(ScriptApp, Arc<SourceCode>)> = OnceLock::new();
     APP.get_or_init(|| {
@@ -113,7 +113,7 @@ fn app() -> &'static (ScriptApp, Arc<SourceCode>) {
     })
 }
 
-/// Methods and fields, from the types that editors complete from.
+/// Returns the names of methods and fields from the type definitions for editors.
 fn names() -> BTreeSet<String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [here.join("types"), here.join("../crates/script/types")];
@@ -227,11 +227,11 @@ impl Stage {
         }
     }
 
-    /// Of those that wait, one that the number chooses.
+    /// Takes a waiting token selected by the number, or makes one up if none waits.
     fn token(&mut self, number: u8) -> Option<Token> {
         let count = self.tokens.len();
         if count == 0 {
-            // An unexpected answer.
+            // An answer that nothing waits for.
             return Some(Token(number.into()));
         }
         Some(self.tokens.swap_remove(usize::from(number) % count))
@@ -250,7 +250,7 @@ impl Stage {
         Some(())
     }
 
-    /// A reply to a call, of whatever kind: of another than was asked for too.
+    /// Replies to a call with any kind of reply, including one that does not match the call.
     fn reply(&mut self, number: u8) -> Option<()> {
         let token = self.token(number)?;
         let http = |body| {
@@ -278,7 +278,7 @@ impl Stage {
         Some(())
     }
 
-    /// Newer code takes over; of older code two are kept.
+    /// Newer code takes over; at most two VMs with older code are kept.
     fn reload(&mut self) {
         let mut vm = load(&self.world);
         vm.adopt();
@@ -291,7 +291,7 @@ impl Stage {
         }
     }
 
-    /// Takes the effects of the scripts.
+    /// Takes the effects of the scripts and handles them.
     fn look(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
         effects.clear();
@@ -314,7 +314,7 @@ impl Stage {
         self.tokens.truncate(64);
     }
 
-    /// Uninvolved clients are served normally.
+    /// Checks that other clients are served normally.
     fn must_work(&mut self) {
         let id = self.new_id(30);
         self.sent.clear();

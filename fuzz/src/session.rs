@@ -1,8 +1,9 @@
-//! Any clients of Centrifugo's protocol to a world of workers: no panic, outboxes within bounds, each command answered
-//! once and in order, and each publication such as its subscriber has agreed on.
+//! Arbitrary clients of Centrifugo's protocol: no panic, outboxes within their limits, each command answered once and
+//! in order, and each publication in the form that its subscriber requested.
 //!
-//! The input is a script, as that of `connection`. Clients say commands as SDKs do, in both encodings, or whatever bytes;
-//! the latter are believed nothing about ids. Deltas are put together, and have to be right to the byte.
+//! The input is a script like that of `connection`. Clients send commands as SDKs do, in both encodings, or arbitrary
+//! bytes, after which nothing is assumed about the ids of replies. Deltas are applied, and the result has to be equal
+//! to the byte.
 
 #[path = "../../crates/centrifuge/tests/fossil/decoder.rs"]
 mod decoder;
@@ -17,13 +18,13 @@ use veche_frontends::hooks::{HookDecision, HookGrant};
 use crate::connection::world::{INTERNAL, Options, PUSH, Peer, World, wire as http};
 use wire::{Heard, Line};
 
-/// Connections of one script.
+/// Maximum number of connections of a script.
 const CLIENTS_MAX: usize = 12;
 
-/// Operations of one script.
+/// Maximum number of operations of a script.
 const OPERATIONS_MAX: usize = 600;
 
-/// Frequent ones are listed more than once.
+/// Frequent channels are listed more than once.
 const CHANNELS: [&str; 16] = [
     "chat:1",
     "price:1",
@@ -43,7 +44,7 @@ const CHANNELS: [&str; 16] = [
     "#ann",
 ];
 
-/// The progress of a script, to check that scripts run.
+/// Counts of a run, by which tests check that scripts reach these parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Commands that were answered.
@@ -72,7 +73,7 @@ impl<'d> Script<'d> {
     }
 }
 
-/// What a client has of a channel.
+/// The state of a client's subscription.
 #[derive(Default)]
 struct Subscription {
     has_deltas: bool,
@@ -84,13 +85,13 @@ struct Subscription {
 struct Client {
     peer: Peer,
     heard: Heard,
-    /// It has sent other commands than ours: ids are unknown.
+    /// Whether it has sent arbitrary bytes, so that the ids of its replies are unknown.
     is_wild: bool,
     id: u32,
     /// Its unanswered commands.
     asked: std::collections::VecDeque<(u32, Value)>,
     subscriptions: BTreeMap<String, Subscription>,
-    /// By channel, from whenever it was subscribed.
+    /// The last position in each channel from which it can recover.
     positions: BTreeMap<String, (Value, u64)>,
 }
 
@@ -157,7 +158,7 @@ impl Scene {
         let index = usize::from(argument) % self.clients.len();
         let peer = self.clients[index].peer;
         match operation % 20 {
-            // A message of any bytes; from some of them only.
+            // A message of arbitrary bytes; only some of the clients send such.
             0 | 1 if index % 4 == 3 => {
                 let (kind, count) = (script.byte()?, script.byte()?);
                 let kind = match kind % 2 {
@@ -176,7 +177,7 @@ impl Scene {
             }
             12 => self.world.settle(),
             13 => {
-                // Time does not pass while something is to be done.
+                // All pending work is done before time passes.
                 self.world.settle();
                 self.world.advance(u64::from(script.byte()?) * 200);
             }
@@ -193,7 +194,7 @@ impl Scene {
         Some(())
     }
 
-    /// A client more, and its connect command.
+    /// Opens another client, which sends its connect command.
     fn open(&mut self, worker: usize, argument: u8) {
         let is_json = argument & 64 == 0;
         let path = [
@@ -219,7 +220,7 @@ impl Scene {
         self.send(index, vec![json!({ "connect": {} })], 255);
     }
 
-    /// Some commands in one message, in one piece or two.
+    /// Sends some commands in one message, in one piece or two.
     fn say(&mut self, index: usize, script: &mut Script<'_>) -> Option<()> {
         let count = script.byte()? % 3 + 1;
         let mut commands = Vec::new();
@@ -301,7 +302,7 @@ impl Scene {
             .send(self.back_end, format!("{line}\n").as_bytes());
     }
 
-    /// Something of the HTTP API.
+    /// Makes a call of the HTTP API.
     fn instruct(&mut self, worker: usize, what: u8) {
         let user = ["ann", "bob"][usize::from(what >> 4) % 2];
         let channel = CHANNELS[usize::from(what >> 5) % 5];
@@ -355,7 +356,7 @@ impl Scene {
     }
 }
 
-/// A state, of which little changes.
+/// Returns a state that changes little from one number to the next.
 fn state(number: u32) -> Value {
     json!({ "n": number, "what": "the same each time, with „quotes“ and 😀", "rest": "x".repeat(number as usize % 5) })
 }

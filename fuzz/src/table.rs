@@ -1,7 +1,7 @@
-//! Any bytes as a file of a table: a snapshot, JSON, lines of JSON or CSV. No panic; rejected input leaves the table as
-//! it was; accepted input survives a save and a load.
+//! Arbitrary bytes as a file of a table: a snapshot, JSON, lines of JSON or CSV. No panic; rejected input leaves the
+//! table unchanged; accepted input survives a save and a load.
 //!
-//! The first byte of the input chooses the format; the rest is the file.
+//! The first byte of the input selects the format; the rest is the file.
 
 use std::sync::Arc;
 

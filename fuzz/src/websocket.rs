@@ -1,7 +1,8 @@
-//! Any bytes to a decoder: no panic, memory within bounds, the same events however the bytes are split, and every
-//! message survives an encoder and decoder pair.
+//! Arbitrary bytes to a decoder: no panic, memory within limits, the same events however the bytes are split, and every
+//! message survives an encoder and a decoder.
 //!
-//! The first byte of the input chooses compression and limits, the second how the bytes are split; the rest is the wire.
+//! The first byte of the input selects compression and limits, the second how the bytes are split; the rest are the
+//! received bytes.
 
 use std::cell::RefCell;
 
@@ -9,7 +10,7 @@ use veche_proto::websocket::{
     Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, ProtocolError, Role, deflate,
 };
 
-/// What a decoder said, kept.
+/// An event of a decoder, as an owned value.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     Message(MessageKind, Vec<u8>),
@@ -112,7 +113,7 @@ fn decode(
             }
             input = &mut input[taken..];
         }
-        // Twice what came or a pooled buffer, the state, and a window where the peer keeps a context.
+        // Twice the received bytes or a pooled buffer, the state, and a window if the peer keeps a context.
         let context_bytes = 33 * 1024 * usize::from(agreed.is_some());
         assert!(decoder.heap_bytes() <= (2 * at).max(16 * 1024) + 1024 + context_bytes);
         assert!(!(ended && decoder.is_midway()));
@@ -120,7 +121,7 @@ fn decode(
     said
 }
 
-/// Messages are encoded again as by the peer.
+/// Encodes the messages again as the peer would, and checks that they are decoded alike.
 fn round_trip(
     role: Role,
     agreed: Option<deflate::DeflateParams>,

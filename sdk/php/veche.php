@@ -100,7 +100,7 @@ use Veche\Result\Reply;
 use Veche\Result\UserStatus;
 
 /**
- * All calls of Veche's API. When a method returns, the server has done what it says, on every worker.
+ * All calls of Veche's API. When a method returns, every worker has carried out the call.
  *
  * Times are in seconds since 1970 unless their name says otherwise.
  */
@@ -174,7 +174,7 @@ interface ClientInterface extends Publisher
     ): void;
 
     /**
-     * Changes until when connections of a user may stay.
+     * Changes the time until which connections of a user may stay.
      *
      * @param int|null $expireAt The new end; 0 for none.
      * @param bool $expired End them now, with code 3005.
@@ -338,12 +338,12 @@ use Veche\Result\Published;
 use Veche\Result\UserStatus;
 
 /**
- * Turns each method of {@see ClientInterface} into a {@see Command}; what becomes of it is the subclass's part.
+ * Creates a {@see Command} from each method call of {@see ClientInterface}; the subclass executes it.
  */
 abstract class AbstractClient implements ClientInterface
 {
     /**
-     * Carries out a command and returns its decoded result.
+     * Executes a command and returns its decoded result.
      *
      * @throws VecheException
      */
@@ -755,7 +755,7 @@ final class App
     }
 
     /**
-     * Has {@see client()} return another one, such as a {@see Testing\FakeClient}.
+     * Makes {@see client()} return another client, such as a {@see Testing\FakeClient}.
      */
     public function useClient(ClientInterface $client): void
     {
@@ -815,7 +815,7 @@ final class App
     }
 
     /**
-     * Writes to the server's log. What is written to standard output goes there too, without a level.
+     * Writes to the server's log. Standard output is written there too, without a level.
      *
      * @param string $level `debug`, `info`, `warn` or `error`.
      */
@@ -825,7 +825,7 @@ final class App
     }
 
     /**
-     * Pushes to all connections of a user, without an answer. {@see client()} pushes with one.
+     * Pushes to all connections of a user, without waiting for a result; {@see client()} returns one.
      */
     public function pushTo(string $user, mixed $data): void
     {
@@ -834,7 +834,7 @@ final class App
     }
 
     /**
-     * Publishes to all subscribers of a channel, without an answer. {@see client()} publishes with one.
+     * Publishes to all subscribers of a channel, without waiting for a result; {@see client()} returns one.
      */
     public function publishTo(string $channel, mixed $data): void
     {
@@ -843,7 +843,7 @@ final class App
     }
 
     /**
-     * Returns the application's options, as its configuration has them.
+     * Returns the application's options from its configuration.
      *
      * ```php
      * $app->start(fn (Veche\App $app) => $db->connect($app->options()['dsn']));
@@ -857,7 +857,7 @@ final class App
     }
 
     /**
-     * Handles events: as a worker until Veche stops it; under php-fpm the one event that the request is.
+     * Handles events: as a worker until Veche stops it; under php-fpm only the event of the current request.
      *
      * Under php-fpm each event has a process of its own for its time: `start` handlers run before each event and `stop`
      * handlers after it, and {@see client()} calls the API over HTTP. Handlers of different events run side by side as
@@ -887,10 +887,10 @@ final class App
     }
 
     /**
-     * Handles one event outside of a worker: takes its frame, and returns the frames up to its answer.
+     * Handles one event outside of a worker: takes its frame, and returns the resulting frames up to the answer.
      *
-     * For carriers that bring each event in a request of its own. Calls of {@see client()} need {@see useClient()}
-     * then, and other calls fail.
+     * For carriers that bring each event in a separate request. Calls of {@see client()} then need {@see useClient()},
+     * and other calls fail.
      *
      * @throws VecheException if this is no frame of an event
      */
@@ -900,7 +900,7 @@ final class App
     }
 
     /**
-     * Has applications handed over in place of being run; null ends that.
+     * Passes applications to a function instead of running them; null ends that.
      *
      * @internal
      * @param (Closure(self): void)|null $taker
@@ -911,7 +911,7 @@ final class App
     }
 
     /**
-     * Returns the application as a machine of bytes.
+     * Returns the application as a state machine: bytes in, bytes out.
      *
      * @internal
      */
@@ -938,7 +938,7 @@ final class App
     }
 
     /**
-     * Returns a machine for one event that comes alone: without a hello, so that any event may come.
+     * Returns a state machine for a single event: without a hello, so any event is accepted.
      */
     private function engineOfOneEvent(): Engine
     {
@@ -1226,8 +1226,8 @@ use Veche\Result\Reply;
 use Veche\Result\UserStatus;
 
 /**
- * A call of the API that is not made yet. Its constructors are named as the methods of {@see ClientInterface}, which
- * describes their parameters.
+ * A call of the API that has not been made yet. Its constructors are named like the methods of {@see ClientInterface},
+ * which describes their parameters.
  *
  * ```php
  * [$subscribed, $published] = $veche->batch(
@@ -1239,7 +1239,7 @@ use Veche\Result\UserStatus;
  */
 final class Command
 {
-    /** Most users or channels that one command may name. */
+    /** Maximum number of users or channels in one command. */
     public const TARGETS_MAX = 1024;
 
     private const PUBLISHING = ['push', 'publish', 'broadcast'];
@@ -1492,7 +1492,7 @@ final class Command
     }
 
     /**
-     * Returns whether it does nothing but publish.
+     * Returns whether the command only publishes.
      */
     public function publishes(): bool
     {
@@ -1500,7 +1500,7 @@ final class Command
     }
 
     /**
-     * Encodes the parameters as a JSON object, with further members behind them.
+     * Encodes the parameters as a JSON object, followed by further members.
      *
      * @internal
      * @param array<string, mixed> $more
@@ -1525,7 +1525,7 @@ final class Command
     }
 
     /**
-     * Decodes an answer, `{"result":…}` or `{"error":…}`; of a batch it is the replies themselves.
+     * Decodes a response, `{"result":…}` or `{"error":…}`; for a batch it consists of the replies.
      *
      * @internal
      * @throws VecheException
@@ -1732,7 +1732,7 @@ final class Connection
     }
 
     /**
-     * Takes another token in place of the one that has opened the connection.
+     * Replaces the token that opened the connection by another one.
      *
      * @return int|null For how many seconds it holds; null: without end.
      * @throws CallerException if the token does not hold
@@ -1843,7 +1843,7 @@ final class Connection
     }
 
     /**
-     * Sends a message. Nothing else is done as often, so its JSON is written here.
+     * Sends a message. This is the most frequent effect, so its JSON is written directly.
      */
     private function message(string $kind, string $data): void
     {
@@ -2420,13 +2420,13 @@ use Veche\Exception\ServerException;
 interface Transport
 {
     /**
-     * Makes one `POST` request. It may be sent a second time by itself only if nothing of it had been sent before.
+     * Makes one `POST` request. An implementation may repeat it only if no byte of it was sent before.
      *
      * @param string $path Such as `/api/push`.
      * @param array<string, string> $headers
-     * @param float $timeout Seconds for all of it.
+     * @param float $timeout Seconds for the whole request.
      * @throws NetworkException
-     * @throws ServerException if the answer is not HTTP
+     * @throws ServerException if the response is not HTTP
      */
     public function post(string $path, array $headers, string $body, float $timeout): Response;
 }
@@ -3203,7 +3203,7 @@ final class Address
 namespace Veche\Net;
 
 /**
- * A point in time until which something may take.
+ * The point in time until which an operation may take.
  *
  * @internal
  */
@@ -3259,7 +3259,7 @@ final class Socket
     }
 
     /**
-     * Connects, with the TLS handshake where the address asks for it.
+     * Connects, and performs the TLS handshake if the address requires one.
      *
      * @param string|null $caFile Certificates to trust instead of the system's.
      * @throws NetworkException
@@ -3317,7 +3317,7 @@ final class Socket
     }
 
     /**
-     * Returns at least one byte, or an empty string at the end of the stream; null when nothing came in time.
+     * Returns at least one byte, or an empty string at the end of the stream; null if nothing arrived in time.
      */
     public function read(Deadline $deadline): ?string
     {
@@ -3336,7 +3336,8 @@ final class Socket
     }
 
     /**
-     * Returns what has come already, without waiting: null if nothing, an empty string at the end of the stream.
+     * Returns the data that have already arrived, without waiting: null if there are none, an empty string at the end
+     * of the stream.
      */
     public function poll(): ?string
     {
@@ -3368,7 +3369,7 @@ final class Socket
 namespace Veche\Pool;
 
 /**
- * What a statement has changed.
+ * The effect of a statement on the database.
  */
 final class Changes
 {
@@ -5261,7 +5262,7 @@ final class Key
     }
 
     /**
-     * Turns an ECDSA signature from DER, a sequence of two integers, into r and s one behind the other (RFC 7518,
+     * Converts an ECDSA signature from DER, a sequence of two integers, to the concatenation of r and s (RFC 7518,
      * section 3.4).
      */
     private static function concatenated(string $der, int $bytes): string
@@ -5436,7 +5437,7 @@ use Veche\Net\Socket;
  */
 final class Client
 {
-    /** Control frames that a call without time left passes over. */
+    /** Maximum number of control frames that a call handles after its time is over. */
     private const CONTROL_FRAMES_MAX = 100;
 
     private bool $isClosed = false;
@@ -5604,7 +5605,7 @@ final class Client
     }
 
     /**
-     * Returns the next event, after it was answered where it asks for an answer; null at the deadline.
+     * Returns the next event, which was answered if necessary; null at the deadline.
      */
     private function event(Deadline $deadline): ?Event
     {
@@ -5672,7 +5673,7 @@ final class Client
 namespace Veche\WebSocket;
 
 /**
- * What a {@see Receiver} has found: a message, or a control frame.
+ * An item found by a {@see Receiver}: a message, or a control frame.
  *
  * @internal
  */
@@ -5694,7 +5695,7 @@ final class Event
 namespace Veche\WebSocket;
 
 /**
- * Encodes the frames that a client sends: whole and masked.
+ * Encodes frames of a client: unfragmented and masked.
  *
  * @internal
  */
@@ -5896,7 +5897,7 @@ final class Message
 namespace Veche\WebSocket;
 
 /**
- * What a frame is (RFC 6455, section 5.2).
+ * The kind of a frame (RFC 6455, section 5.2).
  *
  * @internal
  */
@@ -5920,7 +5921,7 @@ namespace Veche\WebSocket;
 use Veche\Exception\ProtocolException;
 
 /**
- * Turns the bytes that a server sends into messages and control frames (RFC 6455, section 5). It does no I/O.
+ * Decodes the bytes from a server into messages and control frames (RFC 6455, section 5). It does no I/O.
  *
  * ```php
  * $receiver = new Receiver();
@@ -5941,7 +5942,7 @@ final class Receiver
     /** Kind of the message whose fragments are arriving. */
     private ?Opcode $open = null;
     private ?Utf8 $text = null;
-    /** Bytes of the frame that has begun that were given to `$text`. */
+    /** Number of bytes of the current frame that were already passed to `$text`. */
     private int $validated = 0;
     private string $message = '';
     private int $fragments = 0;
@@ -5957,7 +5958,7 @@ final class Receiver
     }
 
     /**
-     * Takes received bytes.
+     * Accepts received bytes.
      */
     public function feed(string $bytes): void
     {
@@ -5969,7 +5970,7 @@ final class Receiver
     }
 
     /**
-     * Returns the next message or control frame; null: it takes more bytes, or a Close has come.
+     * Returns the next message or control frame; null: more bytes are needed, or a Close was received.
      *
      * @throws ProtocolException with the close code; from then on each call throws it
      */
@@ -6036,7 +6037,7 @@ final class Receiver
     }
 
     /**
-     * Checks what has arrived of a text: one that is wrong already is not waited for.
+     * Validates the received part of a text: an invalid text is refused without waiting for its end.
      */
     private function validate(Opcode $opcode, int $head, int $arrived): void
     {
@@ -6052,7 +6053,7 @@ final class Receiver
     }
 
     /**
-     * Checks that a data frame is one that may come now (section 5.4).
+     * Checks that a data frame is permitted in the current state (section 5.4).
      */
     private function order(Opcode $opcode): void
     {
@@ -6132,13 +6133,13 @@ final class Receiver
 namespace Veche\WebSocket;
 
 /**
- * Checks a text that arrives in parts.
+ * Validates a text that arrives in parts.
  *
  * @internal
  */
 final class Utf8
 {
-    /** The beginning of a character whose end is still to come. */
+    /** The beginning of an incomplete character. */
     private string $open = '';
 
     /**
@@ -6186,13 +6187,13 @@ use Veche\Exception\CallerException;
 use Veche\Json;
 
 /**
- * What a handler wants done, in order, and the data of it.
+ * The effects that a handler requests, in order, and their data.
  *
  * @internal
  */
 class Effects
 {
-    /** Most effects of one frame. */
+    /** Maximum number of effects in one frame. */
     private const EFFECTS_MAX = 4096;
 
     /** @var list<array<string, mixed>|string> Effects as arrays, or as JSON. */
@@ -6224,8 +6225,8 @@ class Effects
     }
 
     /**
-     * Keeps data and returns the number of its part. What was kept last is not kept twice, so a message to many
-     * connections travels once.
+     * Adds data and returns the number of their part. Data equal to the last part are not added again, so that a
+     * message to many connections is transferred once.
      */
     public function keep(string $data): int
     {
@@ -6243,7 +6244,8 @@ class Effects
     }
 
     /**
-     * Keeps data of a publication: text, bytes, or anything else as JSON. Returns what an effect says of them.
+     * Adds the data of a publication: text, bytes, or anything else as JSON. Returns the members of an effect that
+     * refer to them.
      *
      * @return array{data: int, data_kind?: string}
      */
@@ -6262,7 +6264,8 @@ class Effects
     }
 
     /**
-     * Returns the members of a head as JSON, each with a comma before it, and the parts; and begins again.
+     * Returns the members of a head as JSON, each with a comma before it, and the parts; then starts again without
+     * effects.
      *
      * @return array{string, list<string>}
      * @throws CallerException if JSON can't express an effect
@@ -6333,7 +6336,7 @@ final class Engine
     /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
     private array $idle = [];
     private ?Handling $active = null;
-    /** How many Fibers are resumed, one by the other. */
+    /** Number of nested Fibers, each resumed by the previous one. */
     private int $depth = 0;
     private int $lastCall = 0;
     private bool $isStopped = false;
@@ -6374,7 +6377,7 @@ final class Engine
     }
 
     /**
-     * Returns the engine that runs the handler that is calling.
+     * Returns the engine of the current handler.
      *
      * @throws CallerException outside of handlers
      */
@@ -6384,7 +6387,7 @@ final class Engine
     }
 
     /**
-     * Takes bytes of Veche, and runs handlers as far as they go.
+     * Accepts bytes from Veche, and runs handlers as far as possible.
      *
      * @throws VecheException if Veche refuses the worker, or this is not Veche
      */
@@ -6395,7 +6398,7 @@ final class Engine
     }
 
     /**
-     * Returns what is to be written, and forgets it.
+     * Returns the bytes to be written, and removes them from the engine.
      */
     public function takeOutput(): string
     {
@@ -6405,7 +6408,7 @@ final class Engine
     }
 
     /**
-     * Returns when the next handler that sleeps is due; null: none sleeps.
+     * Returns the time at which the next sleeping handler is due; null if none sleeps.
      */
     public function wakesAt(): ?float
     {
@@ -6413,7 +6416,7 @@ final class Engine
     }
 
     /**
-     * Goes on with handlers whose sleep is over.
+     * Continues handlers whose sleep is over.
      */
     public function wake(float $now): void
     {
@@ -6427,7 +6430,7 @@ final class Engine
     }
 
     /**
-     * Returns whether the worker is to end: it was told to stop, and nothing is left in hand.
+     * Returns whether the worker has to end: it was requested to stop, and no event is being handled.
      */
     public function isOver(): bool
     {
@@ -6445,7 +6448,7 @@ final class Engine
     }
 
     /**
-     * Returns the effects of the handler that is calling.
+     * Returns the effects of the current handler.
      */
     public function effects(): Effects
     {
@@ -6453,7 +6456,7 @@ final class Engine
     }
 
     /**
-     * Suspends the handler that is calling until that time.
+     * Suspends the current handler until that time.
      */
     public function sleepUntil(float $time): void
     {
@@ -6463,7 +6466,7 @@ final class Engine
     }
 
     /**
-     * Makes a call and suspends the handler that is calling until its result has come.
+     * Makes a call and suspends the current handler until the result arrives.
      *
      * @param array<string, mixed> $head Members of the call; null leaves one out.
      * @throws VecheException if it fails
@@ -6500,7 +6503,7 @@ final class Engine
     }
 
     /**
-     * Writes the answers of handlers that an end of the process interrupts.
+     * Writes the answers of handlers that are interrupted by the end of the process.
      */
     public function fail(string $why): void
     {
@@ -6515,7 +6518,7 @@ final class Engine
     }
 
     /**
-     * Takes a frame. Returns what is to be handled of it.
+     * Accepts a frame. Returns the events that it brings.
      */
     private function take(Frame $frame): ?Handling
     {
@@ -6548,7 +6551,7 @@ final class Engine
     }
 
     /**
-     * Begins events that may begin.
+     * Starts the events that may start.
      */
     private function begin(): void
     {
@@ -6560,7 +6563,7 @@ final class Engine
     }
 
     /**
-     * Returns the next event that may begin now, and takes frames up to it.
+     * Returns the next event that may start now, and decodes frames up to it.
      */
     private function next(): ?Handling
     {
@@ -6601,9 +6604,9 @@ final class Engine
     }
 
     /**
-     * Handles one event after the other. A switch of Fibers costs more than most handlers, so a Fiber goes on with the
-     * next event itself; where a handler suspends it, another Fiber does. Those that others have resumed go back to
-     * them.
+     * Handles events one after the other. A switch of Fibers costs more than most handlers, so a Fiber continues with
+     * the next event itself; if a handler suspends it, another Fiber takes over. Fibers that were resumed by others
+     * return to them.
      */
     private function work(Handling $handling): never
     {
@@ -6709,7 +6712,7 @@ final class Engine
     }
 
     /**
-     * Returns an error with its place and its trace, for the log.
+     * Returns an error with its location and its trace, for the log.
      */
     public static function described(Throwable $error): string
     {
@@ -6738,10 +6741,12 @@ use Veche\Json;
  */
 final class Frame
 {
-    /** Bytes before the head: its length and the payload's, the least significant byte first. */
+    /** Length of the prefix before the head: the lengths of head and payload, little-endian. */
     public const PREFIX_BYTES = 8;
 
-    /** How Veche writes the head of a message's event: its beginning, what follows the id, and its ends. */
+    /**
+     * The form in which Veche writes the head of a message's event: its beginning, the text after the id, and its ends.
+     */
     private const EVENT = '{"type":"event","id":';
     private const CONNECTION = ',"event":"message","connection":"';
     private const USER = '","user":"';
@@ -6756,7 +6761,7 @@ final class Frame
     }
 
     /**
-     * Writes the bytes of a frame. Parts are numbered from 0; their lengths are in the head where they are several.
+     * Encodes a frame. Parts are numbered from 0; if there are several, the head has their lengths.
      *
      * @param array<string, mixed> $head
      * @param list<string> $parts
@@ -6773,7 +6778,7 @@ final class Frame
     }
 
     /**
-     * Returns what comes before a head that is encoded and its payload.
+     * Returns the prefix for an encoded head and its payload.
      *
      * @throws CallerException if the head or the payload is longer than Veche takes
      */
@@ -6808,7 +6813,7 @@ final class Frame
     }
 
     /**
-     * Returns the part with that number, or null where the head names none.
+     * Returns the part with that number; null if the head refers to none.
      *
      * @throws ServerException if there is no such part
      */
@@ -6825,7 +6830,7 @@ final class Frame
     }
 
     /**
-     * Reads the head of a message's event. Null: it has other fields, or is written in another way, and is JSON.
+     * Decodes the head of a message's event. Null: it has other fields or another form, and has to be decoded as JSON.
      *
      * @return array<string, mixed>|null
      */
@@ -6876,7 +6881,7 @@ namespace Veche\Worker;
 use Veche\Exception\ServerException;
 
 /**
- * Cuts a stream of bytes into frames, however it was split on its way. It does no I/O.
+ * Splits a stream of bytes into frames, however the bytes arrive. It does no I/O.
  *
  * @internal
  */
@@ -6904,7 +6909,7 @@ final class FrameDecoder
     }
 
     /**
-     * Returns the next whole frame; null: it takes more bytes.
+     * Returns the next complete frame; null if more bytes are needed.
      *
      * @throws ServerException if this is no stream of frames
      */
@@ -6949,7 +6954,7 @@ use Closure;
 use Fiber;
 
 /**
- * One event that a handler works on, and what the handler wants done.
+ * An event that a handler processes, and the effects that the handler requests.
  *
  * @internal
  */
@@ -6978,7 +6983,7 @@ namespace Veche\Worker;
 use Veche\Exception\VecheException;
 
 /**
- * Handles the one event of a FastCGI request: the request's body is the event's frame, and the response's body has the
+ * Handles the event of a FastCGI request: the request's body is the event's frame, and the response's body has the
  * frames of the handler.
  *
  * @internal
@@ -6994,8 +6999,8 @@ final class RequestRunner
     }
 
     /**
-     * Returns whether Veche has made the request that this process serves. Clients of a web server can't pretend so:
-     * their headers reach PHP as `HTTP_…`.
+     * Returns whether this process serves a request made by Veche. Clients of a web server can't imitate one: their
+     * headers reach PHP as `HTTP_…`.
      *
      * @param array<string, mixed> $server `$_SERVER`.
      */
@@ -7005,7 +7010,7 @@ final class RequestRunner
     }
 
     /**
-     * Returns the frames that an event's frame leads to, up to its answer.
+     * Returns the frames that result from an event's frame, up to its answer.
      *
      * @throws VecheException if this is no frame of an event
      */
@@ -7021,7 +7026,7 @@ final class RequestRunner
     }
 
     /**
-     * Serves the request. What handlers print goes to the log.
+     * Serves the request. Output of handlers goes to the log.
      *
      * @param array<string, mixed> $server `$_SERVER`.
      */
@@ -7077,7 +7082,7 @@ namespace Veche\Worker;
 use Veche\Exception\NetworkException;
 
 /**
- * Carries bytes between an {@see Engine} and Veche's descriptor.
+ * Transfers bytes between an {@see Engine} and Veche's descriptor.
  *
  * @internal
  */
@@ -7102,7 +7107,7 @@ final class Runner
     }
 
     /**
-     * Runs until Veche has the worker stop, or is gone. Where a handler ends the process, its event is answered first.
+     * Runs until Veche stops the worker, or is gone. If a handler ends the process, its event is answered first.
      */
     public function run(): void
     {
@@ -7138,7 +7143,7 @@ final class Runner
     }
 
     /**
-     * Returns why the process ends in the middle of a handler.
+     * Returns the reason why the process ends during a handler.
      */
     public static function endOfProcess(): string
     {
@@ -7184,7 +7189,7 @@ use Veche\Exception\CallerException;
 use Veche\Exception\ServerException;
 
 /**
- * Values of databases as bytes, as the runtime protocol has them.
+ * Converts values of databases to and from bytes, in the form of the runtime protocol.
  *
  * @internal
  */
@@ -7199,7 +7204,7 @@ final class Values
     private const MAP = 6;
     private const ERROR = 7;
 
-    /** Whole numbers up to here are all there among 64-bit floats. */
+    /** Up to here every integer is exact as a 64-bit float. */
     private const WHOLE_MAX = 1 << 53;
 
     private int $at = 0;
@@ -7236,7 +7241,7 @@ final class Values
     }
 
     /**
-     * Writes a list or map too, which results of Redis have.
+     * Encodes one value. It may also be a list or a map, which occur in results of Redis.
      */
     public static function one(mixed $value): string
     {
@@ -7310,7 +7315,7 @@ use Veche\Exception\VecheException;
 use Veche\Result\Reply;
 
 /**
- * The calls of the API from within a handler, over the worker's own socket: no key, no HTTP. A call suspends its
+ * Calls of the API from within a handler, over the worker's own socket: without a key and HTTP. A call suspends its
  * handler.
  *
  * @internal
@@ -7327,7 +7332,7 @@ final class WorkerClient extends AbstractClient
     }
 
     /**
-     * Within a process each command of a batch is a call of its own.
+     * Within a process each command of a batch is a separate call.
      */
     private function reply(Command $command): Reply
     {

@@ -107,7 +107,7 @@ class World:
         return [subscriber for subscriber in self.subscribers if subscriber.channel == channel]
 
     def rest(self):
-        """Publications that all subscribers have to receive yet."""
+        """The subscribers that have not yet received all publications."""
         return [each for each in self.subscribers if not each.account.is_complete()]
 
     async def settle(self, seconds, due):

@@ -1,4 +1,4 @@
-//! Each library behind the same three calls.
+//! The candidate libraries behind the same three calls.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read, Write};
@@ -8,7 +8,7 @@ use crate::Group;
 
 pub trait Candidate {
     fn commit(&mut self, group: &Group<'_>);
-    /// All records in the order in which they came: how many, and their bytes.
+    /// Returns the number of all records and of their bytes, read in the order of their arrival.
     fn read(&mut self) -> (u64, u64);
     fn close(self: Box<Self>);
 }
@@ -29,7 +29,7 @@ pub fn open(library: &str, folder: &Path, is_synced: bool) -> Box<dyn Candidate>
     }
 }
 
-/// The stored fields of a record, as in the archive: channel, offset, time, kind, payload.
+/// Encodes the stored fields of a record as the archive does: channel, offset, time, kind, payload.
 fn value(channel: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(payload.len() + 24);
     value.extend_from_slice(&channel.to_le_bytes());
@@ -39,7 +39,7 @@ fn value(channel: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
     value
 }
 
-/// One file to which all is appended, never cleaned: what nothing can be cheaper than.
+/// A single file that is only appended to and never cleaned: the lower bound of the cost.
 struct Floor {
     file: File,
     is_synced: bool,
@@ -210,7 +210,7 @@ impl Candidate for Fjall {
 
 const TABLE: redb::TableDefinition<u64, &[u8]> = redb::TableDefinition::new("records");
 
-/// Leaves the disk alone, as `Durability::None` would not: that keeps commits in the process.
+/// Writes without syncing. `Durability::None` is no substitute, since it keeps commits in the process.
 #[derive(Debug)]
 struct Unsynced(redb::backends::FileBackend);
 
@@ -304,7 +304,7 @@ impl Lmdb {
         let mut options = heed::EnvOpenOptions::new();
         options.map_size(16 << 30);
         if !is_synced {
-            // SAFETY: what a power cut would damage is thrown away after each run.
+            // SAFETY: the folder is deleted after each run, so a power cut can damage nothing of value.
             unsafe { options.flags(heed::EnvFlags::NO_SYNC) };
         }
         // SAFETY: the folder is not shared.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What a group does.
+/// The changes of one group.
 pub struct Group<'a> {
     /// Sequence number, channel, offset.
     pub appended: Vec<(u64, u32, u64)>,
@@ -59,7 +59,7 @@ fn main() {
 
 fn append(library: &str, folder: &Path, plan: &Plan) {
     let mut store = candidates::open(library, folder, plan.is_synced);
-    // Half of it does not compress, as JSON would roughly.
+    // About half of the payload does not compress, as in typical JSON.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let payload: Vec<u8> = (0..plan.bytes)
         .map(|at| {
@@ -82,7 +82,7 @@ fn append(library: &str, folder: &Path, plan: &Plan) {
         };
         for _ in 0..plan.group {
             let channel = if plan.is_skewed && random(&mut state) % 10 != 0 {
-                // Nine of ten go to a hundredth of the channels.
+                // Nine of ten publications go to one hundredth of the channels.
                 random(&mut state) % u64::from(plan.channels / 100)
             } else if plan.is_skewed {
                 random(&mut state) % u64::from(plan.channels)
@@ -167,7 +167,7 @@ fn cpu_us() -> u64 {
     (ticks(11) + ticks(12)) * 10_000
 }
 
-/// What went to the kernel by `write` and its like.
+/// Returns the bytes passed to the kernel by `write` and similar calls.
 fn written_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/io").expect("/proc/self/io");
     let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));

@@ -1,4 +1,4 @@
-//! Counts the instructions of every path: run by bench/instructions, which knows what to make of them.
+//! Counts the instructions of every path. `bench/instructions` runs this and interprets the output.
 
 #![expect(missing_docs, reason = "gungraun's macros make items without any")]
 

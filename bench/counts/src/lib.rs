@@ -1,8 +1,9 @@
-//! The paths whose instructions are counted: each is set up whole, then [run](Path::run) a fixed number of times.
+//! The paths whose instructions are counted: each is set up completely, then [run](Path::run) a fixed number of times.
 //!
-//! Paths of a worker run on a real one without sockets ([`veche::stage::WorkerRig`]): the counted part is a turn with one event,
-//! from the received bytes to the sent ones, without system calls. Frames and tables are counted alone, so that a change
-//! in them is not lost among the rest. How often a path is run stands in [`OPERATIONS`]; `bench/instructions` divides by it.
+//! Paths of a worker run on a real worker without sockets ([`veche::stage::WorkerRig`]): the counted part is a turn
+//! with one event, from the received bytes to the sent ones, without system calls. Frames and tables are counted alone,
+//! so that a change in them is not hidden by the rest. [`OPERATIONS`] has the number of runs of each path, by which
+//! `bench/instructions` divides.
 
 mod client;
 mod frames;
@@ -12,7 +13,7 @@ mod worker;
 
 pub use path::Path;
 
-/// Every path: its name and how often it is run.
+/// The name of every path, and the number of its runs.
 pub const OPERATIONS: &[(&str, u32)] = &[
     ("frame_in_20", 1000),
     ("frame_in_1k", 1000),

@@ -1,8 +1,8 @@
-//! A path that is counted: a closure that was set up and is run once.
+//! A counted path: a closure that was set up and is run once.
 
 use std::fmt;
 
-/// A path, set up and not yet run.
+/// A path that was set up and not run yet.
 pub struct Path(Box<dyn FnMut() -> Result<(), String>>);
 
 impl Path {

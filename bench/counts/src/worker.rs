@@ -53,14 +53,15 @@ subscribe = "client"
 
 /// The listener for back ends.
 const PUSH: u32 = 1;
-/// Idle connections of the worker whose idle turn is counted.
+/// Number of idle connections of the worker whose idle turn is counted.
 const IDLE: usize = 1000;
 /// The number of messages after which LuaJIT has finished compiling.
 const WARM: usize = 2000;
-/// Operations before those that are counted: caches fill and buffers grow.
+/// Operations before the counted ones, in which caches fill and buffers grow.
 const WARM_UP: usize = 10;
 
-/// A path of messages in turns of their own: `warm_up` of them before counting, and the same `count` times.
+/// Returns a path of these messages, each in a turn of its own. A run fails if they do not produce `bytes_each` bytes
+/// each on average.
 fn turns(mut rig: WorkerRig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each: u64) -> Path {
     let count = messages.len();
     for (id, bytes) in messages {
@@ -82,7 +83,8 @@ fn turns(mut rig: WorkerRig, messages: Vec<(ConnectionId, Vec<u8>)>, bytes_each:
     })
 }
 
-/// The same message again and again; what one of them has sent, all have to.
+/// Returns a path of one message that is repeated `count` times after `warm_up` uncounted times. Each has to produce as
+/// many bytes as the last uncounted one.
 fn repeated(
     mut rig: WorkerRig,
     from: ConnectionId,
@@ -112,7 +114,7 @@ pub(crate) fn echo(bytes: usize, count: u32) -> Path {
     repeated(rig, client, &message, WARM_UP, count)
 }
 
-/// The same by a handler in Lua.
+/// A client's message is echoed by a handler in Lua.
 pub(crate) fn lua_echo(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = open(&mut rig, "/app");
@@ -122,7 +124,7 @@ pub(crate) fn lua_echo(count: u32) -> Path {
     repeated(rig, client, &message, WARM, count)
 }
 
-/// A small file, on a connection that stays.
+/// A small file, on a connection that stays open.
 pub(crate) fn http_request(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let client = rig.dial(0);
@@ -133,7 +135,7 @@ pub(crate) fn http_request(count: u32) -> Path {
     repeated(rig, client, request, WARM_UP, count)
 }
 
-/// A back end's line, as far as the outbox of the one user it is for.
+/// A line of a back end, up to the outbox of its only recipient.
 pub(crate) fn push_line(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let ann = open(&mut rig, "/ws?user=ann");
@@ -144,7 +146,7 @@ pub(crate) fn push_line(count: u32) -> Path {
     repeated(rig, back_end, line, WARM_UP, count)
 }
 
-/// A publication, as far as the outboxes of a channel's subscribers.
+/// A publication, up to the outboxes of the channel's subscribers.
 pub(crate) fn publish(subscribers: usize, count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     for number in 0..subscribers {
@@ -155,7 +157,7 @@ pub(crate) fn publish(subscribers: usize, count: u32) -> Path {
     repeated(rig, back_end, line, WARM_UP, count)
 }
 
-/// A client of Centrifuge's protocol subscribes to a channel and gets what it has missed.
+/// A client of Centrifugo's protocol subscribes to a channel and gets the missed publications.
 pub(crate) fn subscribe_and_recover(missed: usize, count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     let first = connected(&mut rig);
@@ -198,7 +200,7 @@ fn connected(rig: &mut WorkerRig) -> ConnectionId {
     client
 }
 
-/// A turn in which nothing happens, with connections that are open.
+/// A turn without events, with open connections.
 pub(crate) fn idle_turn(count: u32) -> Path {
     let mut rig = WorkerRig::new(CONFIG);
     for _ in 0..IDLE {

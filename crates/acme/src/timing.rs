@@ -125,7 +125,7 @@ pub(super) struct CertificateInfo {
 }
 
 impl CertificateInfo {
-    /// Returns when to renew the certificate; `random` is from 0 to 1 and stays the same.
+    /// Returns the time at which to renew the certificate; `random` is from 0 to 1 and stays the same.
     pub(super) fn renew_s(&self, random: f64) -> i64 {
         let life_s = self.valid_until_s.saturating_sub(self.valid_from_s).max(0) as f64;
         self.valid_from_s + (life_s * (RENEW_AFTER - RENEW_SPREAD * random)) as i64
@@ -141,7 +141,9 @@ impl CertificateInfo {
         let why = match () {
             () if !self.is_for(names) => format!("it is for {:?}", self.names),
             () if now_s < self.valid_from_s => format!("it is valid from {} on", self.valid_from_s),
-            () if now_s > self.valid_until_s => format!("it held until {}", self.valid_until_s),
+            () if now_s > self.valid_until_s => {
+                format!("it was valid until {}", self.valid_until_s)
+            }
             () if now_s >= self.renew_s(1.0) => "it would have to be renewed at once".to_owned(),
             () => return Ok(()),
         };
@@ -155,7 +157,7 @@ impl CertificateInfo {
     }
 }
 
-/// Returns when to order a certificate, given the existing one and the history.
+/// Returns the time at which to order a certificate, given the existing one and the history.
 pub(super) fn due_s(
     names: &[String],
     held: Option<&CertificateInfo>,
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(waits(Some(&unreachable), 4), [10, 20, 40, 80]);
         assert_eq!(waits(Some(&unreachable), 40)[39], 3600);
         let refused = OrderError::Refused(String::new());
-        // At most five in the first hour, and two a day in the end.
+        // There are at most five attempts in the first hour, and two a day in the end.
         assert_eq!(waits(Some(&refused), 5), [180, 360, 720, 1440, 2880]);
         assert_eq!(waits(None, 60)[59], 12 * 3600);
         let limited = |after_s| OrderError::Limited {

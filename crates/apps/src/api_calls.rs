@@ -16,8 +16,8 @@ use veche_runtime::{Runtime, Token};
 use super::app_hosts::AppHosts;
 use super::recorder::{AppRecorder, RecordedEntry};
 
-/// Stands in for a session's index in API calls of applications, minus the application's number. No connection has an
-/// index this high, and [channel queries](super::channel_query) use others.
+/// In an API call of an application, this constant minus the application's number takes the place of a session's index.
+/// No connection has an index this high, and [channel queries](super::channel_query) use other indices.
 const CALLERS: u32 = u32::MAX - 1;
 
 /// The most calls in progress on one worker; the next constant limits the bytes of those that have not started.

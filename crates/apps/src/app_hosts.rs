@@ -540,7 +540,8 @@ impl Apps for AppHosts {
             }
             let (retires, _) = self.run(id, None, shared, |app, now| {
                 app.runtime.turn(now);
-                // Before its effects, which may be responses that no handler gave.
+                // The hooks are updated before the effects are executed, since these may answer hook requests as
+                // unhandled.
                 if app.runtime.has_new_hooks() {
                     update_hook_kinds(&app.runtime, &app.volume.kinds);
                 }

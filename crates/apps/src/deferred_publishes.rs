@@ -24,7 +24,7 @@ const TRIED_MAX: usize = 256;
 #[derive(Default)]
 pub(super) struct DeferredPublishes {
     channels: HashMap<Rc<str>, ChannelQueue>,
-    /// The same channels, in the order in which they are retried.
+    /// The channels with deferred publications, in the order in which they are retried.
     turns: VecDeque<Rc<str>>,
     /// The numbers of all deferred publications.
     waiting: BTreeSet<u64>,
@@ -97,7 +97,7 @@ impl DeferredPublishes {
         }
     }
 
-    /// Returns the gate that shows scripts which publications are refused.
+    /// Returns the gate by which scripts learn which publications are currently refused.
     pub(super) fn refused(&self) -> &Rc<PublishGate> {
         &self.refused
     }

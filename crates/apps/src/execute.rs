@@ -421,7 +421,8 @@ impl AppHosts {
     }
 }
 
-/// Returns the response if it belongs to the request that is being delivered; otherwise delivers it separately.
+/// Stores the response in `direct` if it belongs to the request that is being delivered; otherwise delivers it
+/// separately.
 fn answer(
     current: Option<ConnectionId>,
     to: ConnectionId,

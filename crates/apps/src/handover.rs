@@ -184,7 +184,7 @@ impl AppHosts {
 }
 
 impl RunningApp {
-    /// Returns when the next step of the shutdown is due, in monotonic milliseconds.
+    /// Returns the time at which the next step of the shutdown is due, in monotonic milliseconds.
     pub(super) fn shutdown_due_ms(&self) -> u64 {
         match self.exit {
             None => u64::MAX,

@@ -63,7 +63,7 @@ impl Program {
         }
     }
 
-    /// Returns whether the other one would run just the same.
+    /// Returns whether both programs behave identically.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Script(program), Self::Script(other)) => program.is_same(other),
@@ -98,7 +98,7 @@ impl Program {
     }
 }
 
-/// Calls the same method of whichever runtime it is.
+/// Calls the method of this name of the runtime in the variant.
 macro_rules! each {
     ($of:expr, $runtime:ident => $call:expr) => {
         match $of {

@@ -89,7 +89,8 @@ impl AppBundle {
 /// All applications of a configuration by id; `None` for those that are no longer configured.
 pub type AppSet = Arc<Vec<Option<Arc<AppBundle>>>>;
 
-/// Returns the same code with its own store and a seed for one test run, with the named services; `None`: all services.
+/// Returns a copy of the applications for one test run: with a store of its own, seeded random numbers, and only the
+/// named services (`None`: all).
 pub fn seeded(shelf: &AppSet, seed: u64, services: Option<&[String]>) -> Result<AppSet, String> {
     let is_of = |volume: &AppBundle, name: &str| {
         let rest = volume.name().strip_prefix(name);
@@ -155,7 +156,7 @@ impl AppRegistry {
         self.load_with(config, None)
     }
 
-    /// Does the same; worker processes are started by the supervisor's spawner, if there is one.
+    /// Does the same as [`load`](Self::load); worker processes are started by the supervisor's spawner, if there is one.
     pub fn load_with(
         &self,
         config: &Config,
@@ -338,7 +339,7 @@ impl AppRegistry {
         }
     }
 
-    /// An application that runs in processes of its own. Each time it is read it is another generation of them.
+    /// Creates an application that runs in worker processes. Each call creates a new generation of these processes.
     fn in_processes(
         &self,
         app: &config::AppConfig,
@@ -395,7 +396,7 @@ fn own_spawner(config: &Config) -> Result<Arc<Spawner>, String> {
     Ok(Arc::new(Spawner::own(programs)))
 }
 
-/// Warnings from the loading of a script.
+/// Returns the warnings from the loading of a script.
 fn warnings_of(runtime: &mut HostedRuntime) -> Vec<String> {
     let mut effects = Effects::default();
     runtime.take_effects(&mut effects);

@@ -92,7 +92,7 @@ impl RunningApp {
         self.life.is_some() && self.runtime.service_state() == ServiceState::Runs
     }
 
-    /// Returns when the lifecycle needs attention, in monotonic milliseconds.
+    /// Returns the time at which the lifecycle needs attention, in monotonic milliseconds.
     pub(super) fn lifecycle_due_ms(&self) -> u64 {
         match self.life.as_ref().map(|life| life.state) {
             Some(LifecycleState::New) if !self.runtime.has_older() => 0,

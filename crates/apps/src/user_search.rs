@@ -61,7 +61,7 @@ impl UserSearches {
         self.over.push((app, token, outcome));
     }
 
-    /// Returns when a result has to be delivered.
+    /// Returns the time at which a result has to be delivered.
     pub(super) fn due_ms(&self) -> u64 {
         if !self.over.is_empty() {
             return 0;

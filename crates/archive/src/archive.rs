@@ -149,7 +149,7 @@ pub fn renew_epochs(folder: &Path) -> Result<(), Error> {
     })
 }
 
-/// Private to the owner, because it contains the messages of channels.
+/// Creates the folder, private to the owner because it contains the messages of channels.
 fn make(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());

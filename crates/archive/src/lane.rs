@@ -70,8 +70,8 @@ impl Writer {
         self.lane.has_room(bytes)
     }
 
-    /// Returns whether nothing is accepted any more: the archive is closed, or its thread has panicked, which wakes the
-    /// worker.
+    /// Returns whether nothing is accepted any more: the archive is closed, or its thread has panicked. A panic wakes
+    /// the worker.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.lane.is_closed.load(Ordering::Acquire)

@@ -41,9 +41,9 @@ pub(crate) struct WriterThread {
     shared: Arc<SharedState>,
     /// The lane that goes first in the next group.
     first_lane: usize,
-    /// When to sync, if something was written since.
+    /// Time of the next sync, if anything was written since the last one.
     sync_at: Option<Instant>,
-    /// When to check for maintenance, if something was written since none was due.
+    /// Time of the next maintenance step; `None` if nothing was written since a step found nothing to do.
     maintain_at: Option<Instant>,
     /// The last maintenance step failed.
     is_maintenance_failing: bool,
@@ -56,7 +56,7 @@ pub(crate) struct WriterThread {
 /// Changes that the start has to write.
 #[derive(Debug)]
 pub(crate) struct Opening {
-    /// Data reported as durable may be lost, so the streams get new epochs.
+    /// Data that were reported as durable may be lost, so the streams get new epochs.
     pub(crate) is_lost: bool,
     pub(crate) repairs: ChangeSet,
 }
@@ -167,7 +167,8 @@ impl WriterThread {
     pub(crate) fn run(mut self) -> Result<(), Error> {
         let mut unwritten = 0;
         loop {
-            // Read once: batches accepted before the lanes were closed are in this group or a later one.
+            // The flag is read once per round: batches accepted before the lanes were closed are then in this group or
+            // a later one.
             let is_closing = self.is_closing();
             if is_closing {
                 self.close_lanes();

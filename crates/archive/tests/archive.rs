@@ -26,7 +26,7 @@ fn a_new_archive_is_empty_and_for_its_owner_alone() {
     archive.close().expect("closed");
 }
 
-/// Also in an existing folder with files of an earlier version.
+/// The files are private even in an existing folder with files of an earlier version.
 #[test]
 fn its_files_are_for_their_owner_alone() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -50,7 +50,7 @@ fn its_files_are_for_their_owner_alone() {
             names,
             ["history.sqlite", "history.sqlite-wal", "lock", "run"]
         );
-        // The copy is as after a kill.
+        // A copy of the files as a kill would leave them.
         let read = |name: &String| fs::read(folder.path().join(name)).expect("read");
         let copies: Vec<Vec<u8>> = names.iter().map(read).collect();
         archive.close().expect("closed");
@@ -176,7 +176,7 @@ fn other_formats_and_other_files_are_refused_and_left_alone() {
     let file = folder.path().join("history.sqlite");
     let good = fs::read(&file).expect("the file");
 
-    // The header's user version, then its application.
+    // The user version in the header, then the application id.
     let mut newer = good.clone();
     newer[60..64].copy_from_slice(&2_u32.to_be_bytes());
     let mut foreign = good.clone();
@@ -365,13 +365,13 @@ fn a_machine_crash_renews_epochs() {
         };
         assert_eq!(epoch != 7, is_renewed);
         assert_eq!(warnings.len(), usize::from(is_renewed));
-        // The run is recorded, and remains recorded.
+        // The new run is recorded, so later starts renew nothing.
         let next = vec![published("chat:1", epoch, 2, "two")];
         let (found, warnings) = write(&folder, fsync, next);
         assert_eq!((found, warnings), (vec![(epoch, 1)], vec![]));
         let (found, _) = write(&folder, fsync, Vec::new());
         assert_eq!(found, [(epoch, 2)]);
-        // A killed process on a machine that kept running is no reason.
+        // A kill of the process alone does not renew epochs if the machine keeps running.
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("Linux");
         fs::write(&file, format!("{} later\n", boot.trim_end())).expect("written");
         let (found, warnings) = write(&folder, fsync, Vec::new());
@@ -473,7 +473,7 @@ fn a_disk_that_can_not_be_asked_is_asked_again_after_a_pause() {
         assert_eq!(archive.stats().fsyncs, 0, "there is no way to the log");
         std::thread::yield_now();
     }
-    // Each of these wakes the thread, and changes nothing that had to be written.
+    // Each of these batches wakes the thread but adds nothing that has to be synced.
     for _ in 0..50 {
         let batch = worker.append(Vec::new());
         worker.wait(batch);

@@ -44,7 +44,7 @@ enum Said {
     Lost,
 }
 
-/// The content is that after some batch; returns which one, and the report about the rest.
+/// Returns the number of the batch whose content the archive has, and the report about the rest.
 fn state_of(loaded: LoadedStreams, models: &[Model]) -> (usize, Said) {
     let said = match loaded.warnings() {
         [] => Said::Nothing,
@@ -361,7 +361,7 @@ fn damage_that_reading_does_not_touch_is_found_at_the_start() {
 fn damage_that_comes_while_it_is_open_ends_the_archive_and_is_set_aside_at_the_next_start() {
     let folder = Folder::new("rotten");
     let (archive, _) = open(&folder, FsyncPolicy::Never);
-    // More than is cached in memory.
+    // More data than SQLite caches in memory.
     let long = (1..=150).map(|offset| published("news", 9, offset, vec![1; 200_000]));
     Worker::new(&archive).append(long.collect());
     archive.close().expect("closed");

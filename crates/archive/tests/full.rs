@@ -234,7 +234,7 @@ fn a_full_disk_has_the_log_moved_into_the_tables() {
                 below: offset - 3,
             };
             let batch = worker.append(vec![published("a", 1, offset, vec![3; 50_000]), trimmed]);
-            // At most a minute, if it is never written.
+            // The wait ends after a minute, even if the batch is never written.
             let mut looks = 0;
             while worker.durable < batch && looks < 60 && !archive.stats().is_failing {
                 worker.look();
@@ -267,7 +267,8 @@ fn a_limit_on_files_is_waited_for() {
         return;
     }
     let folder = support::Folder::new("limited");
-    // Blocks of 512 bytes: 10 MiB. A process that ignores the signal gets an error instead.
+    // `ulimit -f` counts units of 512 bytes, so the limit is 10 MiB. A process that ignores the signal gets an error
+    // instead.
     let shell = "trap '' XFSZ; ulimit -S -f 20480; exec \"$@\"";
     assert!(this_test_again(
         shell,
@@ -282,7 +283,7 @@ fn closing_reports_unwritten_batches() {
         let (archive, _) = veche_archive::open(Path::new(&folder), &options(FsyncPolicy::Never))
             .expect("an archive");
         let mut worker = Worker::new(&archive);
-        // Until the queue is full too.
+        // Appends until the disk and the queue are full.
         for offset in 1.. {
             let records = vec![published("a", 1, offset, vec![3; 500_000])];
             if worker.writer.append(records).is_err() && archive.stats().is_failing {
@@ -321,7 +322,7 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
             assert!(batch < 4_000, "it is never full");
             thread::yield_now();
         }
-        // Each of these wakes the thread.
+        // Each of these batches wakes the thread.
         for _ in 0..50 {
             let record = published("a", 1, batch + 1, "x");
             batch = worker.writer.append(vec![record]).expect("room for it");
@@ -338,7 +339,7 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
         return;
     }
     let folder = support::Folder::new("patient");
-    // 2 MiB.
+    // `ulimit -f` counts units of 512 bytes, so the limit is 2 MiB.
     let shell = "trap '' XFSZ; ulimit -S -f 4096; exec \"$@\"";
     assert!(this_test_again(
         shell,
@@ -382,7 +383,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
         return;
     }
     let folder = support::Folder::new("upkeep");
-    // 12 MiB.
+    // `ulimit -f` counts units of 512 bytes, so the limit is 12 MiB.
     let shell = "trap '' XFSZ; ulimit -S -f 24576; exec \"$@\"";
     assert!(this_test_again(
         shell,
@@ -391,7 +392,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
     ));
 }
 
-/// Retries only after the end of each test.
+/// Returns options under which no retry happens during a test.
 fn patient() -> Options {
     Options {
         retry: Duration::from_secs(3600),

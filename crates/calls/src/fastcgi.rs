@@ -21,7 +21,7 @@ pub struct FastcgiPool {
     pub wait_timeout: Duration,
     /// The time limit of a request.
     pub timeout: Duration,
-    /// For how long a connection is kept without a request; zero: not at all.
+    /// The time for which a connection is kept without a request; zero: it is not kept.
     pub idle_timeout: Duration,
     /// The longest response, in bytes.
     pub response_bytes_max: usize,
@@ -43,20 +43,20 @@ pub struct Fastcgi {
 /// Properties of the client whose event a script handles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FastcgiClient {
-    /// Path of its request.
+    /// Path of the client's request.
     pub path: String,
-    /// Query of its request without the `?`, encoded.
+    /// Query of the client's request without the `?`, encoded.
     pub query: String,
     /// The client's address, if known.
     pub remote: Option<IpAddr>,
-    /// Headers of its request.
+    /// Headers of the client's request.
     pub headers: Vec<(String, String)>,
 }
 
 /// The response of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastcgiReply {
-    /// 200 where the script named none.
+    /// The status; 200 if the script set none.
     pub status: u16,
     /// The body of the response.
     pub body: Vec<u8>,

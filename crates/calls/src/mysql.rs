@@ -59,7 +59,7 @@ pub enum MysqlAction {
     End {
         /// The lease of the transaction.
         lease: Lease,
-        /// Whether it is committed or rolled back.
+        /// Whether the transaction is committed or rolled back.
         commit: bool,
     },
 }

@@ -52,7 +52,7 @@ pub enum RedisAction {
     Pipeline {
         /// The commands in order.
         commands: Vec<RedisCommand>,
-        /// Whether they run as a transaction.
+        /// Whether the commands run as a transaction.
         is_atomic: bool,
     },
     /// Subscribes to messages; answered by [`RedisReply::Subscribed`].

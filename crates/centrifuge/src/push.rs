@@ -77,7 +77,7 @@ pub struct Disconnect<'a> {
 pub struct Refresh {
     /// Whether the connection expires.
     pub expires: bool,
-    /// Seconds until it expires.
+    /// Seconds until the connection expires.
     pub ttl_s: u32,
 }
 

@@ -17,7 +17,7 @@ use command_builder::CommandBuilder;
 pub struct DecodeLimits {
     /// Bytes of one message or body.
     pub message_bytes_max: usize,
-    /// Number of commands in it.
+    /// The most commands in one message or body.
     pub commands_max: usize,
 }
 

@@ -74,7 +74,7 @@ pub struct ConnectResult<'a> {
     pub version: &'a str,
     /// Whether the connection expires.
     pub expires: bool,
-    /// Seconds until it expires.
+    /// Seconds until the connection expires.
     pub ttl_s: u32,
     /// Data from the application.
     pub data: Option<PublicationData<'a>>,
@@ -97,7 +97,7 @@ pub struct ConnectResult<'a> {
 pub struct SubscribeResult<'a> {
     /// Whether the subscription expires.
     pub expires: bool,
-    /// Seconds until it expires.
+    /// Seconds until the subscription expires.
     pub ttl_s: u32,
     /// Whether the client can recover missed publications.
     pub recoverable: bool,
@@ -162,7 +162,7 @@ pub struct RefreshResult<'a> {
     pub version: &'a str,
     /// Whether the connection expires.
     pub expires: bool,
-    /// Seconds until it expires.
+    /// Seconds until the connection expires.
     pub ttl_s: u32,
 }
 
@@ -171,7 +171,7 @@ pub struct RefreshResult<'a> {
 pub struct SubRefreshResult {
     /// Whether the subscription expires.
     pub expires: bool,
-    /// Seconds until it expires.
+    /// Seconds until the subscription expires.
     pub ttl_s: u32,
 }
 

@@ -190,7 +190,7 @@ pub struct HistoryRequest<'a> {
     /// Maximum number of publications: 0 for only the position, negative for all.
     #[serde(deserialize_with = "json::zero")]
     pub limit: i32,
-    /// Returns publications after this position, or before it in reverse.
+    /// The position after which publications are requested, or before which in reverse order.
     #[serde(borrow, deserialize_with = "json::object")]
     pub since: Option<StreamPosition<'a>>,
     /// Whether the newest comes first.

@@ -53,7 +53,7 @@ fn reading_a_command_allocates_nothing() {
         {"id":3,"rpc":{"method":"m","data":1}}
         {"id":4,"subscribe":{"channel":"c","token":"T","recover":true,"offset":6,"epoch":"e"}}
         {}"#;
-    // A publish, and a pong.
+    // A publish command and a pong in Protobuf.
     let wire = [
         12, 0x08, 2, 0x3a, 8, 0x0a, 1, b'c', 0x12, 3, b'a', b'b', b'c', 0,
     ];

@@ -223,7 +223,7 @@ fn commands_for_the_application() {
             }),
         ),
     );
-    // Unnecessary, but harmless.
+    // An id is unnecessary here, but harmless.
     check(
         r#"{"id":6,"send":{}}"#,
         (6, Request::Send(SendRequest::default())),
@@ -268,7 +268,7 @@ fn pings_and_pongs() {
         request: Request::Pong,
     }];
     assert_eq!(read(Encoding::Protobuf, &[0]), pong);
-    // Possible additions of a later version.
+    // Unknown fields, which a later version may add.
     assert_eq!(read(Encoding::Json, br#" { "x" : [{}] } "#), pong);
     assert_eq!(read(Encoding::Protobuf, &[3, 0xa2, 0x06, 0]), pong);
     assert_eq!(read(Encoding::Json, br#"{"id":0,"connect":null}"#), pong);
@@ -321,7 +321,7 @@ fn many_commands_come_in_one_message_with_any_white_space() {
     assert_eq!(read(Encoding::Json, b""), []);
     assert_eq!(read(Encoding::Json, b" \n\n"), []);
     assert_eq!(read(Encoding::Protobuf, b""), []);
-    // Lines of an editor.
+    // JSON indented over several lines, as from an editor.
     let spread =
         b"{\n  \"id\": 3,\n  \"publish\": {\n    \"data\": {\n      \"a\": 1\n    }\n  }\n}\n";
     let data = read(Encoding::Json, spread)[0].request.data();

@@ -9,7 +9,7 @@ use veche_centrifuge::{
     FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX, FilterError, PublicationData, TagsFilter,
 };
 
-/// Decodes it from both encodings.
+/// Decodes a filter from both encodings.
 #[track_caller]
 fn read(filter: &Value) -> Result<TagsFilter, FilterError> {
     let text = filter.to_string();
@@ -186,7 +186,7 @@ fn limits() {
         TagsFilter::read(PublicationData::Json(&long(FILTER_BYTES_MAX + 1))),
         Err(FilterError)
     );
-    // The maximum depth for these bytes: it uses no stack.
+    // The deepest nesting that fits into the maximum length. Decoding it must not exhaust the stack.
     let mut nested = Vec::new();
     while nested.len() < FILTER_BYTES_MAX - 8 {
         let mut length = nested.len();

@@ -267,7 +267,7 @@ fn publications() {
             ..publication(r#"{"a":1}"#)
         }),
     );
-    // Longer than a one-byte length.
+    // A publication whose length needs more than one byte in Protobuf.
     let long = format!("[{}]", "1234567,".repeat(5000).trim_end_matches(','));
     check_push(
         &format!(r#"{{"channel":"c","pub":{{"data":{long}}}}}"#),
@@ -516,7 +516,7 @@ fn what_bytes_of_protobuf_clients_are() {
         };
         assert_eq!(PublicationData::of_bytes(bytes), expected);
     }
-    // Deeper than other clients can read.
+    // JSON nested more deeply than other clients can read is binary data.
     let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert!(matches!(
         PublicationData::of_bytes(deep(128).as_bytes()),

@@ -32,7 +32,7 @@ pub enum AccountError {
     NotRoot {
         /// The section of the directive, as a prefix of it.
         of: String,
-        /// What would run with that account.
+        /// The process that would run with that account.
         what: &'static str,
         /// The name in the configuration.
         name: String,
@@ -176,7 +176,7 @@ impl Account {
 
     /// Returns whether the account has a right to a file or folder, and may search the folders above it.
     pub fn may_reach(&self, path: &Path, right: AccessRight) -> bool {
-        // Follows links.
+        // The checked path is the one to which links lead.
         let Ok(path) = path.canonicalize() else {
             return false;
         };

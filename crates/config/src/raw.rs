@@ -301,17 +301,18 @@ impl RawTable {
         self.given.contains_key(name)
     }
 
-    /// Returns the position of its name, or of the section's header.
+    /// Returns the position of the name of directive `name`, or of the section's header.
     pub(super) fn key_at(&self, name: &str) -> Option<usize> {
         self.given.get(name).map(|given| given.key_at).or(self.at)
     }
 
-    /// Returns the position of its value, or of the section's header.
+    /// Returns the position of the value of directive `name`, or of the section's header.
     pub(super) fn value_at(&self, name: &str) -> Option<usize> {
         self.given.get(name).map(|given| given.value_at).or(self.at)
     }
 
-    /// Returns the position of an item of its list or a name of its table, or of the section's header.
+    /// Returns the position of an item of the list, or of a name of the table, that is the value of directive `name`; or of
+    /// the section's header.
     pub(super) fn item_at(&self, name: &str, item: usize) -> Option<usize> {
         self.given
             .get(name)
@@ -319,7 +320,7 @@ impl RawTable {
             .or(self.at)
     }
 
-    /// Returns the number of items of its list or table; 0 for other values.
+    /// Returns the number of items of the list or table that is the value of directive `name`; 0 for other values.
     pub(super) fn items(&self, name: &str) -> usize {
         self.given.get(name).map_or(0, |given| given.item_at.len())
     }

@@ -31,7 +31,7 @@ enum RequiredAccess {
     Secret,
 }
 
-/// The process that accesses it.
+/// The process that accesses a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AccessedBy {
     Supervisor,

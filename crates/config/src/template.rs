@@ -1,7 +1,7 @@
 //! Formats entries of the access log: by a template with fields, or as JSON objects.
 //!
 //! Data from clients can't forge a line or control a terminal: in text every byte except visible ASCII is escaped as
-//! `\x0A`, as in nginx; in JSON by its rules. Queries are not logged; see [`journal`](veche_frontends::journal).
+//! `\x0A`, as in nginx; in JSON by its rules. Queries are not logged; see [`AccessLogBuffer`](veche_frontends::AccessLogBuffer).
 
 use std::io::Write as _;
 use std::time::{Duration, UNIX_EPOCH};

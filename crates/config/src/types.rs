@@ -171,7 +171,7 @@ pub struct HistoryStore {
 /// When writes have to be on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fsync {
-    /// Before they are acknowledged.
+    /// Writes are on disk before they are acknowledged.
     Commit,
     /// At this interval: a power cut loses at most what was published within it.
     Interval(Duration),
@@ -432,11 +432,11 @@ pub struct ServiceConfig {
 /// When an instance whose `run` has ended is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// Only after it ended with an error.
+    /// An instance is restarted only after it ended with an error.
     OnFailure,
-    /// After an error, and after a normal end.
+    /// An instance is restarted after an error, and after a normal end.
     Always,
-    /// Not at all: it runs once.
+    /// An instance is not restarted: it runs once.
     Never,
 }
 

@@ -109,7 +109,7 @@ fn is_namespace(name: &str) -> bool {
 pub(crate) enum CertificateSource {
     /// Files, by their configured paths.
     Files { certificate: String, key: String },
-    /// Ordered for these names; at least one.
+    /// Ordered from the authority of `[acme]` for these names; at least one.
     Acme(Vec<String>),
 }
 

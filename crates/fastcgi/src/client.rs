@@ -24,8 +24,8 @@ const READ_BYTES: usize = 65_536;
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The time for which an idle connection is kept, which occupies a process of php-fpm; zero: it is closed at once.
-    /// Events are lost with it if php-fpm has a `pm.max_requests`.
+    /// The time for which an idle connection is kept open; it occupies a process of php-fpm. Zero: the connection is
+    /// closed at once. If php-fpm has a `pm.max_requests`, requests on idle connections may be lost.
     pub idle_timeout: Duration,
     /// For opening a connection.
     pub connect_timeout: Duration,
@@ -104,10 +104,11 @@ impl Client {
 
     /// Sends a request and waits for its response.
     ///
-    /// If not a byte of it could be sent because the server had closed the idle connection, the request is sent again
-    /// on a new connection. Nothing else is repeated.
+    /// If no byte of it could be sent because the server had closed the idle connection, the request is sent again on a
+    /// new connection. Nothing else is repeated.
     ///
     /// # Errors
+    ///
     /// No response was received. Whether the script may have run depends on the error.
     pub async fn request(&self, params: Params, body: &[u8]) -> Result<Response, Error> {
         let is_kept = !self.0.limits.idle_timeout.is_zero();

@@ -18,13 +18,13 @@ pub struct Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// The empty line at the end of the head is missing.
-    #[error("the answer has no end of its headers")]
+    #[error("the headers of the response have no end")]
     Endless,
     /// A line has no colon.
     #[error("the response has a header without a colon")]
     NoColon,
     /// The status is not a number from 100 to 599.
-    #[error("the answer has a status that is none")]
+    #[error("the response has an invalid status")]
     NoStatus,
 }
 

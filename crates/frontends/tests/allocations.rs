@@ -175,7 +175,7 @@ fn memory_of_a_spike_is_released() {
     let mut world = World::new(Options::default());
     let peers: Vec<_> = (0..200).map(|_| world.open(0, "/echo")).collect();
     let frame = message(MessageKind::Binary, &[b'x'; BYTES]);
-    // All responses of one turn.
+    // All responses are in outboxes in the same turn.
     peers.iter().for_each(|peer| world.send(*peer, &frame));
     world.settle();
     let counted = measure(|| {

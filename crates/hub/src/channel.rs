@@ -96,7 +96,7 @@ impl Channel {
         self.local_subscribers() as u32 + there
     }
 
-    /// Whether a client knows the position of this channel's stream, or is about to get it.
+    /// Returns whether a client knows the position of this channel's stream, or is about to get it.
     pub(crate) fn is_used(&self) -> bool {
         self.waiting > 0 || self.total_subscribers() > 0
     }

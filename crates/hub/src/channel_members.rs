@@ -39,7 +39,7 @@ struct UserEntry {
 /// The effect of a join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JoinEffect {
-    /// Whether to announce it.
+    /// Whether the join has to be announced.
     pub(crate) is_announced: bool,
     /// The user returned during its leave delay, which would have ended at this time.
     pub(crate) was_leaving: Option<Due>,
@@ -312,7 +312,7 @@ mod tests {
         let first = listed();
         // The last one moves to the index of a removed one.
         assert_eq!((&*first[0], &*first[1], &*first[17]), ("37", "1", "38"));
-        // Different instances hash differently.
+        // Tables hash with different random states, but all list their members in the same order.
         assert!((0..10).all(|_| listed() == first));
         let mut sorted = first;
         sorted.sort_by_key(|name| name.parse::<u32>().ok());

@@ -121,7 +121,8 @@ pub trait Engine {
         false
     }
 
-    /// Whether other nodes may have subscribers: then publications without a subscriber on this node are ordered too.
+    /// Returns whether other nodes may have subscribers: then publications without a subscriber on this node are
+    /// ordered too.
     fn reaches_others(&self) -> bool {
         false
     }
@@ -371,7 +372,7 @@ pub struct RequestContext {
     pub(crate) options: Option<Arc<PublishOptions>>,
     /// The result of the publication that this one repeats.
     pub(crate) repeated: Option<PublishOutcome>,
-    /// Whether its channel had a slot: then it counts there.
+    /// Whether the channel had a slot when the request was made: then the request is counted in the slot.
     pub(crate) has_slot: bool,
 }
 

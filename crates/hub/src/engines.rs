@@ -24,7 +24,7 @@ use crate::{
 pub enum NodeEngine {
     /// In the memory of this process, optionally with a log on disk.
     Memory(MemoryEngine),
-    /// Outside it, shared with other nodes.
+    /// Outside of this process, shared with other nodes.
     Remote(Box<RemoteEngine>),
 }
 
@@ -46,7 +46,7 @@ impl NodeEngine {
     }
 }
 
-/// Calls a method of the engine that it is.
+/// Calls a method of the engine in the variant.
 macro_rules! on {
     ($engine:expr, $method:ident($($argument:expr),*)) => {
         match $engine {

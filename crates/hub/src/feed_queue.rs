@@ -216,7 +216,7 @@ impl<E: Engine> Hub<E> {
             _ => {}
         }
         let overheard = self.wildcard_entry(&self.channels[index].name);
-        // Its last subscriber may leave here.
+        // Marks the entry as in use, since its last subscriber may leave below.
         self.channels[index].waiting += 1;
         for index in overheard.into_iter().chain([index]) {
             let channel = &self.channels[index];

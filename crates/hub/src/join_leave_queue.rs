@@ -26,7 +26,7 @@ type PendingEvents = VecDeque<(FeedEvent, Arc<ClientInfo>)>;
 #[derive(Default)]
 pub(crate) struct JoinLeaveQueue {
     channels: HashMap<Arc<str>, PendingEvents, RandomState>,
-    /// The same channels, in round-robin order.
+    /// The channels with queued events, in round-robin order.
     turns: VecDeque<Arc<str>>,
     queued: usize,
     dropped: u64,
@@ -178,7 +178,7 @@ impl<E: Engine> Hub<E> {
             info: Some(&info),
             wants_previous: false,
         };
-        // Must not overtake earlier publications.
+        // A join or leave must not overtake earlier publications.
         if matches!(self.engine.publish(&mut offer), OrderResult::Deferred) {
             return self.wait_in_engine(index, has_slot);
         }

@@ -209,7 +209,7 @@ impl<E: Engine> Hub<E> {
         joined: Option<Box<SubscribeOutcome>>,
         outlet: &mut impl Outlet,
     ) {
-        // If it has unsubscribed meanwhile, the home learns of that next.
+        // If the session has unsubscribed meanwhile, the home learns of that next.
         if let Some(index) = self.subscriptions.pending(registration, session) {
             self.channels[index].waiting -= 1;
             self.make_live(index, registration.slot);
@@ -225,7 +225,7 @@ impl<E: Engine> Hub<E> {
         registration: Registration,
         outlet: &mut impl Outlet,
     ) {
-        // If it has unsubscribed meanwhile, the home learns of that next.
+        // If the session has unsubscribed meanwhile, the home learns of that next.
         if self.subscriptions.pending(registration, session).is_some() {
             self.remove(registration.slot, outlet);
             outlet.send_reply(session, ticket, HubReply::Failed);

@@ -95,7 +95,7 @@ pub struct Publication {
     pub payload: Payload,
     /// The position, if the channel has history.
     pub position: Option<Position>,
-    /// When its home accepted it, in milliseconds since 1970.
+    /// The time at which the home accepted the publication, in milliseconds since 1970.
     pub at_ms: u64,
     /// The type of the publication.
     pub event: FeedEvent,
@@ -181,7 +181,7 @@ pub struct Delivery<'a> {
     pub payload: PayloadRef<'a>,
     /// The position, if the channel has history.
     pub position: Option<Position>,
-    /// When its home accepted it, in milliseconds since 1970.
+    /// The time at which the home accepted the publication, in milliseconds since 1970.
     pub at_ms: u64,
     /// The type of the publication.
     pub event: FeedEvent,

@@ -180,7 +180,7 @@ impl<E: Engine> Hub<E> {
         is_done
     }
 
-    /// Home: the same for a channel with pending subscriptions.
+    /// Home: does the same as [`follows`](Self::follows) while there are pending subscriptions.
     #[inline(never)]
     fn follows_pending(&mut self, index: u32, slot: Option<u32>) -> bool {
         let channel = &self.channels[index];
@@ -270,7 +270,7 @@ impl<E: Engine> Hub<E> {
             return self.refuse_joins(index, outlet);
         }
         pending.following = Following::Done;
-        // Its feed begins at a position that the items in line do not know.
+        // The feed begins at a position of its own, to which queued items do not belong: they are dropped.
         self.feed_queues.remove(&index);
         let joiners = std::mem::take(&mut pending.subscribers);
         for joiner in joiners {

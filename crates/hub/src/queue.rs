@@ -17,7 +17,7 @@ pub(crate) struct QueuedPublication {
     pub(crate) subscribers_below: u32,
     /// The number of these subscribers.
     pub(crate) receivers: u32,
-    /// Whether slow receivers lose it.
+    /// Whether slow receivers lose the publication.
     pub(crate) drop_when_slow: bool,
     /// The worker to which the credit is returned afterwards.
     pub(crate) from: Option<WorkerId>,

@@ -8,13 +8,14 @@
 //!   key. Requests that are unanswered for [`PATIENCE`] without a connection fail.
 //! * *Following.* A topic is subscribed first, then the position of its channels is looked up: the feed continues there, and
 //!   items that arrive meanwhile are held.
-//! * *Gaps.* Each loss of the feed, and each [`LOOK_TICKS`] without an item, the top is compared with the last seen item; a
-//!   later one is reported as an item, so that the hub heals the gap.
-//! * *Epochs.* The epoch of a channel is the one that the store has where the orders go: an item of another one has the store
-//!   asked. If it has ended, the position is lost. After a restart of the store each channel in use is compared before
-//!   anything is published, and starts a new epoch if its last seen item is not stored. Without a connection, and until
-//!   then, items wait, and neither reads nor other comparisons count: they may be of a store that has given offsets out
-//!   again. What has waited for a connection to another server is dropped.
+//! * *Gaps.* After each loss of the feed, and after each [`LOOK_TICKS`] without an item, the top of the channel is compared
+//!   with the last seen item. If the top is later, it is reported as an item, so that the hub heals the gap.
+//! * *Epochs.* The epoch of a channel is the one in the store to which the orders go. When an item has another epoch, the
+//!   store is asked for its epoch; if that differs from the channel's, the position is lost. After a restart of the store
+//!   each channel in use is compared before anything is published, and starts a new epoch if its last seen item is not
+//!   stored. Without a connection, and until that comparison, items wait, and neither reads nor other comparisons count:
+//!   they may be of a store that has assigned the same offsets again. Items that have waited are dropped if the next
+//!   connection is to another server.
 
 mod calls;
 mod data;
@@ -79,7 +80,7 @@ pub struct RemoteEngine {
     /// The next indices to check: for missed items, and for unused slots.
     looks: [u32; 2],
     ignored: u64,
-    /// Channels were not compared with what may be another store.
+    /// Some channels were not compared yet with a store that may have lost data or been replaced.
     has_unsure: bool,
     /// The store has lost members or occupied channels of this home.
     has_forgotten: bool,
@@ -101,7 +102,7 @@ enum Task {
         receipt: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// It was handed over, when the channel had this position at least.
+        /// Set once the order is sent: the position that the channel had at least at that time.
         sent_at: Option<Position>,
     },
     Fence(RequestContext),
@@ -451,7 +452,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Compares channels again that could not be compared with what may be another store.
+    /// Compares channels again whose comparison with a restarted or replaced store has failed.
     fn look_at_unsure(&mut self) {
         if std::mem::take(&mut self.has_unsure) {
             for place in 0..self.entries.end() {

@@ -274,7 +274,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// A report was handled: its channel has one pending request less.
+    /// Records that a report was handled: its channel has one pending request less.
     fn complete_request(&mut self, receipt: &RequestContext) {
         let index = receipt.channel;
         if receipt.has_slot {

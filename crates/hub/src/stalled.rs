@@ -71,7 +71,7 @@ impl<E: Engine> Hub<E> {
             return false;
         }
         self.stalled.reserved.fill(false);
-        // Reports were ordered earlier.
+        // Reports come first, since they were ordered earlier.
         if !self.retry_reports(outlet) {
             self.announce_log_room(outlet);
             return true;

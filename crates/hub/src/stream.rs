@@ -23,7 +23,7 @@ pub(crate) struct Stream {
     records: Records,
     /// The greatest version so far, with its epoch.
     version: Option<Box<Version>>,
-    /// When it was started or last published to.
+    /// The time when the stream was started or last published to.
     touched_ms: u64,
 }
 
@@ -99,7 +99,7 @@ impl Stream {
         }
     }
 
-    /// Returns whether a version is newer than the current one, and makes it the current one if so.
+    /// Records the version of a publication as the current one if it is newer. Returns whether it was.
     pub(crate) fn advance_version(&mut self, version: &Version) -> bool {
         match &mut self.version {
             Some(latest) if latest.epoch == version.epoch && latest.number >= version.number => {
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn pages_go_both_ways() {
-        // Stores 4 to 8.
+        // The stream stores the publications 4 to 8.
         let stream = stream(8);
         let rows: [(Option<u64>, usize, bool, &[u64]); 12] = [
             (None, 9, false, &[4, 5, 6, 7, 8]),
@@ -553,13 +553,13 @@ mod tests {
 
     #[test]
     fn an_answer_with_more_than_it_may_have_is_refused() {
-        // Stores 4 to 8.
+        // The stream stores the publications 4 to 8.
         let stream = stream(8);
         for (offset, limit, is_refused) in [
             (None, usize::MAX, true),
             (Some(4), usize::MAX, false),
             (None, 4, false),
-            // The first one always fits.
+            // The first publication of a page always fits.
             (Some(8), 5, true),
             (None, 0, false),
         ] {

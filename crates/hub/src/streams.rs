@@ -76,7 +76,7 @@ pub(crate) struct Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClosedStream {
     pub(crate) channel: u32,
-    /// The log has to record it.
+    /// The log knows the stream, and has to record its end.
     pub(crate) is_known: bool,
 }
 
@@ -329,7 +329,7 @@ impl Streams {
     /// Returns a changed stream's channel and whether the log knew it; from now on it does.
     pub(crate) fn take_change(&mut self, index: u32) -> Option<(u32, bool)> {
         let place = self.slots.get_mut(index as usize)?.as_mut()?;
-        // Otherwise the slot was reused for another changed stream, which was reported already.
+        // If the flag is not set, the slot was reused for another changed stream, which was reported already.
         std::mem::take(&mut place.is_changed)
             .then(|| (place.channel, std::mem::replace(&mut place.is_known, true)))
     }

@@ -19,7 +19,7 @@ pub(crate) struct Undecided {
 enum Entry {
     /// The engine decides whether the channel has been occupied, or vacated.
     Open(bool),
-    /// An event behind it, with its time.
+    /// An event that follows a pending decision, with its time.
     Behind(u64, ChannelEventKind),
 }
 
@@ -35,7 +35,7 @@ impl Undecided {
         self.count += 1;
     }
 
-    /// Adds an event behind those of its channel. Returns it if there are none.
+    /// Adds an event behind the pending decisions of its channel. Returns the event if there are none.
     pub(crate) fn add_behind(
         &mut self,
         channel: &Arc<str>,
@@ -64,7 +64,7 @@ impl Undecided {
             return behind;
         };
         let before = entries.len();
-        // Otherwise it is a decision about what the engine had lost.
+        // A decision that does not match the first entry concerns a change that the engine had lost.
         let is_first = |entry: &mut Entry| matches!(entry, Entry::Open(one) if *one == is_occupied);
         if entries.pop_front_if(is_first).is_none() {
             return behind;
@@ -97,7 +97,7 @@ mod tests {
         undecided.add(&room, false);
         assert_eq!(undecided.add_behind(&room, 3, empty()), None);
         assert_eq!(undecided.len(), 4);
-        // The decision about something else.
+        // A decision that does not match the first entry.
         assert_eq!(undecided.decide(&room, false), []);
         assert_eq!(undecided.decide(&other, true), []);
         assert_eq!(undecided.decide(&room, true), [(2, empty())]);

@@ -17,7 +17,7 @@ const LAST_SEEN_MAX: usize = 100_000;
 /// When absent users were last connected, by the names of their personal channels.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
-    /// The most recent half of the capacity.
+    /// The users noted last: up to half of the capacity, then this map replaces `older`.
     recent: HashMap<Arc<str>, u64, RandomState>,
     older: HashMap<Arc<str>, u64, RandomState>,
 }

@@ -266,7 +266,7 @@ fn unstored_publications_keep_their_order_and_wait_only_for_earlier_ones() {
         "5: to 1 at 2",
     ];
     assert_eq!(world.durable(), fed);
-    // And when nothing waits, it does not wait either.
+    // When nothing waits, an unstored publication does not wait either.
     world.publish(6, "b", keyed("k")).expect("room");
     world.publish(7, "old", versioned(5)).expect("room");
     assert_eq!(world.desk.take(), ["6: to 1 at 2", "7: to 0 at 2"]);
@@ -367,7 +367,7 @@ fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
     assert_eq!(looks(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 599_500, 10_000);
     assert_eq!(looks(&mut world), (vec![1, 2], None));
-    // Now it has expired.
+    // The grace period is over, and the publication has expired.
     at(&mut world.hub, 600_001, 60_899);
     assert_eq!(looks(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 600_002, 60_900);

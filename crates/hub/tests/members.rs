@@ -402,7 +402,7 @@ fn a_page_reload_is_no_leave_and_no_join() {
 fn last_members_may_return() {
     let mut world = World::new(1, 1);
     let worker = WorkerId(0);
-    // No observers.
+    // Removes the observer, so that the channel has no other subscribers.
     let (hub, mut port) = world.at(worker);
     hub.close(session(0), &mut port);
     let users = ["ann", "bob"];

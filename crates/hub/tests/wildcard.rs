@@ -143,7 +143,7 @@ impl World {
         assert!(hub.unsubscribe(session(index), name(channel), &mut port));
     }
 
-    /// Returns whether it was accepted.
+    /// Publishes the next number in a channel. Returns whether the publication was accepted.
     fn publish(&mut self, worker: WorkerId, channel: &str) -> bool {
         let number = self.published.to_be_bytes();
         let payload = PayloadRef {

@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(guesses.wait_ms(address("2001:db8::2"), 1_000), 20_000);
         assert_eq!(guesses.wait_ms(ann, 1_000), 0);
         assert_eq!(guesses.wait_ms(eve, 21_000), 0);
-        // Attempts that were already in progress.
+        // Failures of attempts that were already in progress are charged too.
         for _ in 0..10 {
             guesses.record_failure(eve, 1_000);
         }

@@ -199,7 +199,9 @@ impl PasswordService {
                 (LookupOutcome::Refused, finding, None)
             }
             Ok(PamReply::Failed(why) | PamReply::Unusable(why)) => failed(why),
-            Ok(PamReply::Ready) => failed("a helper has lost its slot".to_owned()),
+            Ok(PamReply::Ready) => {
+                failed("a helper announced its start instead of answering".to_owned())
+            }
             Err(CheckError::Barred { wait_s }) => {
                 let finding = IdentityResult::Failed(AuthError::TooManyAttempts {
                     retry_after_s: wait_s,

@@ -69,10 +69,10 @@ pub enum TokenError {
     /// The input is not a token, or too long.
     #[error("malformed")]
     Malformed,
-    /// No key is for its algorithm, which may be `none`.
+    /// No key is for the token's algorithm, which may be `none`.
     #[error("algorithm not allowed")]
     Algorithm,
-    /// No key has its `kid`. The issuer may have newer keys.
+    /// No key has the token's `kid`. The issuer may have newer keys.
     #[error("unknown key")]
     UnknownKey,
     /// No key verifies the signature.
@@ -117,7 +117,7 @@ impl TokenError {
         (Self::Claim(""), "claim"),
     ];
 
-    /// Returns whether it has the same label.
+    /// Returns whether both errors have the same label.
     #[must_use]
     pub fn looks_like_token(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)

@@ -22,11 +22,11 @@ pub(crate) struct Control {
 /// Progress of a thread, for the progress line.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadProgress {
-    /// All connections of the party have opened or failed.
+    /// All connections of the thread have opened or failed.
     pub(crate) ready: AtomicBool,
-    /// The measurement of the party has ended.
+    /// The measurement of the thread has ended.
     pub(crate) done: AtomicBool,
-    /// The party has finished its work.
+    /// The thread has finished its work.
     pub(crate) finished: AtomicBool,
     pub(crate) asked: AtomicU64,
     pub(crate) opened: AtomicU64,
@@ -58,7 +58,7 @@ impl Control {
         }
     }
 
-    /// Returns when the run starts, on the monotonic clock; `u64::MAX` while unknown.
+    /// Returns the time at which the run starts, on the monotonic clock; `u64::MAX` while unknown.
     pub(crate) fn start_ns(&self) -> u64 {
         self.start_ns.load(SeqCst)
     }

@@ -37,7 +37,7 @@ impl Times {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        // The bounds are equal.
+        // Adding fails only for histograms with different bounds.
         let _ = self.0.add(&other.0);
     }
 
@@ -318,7 +318,7 @@ mod tests {
             long.came(second * SECOND, 3 * MILLISECOND);
         }
         long.error(1999 * SECOND);
-        // The same happens between two processes.
+        // Serialising is what happens to recorders of other processes.
         let long: Recorder = serde_json::from_str(&serde_json::to_string(&long).unwrap()).unwrap();
         for (mut one, other) in [(short.clone(), long.clone()), (long, short)] {
             one.add(other);

@@ -518,12 +518,13 @@ mod tests {
         assert_eq!(MessageTag::find(ping), TagSearch::Nothing);
     }
 
-    /// A ledger with these numbers, of ten published at 0, 10, 20…
+    /// Returns the ledger of a receiver that got the messages with these numbers, of ten that were published at 0, 10,
+    /// 20…
     fn settle(got: &[u32], change: impl FnOnce(&mut ClientLedger)) -> model::Ledger {
         settle_with(got, &[], None, change)
     }
 
-    /// The same with unacknowledged publications and recovery.
+    /// Does the same with unacknowledged publications and recovery.
     fn settle_with(
         got: &[u32],
         unsure: &[u32],
@@ -584,7 +585,7 @@ mod tests {
 
     #[test]
     fn what_came_while_away_is_not_lost() {
-        // Absent after 2 and back at 50, when 5 is sent; 6 is lost.
+        // The receiver is absent after message 2 and returns at 50, when message 5 is sent; message 6 is lost.
         let mut page = ClientLedger::new(0);
         for number in 0..=2 {
             page.receive(note(number));
@@ -606,7 +607,7 @@ mod tests {
             }
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (10, 0, 0));
-        // Absent for good.
+        // The receiver never returns.
         let ledger = settle(&[0, 1], ClientLedger::begin_absence);
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (2, 8, 0));
     }
@@ -620,18 +621,18 @@ mod tests {
                 page.receive(note(number));
             }
             page.begin_absence();
-            // Disconnected again before any message: a single absence.
+            // A second disconnect before any message belongs to the same absence.
             page.begin_absence();
             page
         };
-        // Reported as completely recovered; 3 and 4, sent meanwhile, are missing.
+        // The recovery is reported as complete; messages 3 and 4, sent during the absence, are missing.
         let ledger = settle_with(&[], &[], returns(), |own| {
             *own = away();
             own.recover();
             (5..10).for_each(|number| own.receive(note(number)));
         });
         assert_eq!((ledger.delivered, ledger.away, ledger.lost), (8, 0, 2));
-        // Reported as lost at 50: 6 is lost all the same.
+        // The messages until 50 are reported as lost; message 6 was sent later and is lost all the same.
         let ledger = settle_with(&[], &[], returns(), |own| {
             *own = away();
             own.exclude_until(50);

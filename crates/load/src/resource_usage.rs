@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn usage_of_a_process() {
-        // Idle whenever it is sampled.
+        // The process is idle whenever it is sampled.
         let mut child = Command::new("sh")
             .args([
                 "-c",

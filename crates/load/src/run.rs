@@ -196,7 +196,7 @@ impl FinishedRun {
             // An interrupt that ends the hold has not ended the measurement.
             watcher.stops = watcher.stops.min(stops);
             watcher.party.hold(false);
-            // The memory of idle connections.
+            // The resident memory is that with idle connections.
             let held = watcher.around.pid.and_then(ProcessUsage::of);
             ended = ended.zip(held).map(|(ended, held)| ProcessUsage {
                 rss_bytes: held.rss_bytes,

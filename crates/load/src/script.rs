@@ -31,11 +31,11 @@ pub struct ScriptPlan {
     pub users: u32,
     /// Users started per second; `None`: all at once.
     pub users_per_second: Option<f64>,
-    /// Number of threads that simulate them.
+    /// Number of threads that simulate the users.
     pub threads: u32,
     /// Measured time in nanoseconds.
     pub duration_ns: u64,
-    /// Warm-up before it in nanoseconds.
+    /// Warm-up before the measured time in nanoseconds.
     pub warmup_ns: u64,
     /// Time limit for running actions after the end, in nanoseconds.
     pub grace_ns: u64,
@@ -355,7 +355,7 @@ mod tests {
         let sums = run.sums(now_ns());
         assert!(sums.done && !sums.finished);
         assert_eq!((sums.received, sums.errors), (1, 1));
-        // Running when the time was over: in the latencies, not in the throughput.
+        // An action that was running when the time was over counts in the latencies, not in the throughput.
         run.action_ended(1, "join", late_ns, None);
         run.stop();
         assert!(run.sums(now_ns()).finished, "nothing is waited for");

@@ -47,19 +47,19 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Returns whether it uses TLS.
+    /// Returns whether the scheme uses TLS.
     #[must_use]
     pub fn is_tls(self) -> bool {
         matches!(self, Self::Wss | Self::Https)
     }
 
-    /// Returns whether it uses WebSocket.
+    /// Returns whether the scheme uses WebSocket.
     #[must_use]
     pub fn is_websocket(self) -> bool {
         matches!(self, Self::Ws | Self::Wss)
     }
 
-    /// Returns whether it uses HTTP.
+    /// Returns whether the scheme uses HTTP.
     #[must_use]
     pub fn is_http(self) -> bool {
         matches!(self, Self::Http | Self::Https)
@@ -216,7 +216,7 @@ impl Template {
         &self.0
     }
 
-    /// Returns whether it is the same for all clients.
+    /// Returns whether the text is the same for all clients.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         !self.0.contains("{i}")
@@ -263,7 +263,7 @@ impl BodyTemplate {
         out
     }
 
-    /// Returns whether they are the same for all clients.
+    /// Returns whether the bytes are the same for all clients.
     pub(crate) fn is_plain(&self) -> bool {
         Self::split(&self.0).is_none()
     }

@@ -115,7 +115,7 @@ impl Generators {
         match self {
             Self::Threads(crew) => crew.control.hold(held),
             Self::Processes(members) => members.iter_mut().for_each(|one| one.hold(held)),
-            // Connections are the script's.
+            // The script opens and closes its own connections.
             Self::Script(_) => {}
         }
     }

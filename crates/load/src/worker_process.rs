@@ -105,7 +105,7 @@ impl WorkerProcess {
             .process_group(0);
         let mut child = command.spawn()?;
         let (Some(mut orders), Some(news)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("a process without pipes"));
+            return Err(io::Error::other("the load process was started without pipes"));
         };
         let part = WorkerPlan {
             plan: plan.clone(),
@@ -147,7 +147,7 @@ impl WorkerProcess {
         self.order(CoordinatorMessage::Hold(held));
     }
 
-    /// A failure is noticed by the reader.
+    /// A failure to write is noticed by the reader of the process's output.
     fn order(&mut self, order: CoordinatorMessage) {
         if let (Some(orders), Ok(mut line)) = (&mut self.orders, serde_json::to_vec(&order)) {
             line.push(b'\n');
@@ -155,7 +155,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Waits for its end and returns its tally, or a description of how it was lost.
+    /// Waits for the worker process to end. Returns its tally, or a description of how the process was lost.
     pub(crate) fn dismiss(mut self) -> Result<Tally, String> {
         let reader = self.reader.take();
         let tally = reader.map(JoinHandle::join);
@@ -236,7 +236,7 @@ mod tests {
     fn the_cause_of_a_lost_process_is_reported() {
         for (script, how) in [
             ("kill -9 $$", "killed by signal 9"),
-            // In the middle of a line.
+            // The process ends in the middle of a line.
             ("printf '{\"Live\":'; kill -15 $$", "killed by signal 15"),
             ("exit 3", "ended early with exit code 3"),
             ("echo '{\"Failed\":\"no descriptors\"}'", "no descriptors"),

@@ -18,7 +18,7 @@ pub struct LogSettings {
 /// When a log file is rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// The size that it does not exceed, in bytes.
+    /// The maximum size of a file in bytes.
     pub bytes_max: u64,
     /// The number of old files kept; at least 1.
     pub keep: u32,
@@ -53,8 +53,8 @@ pub enum LogFormat {
 }
 
 impl LogSettings {
-    /// Returns the settings for `veche dev`: short if it goes to the terminal and the configuration does not choose
-    /// otherwise.
+    /// Returns the settings for `veche dev`: short lines, if the log goes to the terminal and the configuration does
+    /// not choose another format.
     #[must_use]
     pub fn for_dev(&self, is_dev: bool) -> Self {
         let mut log = self.clone();

@@ -14,7 +14,7 @@ pub(super) struct NamespaceContext {
     pub(super) position_ttl: Option<String>,
 }
 
-/// Options that always apply here where possible, or are covered otherwise.
+/// Options that have no setting here, because they always apply where possible or are covered otherwise.
 const ALWAYS: [&str; 10] = [
     "force_positioning",
     "allow_positioning",

@@ -310,7 +310,7 @@ impl<D: Driver> Driver for Delayed<D> {
                 Event::Timer { id } => OwnedEvent::Timer(id),
                 Event::AcceptStalled { listener, errno } => OwnedEvent::Stalled(listener, errno),
                 Event::Woken => OwnedEvent::Woken,
-                // Ours follow from the unsent bytes.
+                // This driver derives these events from its own unsent bytes.
                 Event::Sent { .. } | Event::Progressed { .. } | Event::Drained { .. } => return,
             });
         })?;

@@ -94,8 +94,8 @@ impl Wheel {
         }
     }
 
-    /// Returns when [`pop`](Self::pop) has work again: the next deadline, or earlier if timers have to move down a
-    /// level before.
+    /// Returns the time at which [`pop`](Self::pop) has work again: the next deadline, or earlier if timers have to
+    /// move down a level before.
     #[inline]
     pub(crate) fn next_ms(&self) -> Option<u64> {
         let (level, slot) = self.first_slot()?;

@@ -114,7 +114,7 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
     reset(peer);
 }
 
-/// Does all of that at once, while another peer stays connected and is served throughout.
+/// Causes all of these troubles at once, while another peer stays connected and is served throughout.
 fn trouble<D: Driver>(driver: D, lasts: Duration) {
     const VISITORS: u64 = 4;
     let mut world = World::new(driver, ignore);

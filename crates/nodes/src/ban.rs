@@ -38,7 +38,7 @@ pub enum Ban {
 }
 
 impl Ban {
-    /// Returns when it expires; `None`: never.
+    /// Returns the time at which it expires; `None`: never.
     #[must_use]
     pub fn until_s(&self) -> Option<u64> {
         match self {

@@ -205,7 +205,7 @@ impl MysqlClient {
         CallError::new(CallErrorKind::Timeout, words)
     }
 
-    /// Returns a connection in its initial state; closes it if that fails.
+    /// Resets a connection and puts it back into the pool; closes it if that fails.
     async fn clean(&self, mut taken: PooledConnection<MysqlDialer>) {
         let connection = taken.begin();
         let reset = async {

@@ -55,7 +55,7 @@ pub(crate) struct ConnectionPool<D: Dial> {
     limits: PoolLimits,
     free: Arc<Semaphore>,
     held: Arc<ActiveUses>,
-    /// Idle connections with the time since they are; the longest first.
+    /// Idle connections with the time at which they became idle; the longest idle first.
     idle: Mutex<VecDeque<(CountedConnection<D>, Instant)>>,
     figures: Arc<ClientMetrics>,
 }
@@ -166,7 +166,7 @@ impl<D: Dial> ConnectionPool<D> {
 struct Permit {
     place: ActiveUse,
     _busy: BusyGuard,
-    /// Dropped last, when the place is free for the next use.
+    /// Dropped last, when the connection's place is free for the next use.
     _free: OwnedSemaphorePermit,
 }
 
@@ -211,7 +211,7 @@ impl<D: Dial> PooledConnection<D> {
         &mut self.of.as_mut().expect("present until dropped").connection
     }
 
-    /// Returns the connection for other uses; its session has to be unchanged.
+    /// Puts the connection back into the pool. Its session must be in its initial state.
     pub(crate) fn give_back(mut self) {
         if let Some(of) = self.of.take() {
             let open = (of.connection, of.connected);

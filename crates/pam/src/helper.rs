@@ -19,7 +19,7 @@ use crate::library::PamLibrary;
 use crate::raw;
 use crate::wire::{PamReply, PamRequest};
 
-/// The argument that makes the program a helper; only the server uses it.
+/// The argument that makes the program run as a helper; only the server uses it.
 pub const ARGUMENT: &str = "pam-helper";
 
 /// Maximum number of descriptors of a helper: modules that run programs close each possible one in a loop.

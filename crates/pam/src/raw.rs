@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(talk.answer(TEXT_INFO), Ok(None));
         assert_eq!(talk.answer(ERROR_MSG), Ok(None));
         assert_eq!(talk.answer(PROMPT_ECHO_OFF), Ok(Some(c"p:w")));
-        // A second factor.
+        // A second prompt, for a second factor, fails.
         assert_eq!(talk.answer(PROMPT_ECHO_OFF), Err(CONV_ERR));
         // PAM_RADIO_TYPE, PAM_BINARY_PROMPT.
         assert_eq!(talk.answer(5), Err(CONV_ERR));
@@ -445,13 +445,13 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            // SAFETY: there are three.
+            // SAFETY: there are three responses, one for each message.
             let response = unsafe { responses.add(place) };
             // SAFETY: as above.
             let text = unsafe { (*response).text };
             assert_eq!(text.is_null(), expected.is_none());
             if let Some(expected) = expected {
-                // SAFETY: a string.
+                // SAFETY: the text ends with a zero byte.
                 let found = unsafe { CStr::from_ptr(text) };
                 assert_eq!(found, expected);
             }

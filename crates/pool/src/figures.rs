@@ -40,7 +40,7 @@ impl PoolRegistry {
 pub struct PoolGauges {
     /// Processes that have not finished their start.
     pub starting: u64,
-    /// Processes that take events and have none in hand.
+    /// Processes that accept events and are handling none.
     pub idle: u64,
     /// Processes with events in hand.
     pub busy: u64,
@@ -48,7 +48,7 @@ pub struct PoolGauges {
     pub stopping: u64,
     /// Events that wait for a process.
     pub queued: u64,
-    /// Resident memory of the processes in bytes, looked at once per second.
+    /// Resident memory of the processes in bytes, measured once per second.
     pub memory_bytes: u64,
 }
 
@@ -216,7 +216,7 @@ impl PoolFigures {
     }
 }
 
-/// One generation's share of the gauges, taken back when it is dropped.
+/// The share of one generation in the gauges, subtracted again when it is dropped.
 #[derive(Debug)]
 pub(crate) struct GaugeShare {
     figures: Arc<PoolFigures>,

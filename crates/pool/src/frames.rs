@@ -1,4 +1,4 @@
-//! Frames of a process: its hello, answers, effects and calls, each handed to the server thread concerned.
+//! Frames from a process: its hello, answers, effects and calls, each passed to the server thread concerned.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,7 +33,7 @@ pub(crate) struct ReadOutcome {
     pub(crate) is_ready: bool,
 }
 
-/// A pool, as far as frames of its processes concern it.
+/// The parts of a pool that the frames of its processes concern.
 #[derive(Clone, Copy)]
 pub(crate) struct Pool<'a> {
     pub(crate) options: &'a Options,
@@ -61,7 +61,7 @@ pub(crate) fn handle_frame(
         (FrameKind::Answer, true) => {
             let id = envelope.id.unwrap_or_default();
             let Some((in_hand, took)) = process.answered(id, now) else {
-                return Err(format!("it answered event {id}, which it was not given"));
+                return Err(format!("it answered event {id}, which was not sent to it"));
             };
             if in_hand.job.is_some() {
                 pool.figures.add_answer(took);
@@ -90,7 +90,7 @@ pub(crate) fn handle_frame(
                     }
                 }
                 None if id.is_some() && !is_call => {
-                    return Err("it names an event that it was not given".to_owned());
+                    return Err("it names an event that was not sent to it".to_owned());
                 }
                 None => {
                     if let Some(outlet) = shared.first_user() {

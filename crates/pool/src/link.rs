@@ -47,7 +47,7 @@ impl Link {
         }
     }
 
-    /// Returns whether there is mail to take, or an order to announce.
+    /// Returns whether there are messages to take, or an order to announce.
     pub(crate) fn has_news(&self) -> bool {
         self.has_orders.get() || self.outlet.mail.is_announced()
     }

@@ -30,10 +30,10 @@ const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 /// The interval of checking the processes' memory and age.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The time that a process has to end by itself once its socket is closed.
+/// The time in which a process has to exit once its socket is closed.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// Error output of a process that starts, as far as it is shown to developers.
+/// Maximum length of a starting process's error output that is shown to developers.
 const START_ERRORS_BYTES: usize = 4096;
 
 /// The longest wait of the thread.
@@ -55,7 +55,7 @@ struct Manager {
     last_key: u64,
     /// The number of consecutive failed starts.
     failures: u32,
-    /// No process is started before.
+    /// The time before which no process is started, after a failed start.
     again_at: Option<Instant>,
     looked: Instant,
     has_users: bool,
@@ -204,7 +204,7 @@ impl Manager {
                     process.kill(&mut self.link);
                     self.ended(index, RestartReason::Start, why, now);
                 }
-                // Nothing waits for its start any more.
+                // Nothing waits for the start of this process any more.
                 State::Starting { .. } if is_leaving && self.queue.is_empty() => {
                     process.is_asked = true;
                     self.ended(index, RestartReason::Start, String::new(), now);
@@ -389,11 +389,11 @@ impl Manager {
         hand_own(process, EventName::Stop, now);
     }
 
-    /// Handles a process whose socket has ended or has to be closed: its events fail.
+    /// Handles a process whose socket has ended or has to be closed: its current events fail.
     fn ended(&mut self, index: usize, reason: RestartReason, why: String, now: Instant) {
         let process = &mut self.processes[index];
         let until = match process.state {
-            // It has answered the event and may take the rest of the time to end.
+            // The process has answered the event and may take the rest of the time to end.
             State::Stopping { until } if why.is_empty() => until.max(now + GRACE),
             _ => now + GRACE,
         };
@@ -402,7 +402,7 @@ impl Manager {
         if matches!(process.state, State::Over { .. }) {
             return;
         }
-        // Its last output may have the reason.
+        // The last output of the process may contain the reason.
         show_output(process, &self.options.name, false);
         process.close(until);
         let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
@@ -468,11 +468,11 @@ impl Manager {
             );
         }
         let due = self.due(now).saturating_duration_since(now).min(NAP);
-        // Slightly later, so that it is certainly due then.
+        // The wait is slightly longer, so that the deadline has certainly passed at its end.
         let due = due + Duration::from_micros(100);
         let timeout = Timespec::try_from(due).ok();
         let _ = poll(&mut fds, timeout.as_ref());
-        // Its socket is the second.
+        // The socket of the link is the second descriptor.
         self.link.is_some() && !fds[1].revents().is_empty()
     }
 

@@ -22,8 +22,8 @@ const READ_BYTES: usize = 256 << 10;
 /// Most events that wait in the socket of a process.
 const AHEAD_MAX: u128 = 256;
 
-/// Time that the events waiting in the socket of a process may take together. One write then carries as many events as
-/// the process handles in this time, and none waits much longer behind others than its own handler takes.
+/// Maximum total time of the events that wait in the socket of a process. One write then carries as many events as the
+/// process handles in this time, and no event waits much longer for others than for its own handler.
 const AHEAD_TIME: Duration = Duration::from_millis(1);
 
 /// A process with slower handlers gets its events one at a time.
@@ -51,7 +51,7 @@ pub(crate) struct InHand {
     /// `None` for the events `start` and `stop`.
     pub(crate) job: Option<Job>,
     pub(crate) name: EventName,
-    /// When the process could begin with the event; `None`: other events come first.
+    /// The time from which the process could handle the event; `None` while other events precede it.
     pub(crate) since: Option<Instant>,
 }
 
@@ -63,13 +63,13 @@ pub(crate) struct Process {
     pub(crate) state: State,
     /// The process that is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
-    /// Why another one is to take its place.
+    /// The reason why the process is to be replaced.
     pub(crate) worn: Option<RestartReason>,
-    /// Whether it was asked to end.
+    /// Whether the process was requested to stop.
     pub(crate) is_asked: bool,
     pub(crate) started: Instant,
     pub(crate) in_hand: BTreeMap<u64, InHand>,
-    /// Resident memory when it was last looked at.
+    /// Resident memory at the last measurement.
     pub(crate) rss_bytes: u64,
     /// Events that were answered.
     pub(crate) jobs: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Process {
     /// The recent average duration of an event.
     pace: Duration,
     answered: Option<Instant>,
-    /// Whether it has had an event other than its own `start` and `stop`.
+    /// Whether the process has handled an event other than its own `start` and `stop`.
     is_used: bool,
 }
 
@@ -189,7 +189,7 @@ impl Process {
             .insert(self.last_id, InHand { job, name, since });
     }
 
-    /// Takes an event out of the hands of the process. Returns it and the time that it took.
+    /// Removes an answered event. Returns it and its duration.
     pub(crate) fn answered(&mut self, id: u64, now: Instant) -> Option<(InHand, Duration)> {
         let taken = self.in_hand.remove(&id)?;
         self.jobs += 1;
@@ -204,8 +204,8 @@ impl Process {
         Some((taken, took))
     }
 
-    /// Returns when the process last had an event in hand; `None` while it has one, and before the first: its successor
-    /// would be no fresher.
+    /// Returns the time since which the process is idle; `None` while it handles an event, and before its first event,
+    /// when a successor would be no fresher.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.is_used && self.in_hand.is_empty();
         self.answered.filter(|_| is_idle)

@@ -25,7 +25,7 @@ struct Inner {
 }
 
 impl Program {
-    /// Returns an application none of whose processes has begun, and which counts in these figures.
+    /// Returns an application none of whose processes has started; its processes count in these figures.
     #[must_use]
     pub fn new(options: Options, spawner: Arc<Spawner>, figures: Arc<PoolFigures>) -> Self {
         let pool = OnceLock::new();

@@ -34,7 +34,7 @@ impl Queue {
         None
     }
 
-    /// Takes the event that has waited for longest, and the time of its arrival.
+    /// Takes the event that has waited the longest, and the time of its arrival.
     pub(crate) fn pop(&mut self) -> Option<(Instant, Job)> {
         let (first, end) = (self.jobs.front(), self.ends.front());
         let takes_end = match (first, end) {

@@ -70,12 +70,12 @@ pub(crate) enum Mail {
         why: Unanswered,
         /// For the log.
         text: Option<String>,
-        /// The process that had it in hand, if one had.
+        /// The process that was handling the event, if any.
         process: Option<LogProcess>,
     },
     /// The first process of the pool takes events, and which is known now.
     Ready,
-    /// A process has not begun to take events; the text is for the log.
+    /// No process has become ready to accept events; the text is for the log.
     NotStarted(String),
 }
 
@@ -103,7 +103,7 @@ impl Outlet {
         *self.wake.lock() = Some(wake);
     }
 
-    /// Wakes the server thread if there is mail that it does not know of.
+    /// Wakes the server thread if there are messages that were not announced to it.
     fn announce(&self) {
         if self.mail.announce() {
             let wake = self.wake.lock().clone();
@@ -142,7 +142,7 @@ impl Shared {
         &self.waker
     }
 
-    /// Wakes the pool if there are orders that it does not know of.
+    /// Wakes the pool if there are orders that were not announced to it.
     pub(crate) fn announce_orders(&self) {
         if self.orders.announce() {
             self.wake();

@@ -29,7 +29,7 @@ fn heads_are_written_as_the_peer_needs_them() {
             "200 OK",
             "Connection: close|Content-Length: 0",
         ),
-        // The counting of `ab -k`.
+        // The response that `ab -k` needs to count a connection as kept alive.
         (
             Status::OK,
             Http10,

@@ -321,7 +321,7 @@ fn bombs_stop_at_the_limit() {
         let mut wire = bomb.clone();
         let stopped = decoder.decode(&mut wire, &mut codecs, &limits);
         assert_eq!(stopped, Err(ProtocolError::MessageTooBig));
-        // And in thousands of fragments.
+        // The limit also holds when the message arrives in thousands of fragments.
         let mut wire = Vec::new();
         let header = if bomb[1] == 126 { 4 } else { 10 };
         let parts = bomb[header..].chunks(10);

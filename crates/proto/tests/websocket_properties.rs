@@ -130,7 +130,8 @@ proptest! {
                 }
                 input = &mut input[taken..];
             }
-            // Or a pooled buffer; the state; the peer's context.
+            // The decoder has a buffer as long as the input, or one from the pool; its own state; and the peer's
+            // compression context.
             let context_bytes = agreed.map_or(0, |agreed| match receiver {
                 Role::Server => 1 << agreed.client_window_bits(),
                 Role::Client => 1 << agreed.server_window_bits(),

@@ -152,7 +152,7 @@ fn whole_frame(payload: &[u8], mask: Option<[u8; 4]>) -> Vec<u8> {
     frame
 }
 
-/// Returns the same in up to four fragments.
+/// Returns a message with the compression bit in up to four fragments.
 fn frames(payload: &[u8], mask: Option<[u8; 4]>, random: &mut fastrand::Rng) -> Vec<u8> {
     let parts = random.usize(1..=4);
     let size = payload.len().div_ceil(parts).max(1);
@@ -374,7 +374,7 @@ fn a_final_block_does_not_end_the_context() {
         }
     };
     assert_eq!(hear(&[0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0]), b"Hello");
-    // An empty final block, then five bytes back twice.
+    // The message begins with an empty final block. Then, twice, a block that copies the five bytes before it.
     let back = [0xf2, 0, 0x11, 0, 0];
     assert_eq!(hear(&[&[3, 0][..], &back].concat()), b"Hello");
     assert_eq!(hear(&back), b"Hello");

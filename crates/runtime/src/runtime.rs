@@ -127,7 +127,8 @@ pub trait Runtime: Sized {
     /// Continues handlers that are due.
     fn turn(&mut self, now: Now);
 
-    /// Returns when [`turn`](Runtime::turn) has work to do, in monotonic milliseconds; `u64::MAX` for never.
+    /// Returns the time at which [`turn`](Runtime::turn) has work to do, in monotonic milliseconds; `u64::MAX` for
+    /// never.
     fn deadline_ms(&self) -> u64;
 
     /// Returns whether there are effects to execute.

@@ -26,7 +26,7 @@ pub struct ScriptApp {
     pub databases: Arc<Databases>,
     /// The resource limits of its scripts.
     pub limits: ScriptLimits,
-    /// Whether it serves clients or is a service.
+    /// Whether the application serves clients or is a service.
     pub role: AppRole,
 }
 

@@ -23,7 +23,8 @@ use crate::raw;
 pub(crate) const TICK: Duration = Duration::from_millis(4);
 /// The number of idle checks after which the watchdog sleeps until a run starts.
 const QUIET_TICKS: u32 = 250;
-/// The interval while it sleeps: a run that starts just as it falls asleep does not wake it.
+/// The watchdog's interval while it sleeps. It is needed because a run that starts just as the watchdog falls asleep
+/// does not wake it.
 const NAP: Duration = Duration::from_millis(100);
 
 /// The signal; ignored by default, so a stray one is harmless.

@@ -279,7 +279,7 @@ fn subscribing_waits_for_the_home() {
         bench.told(),
         ["false\ttoo many", "unsubscribe ann room:7", "ready ann"]
     );
-    // No handler waits for it any more.
+    // No handler waits for the answer any more.
     bench.answer(token, WaitResult::Done);
     assert_eq!(bench.told(), [""; 0]);
 }

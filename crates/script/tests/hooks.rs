@@ -430,7 +430,7 @@ fn handlers_wait_and_each_question_is_ruled_once() {
     let (all, told) = rulings(&mut bench);
     assert_eq!(all, [(1, HookResponse::Failed)]);
     assert!(told[0].contains("longer than request_timeout"), "{told:?}");
-    // The VM ends.
+    // The end of the VM fails pending requests.
     bench.vm.finish();
     assert_eq!(rulings(&mut bench).0, [(3, HookResponse::Failed)]);
     bench.advance(5000);

@@ -147,7 +147,7 @@ fn a_stream_that_takes_too_long_is_ended() {
         "{told:?}"
     );
     assert_eq!(bench.vm.tasks(), 0);
-    // So are its calls of other servers.
+    // Calls of other servers are cancelled in the same way.
     let mut bench = self::bench("veche.resolve('example.org') return 'x'");
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, true, bench.now);

@@ -70,7 +70,7 @@ fn a_timer_fires_however_many_messages_wait() {
         let told = bench.told();
         echoes += told.iter().filter(|line| line.starts_with("send")).count();
     }
-    // 400 turns of 20 ms.
+    // The loop above had 400 turns of 20 ms.
     bench.open(ANN);
     bench.close(ANN);
     bench.pass_some_turns(5);

@@ -96,14 +96,14 @@ impl MetricsReport {
         }
     }
 
-    /// The same, with the figures of an engine outside the process, if there is one.
+    /// Adds the figures of an engine outside the process, if there is one.
     pub(crate) fn with_engine(mut self, engine: Option<RemoteStore>) -> Self {
         let engine = Box::new(engine::Engine(engine));
         self.registry.register_collector(engine);
         self
     }
 
-    /// The same, with the figures of applications in processes.
+    /// Adds the figures of applications in processes.
     pub(crate) fn with_pools(mut self, pools: PoolRegistry) -> Self {
         let collector = Box::new(pools::PoolCollector(pools.clone()));
         self.registry.register_collector(collector);

@@ -26,7 +26,7 @@ impl Program for ServerProcess {
     type Control = RunningServer;
 
     fn confine(&mut self, config: &Config) -> Result<(), String> {
-        // Not accessible in the sandbox.
+        // The file of the boot id is not accessible in the sandbox.
         self.boot = veche_archive::boot_id();
         self.confined = confine(config)?;
         self.keeps_memory = memory::release_when_idle().err();

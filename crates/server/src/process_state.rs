@@ -156,7 +156,7 @@ impl ProcessState {
         Self { log, ..self }
     }
 
-    /// Returns it as a part of a cluster.
+    /// Returns the state with the cluster that the process belongs to, if any.
     pub(crate) fn with_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
         Self { cluster, ..self }
     }

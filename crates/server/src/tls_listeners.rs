@@ -268,7 +268,7 @@ impl TlsListener {
                     in_use.push(self.in_use(&read, is_ordered));
                     certificates.push(read);
                 }
-                // The order logs this and retries.
+                // The task that orders the certificate logs the failure and retries.
                 Err(why) if is_ordered => debug!(listener = self.label, "no certificate: {why}"),
                 Err(why) => return Err(why.to_string()),
             }

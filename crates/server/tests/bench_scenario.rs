@@ -204,7 +204,7 @@ fn broken_promises_exit_with_8() {
         .says("  BROKEN  latency.p99 <= 1us: ")
         .says("  kept    latency.p50 <= 10s: ")
         .says("  BROKEN  server.bytes_per_connection <= 1GiB: not measured")
-        // Errors without a promise about them.
+        // Errors are a broken promise even if no promise mentions them.
         .says("  BROKEN  errors == 0: 1")
         .says("3 of 6 promises BROKEN");
     assert_eq!(seen.err, "veche: 3 of 6 promises were broken\n");

@@ -110,7 +110,7 @@ veche.toml:9:8: root: Veche has no built-in files \"builtin:x\"; did you mean \"
     );
 }
 
-/// Files that a route with this root, or a file beside it, could expose.
+/// Neither a check nor a start accepts files that a route with this root, or a file beside it, could expose.
 #[test]
 fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     let folder = Folder::new("served");

@@ -252,7 +252,7 @@ fn pages_show_errors() {
     assert_eq!(notice(&mut dev.listen(), "refused")["id"], refused["id"]);
     fs::write(dev.folder.join("lib/words.lua"), "return 'two'").expect("written");
     notice(&mut early, "reloaded");
-    // So is an invalid configuration.
+    // An invalid configuration is shown on pages too.
     let config = fs::read_to_string(dev.folder.join("veche.toml")).expect("a config");
     fs::write(
         dev.folder.join("veche.toml"),

@@ -272,7 +272,7 @@ const TURN_STEPS: &[&str] = &[
 /// Where the order of a turn's steps is defined, once.
 const TURN: &str = "crates/worker/src/";
 
-/// Where these calls are defined, and the tests of one crate.
+/// Where the calls of a turn's steps are defined, and the tests of one crate.
 const TURN_PARTS: &[&str] = &[
     "crates/hub/",
     "crates/frontends/src/",
@@ -291,7 +291,7 @@ const DEFINED_ONCE: &[&str] = &[
     "WorkerId",
 ];
 
-/// Names that those replace.
+/// Names of types that were replaced by those above.
 const REPLACED: &[&str] = &["SessionId", "TransportId"];
 
 /// Where unsafe code is allowed: system calls, Lua, PAM, and a test with a counting allocator.
@@ -425,7 +425,7 @@ fn crates_depend_only_where_the_walls_allow() {
         let inherits = manifest
             .get("lints")
             .and_then(|lints| lints.get("workspace"));
-        // These have their own exception for `unsafe`.
+        // These packages have their own exception for `unsafe`.
         let has_own = matches!(package, "veche-net" | "veche-pam" | "veche-script");
         if !has_own && inherits.and_then(toml::Value::as_bool) != Some(true) {
             problems.push(format!("{name}: [lints] workspace = true is missing"));

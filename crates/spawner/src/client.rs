@@ -1,4 +1,4 @@
-//! The other side of a spawner: starting one, and starting processes with it.
+//! The client's side of a spawner: starts one, and starts processes with it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,7 +18,7 @@ use veche_clock::now;
 use crate::helper::SELF;
 use crate::wire::{FromSpawner, Port, Setup, ToSpawner, WorkerProgram, to_memory};
 
-/// The longest wait for a spawner: it forks, and other pools may come first.
+/// The longest wait for an answer: the spawner forks, and other pools may be served first.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// How a spawner is started.
@@ -30,7 +30,7 @@ pub struct Start<'a> {
     pub removed: &'a [&'a str],
 }
 
-/// A spawner that is not started yet. The process that is to use it may have the socket before.
+/// A spawner that is not started yet. The process that will use it may get its socket before the start.
 #[derive(Debug)]
 pub struct PendingSpawner {
     socket: OwnedFd,
@@ -98,7 +98,7 @@ impl Spawner {
         Self(Mutex::new(Source::Own(programs, None)))
     }
 
-    /// Uses another one of the supervisor's, since the previous one has ended.
+    /// Uses another spawner that the supervisor has started, since the previous one has ended.
     ///
     /// # Errors
     /// The descriptor is not a socket.
@@ -205,7 +205,7 @@ impl PoolLink {
         loop {
             let left = until.saturating_duration_since(now());
             if left.is_zero() {
-                // It may still start.
+                // The process may still start.
                 self.kill(key);
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -270,7 +270,7 @@ impl PoolLink {
         self.ended.push_back((key, ExitStatus::from_raw(status)));
     }
 
-    /// Sends a request, and takes messages meanwhile, so that neither side waits for the other for ever.
+    /// Sends a request, and receives messages in the meantime, so that the two sides never wait for each other forever.
     fn send(&mut self, message: &ToSpawner, with: &[BorrowedFd<'_>]) -> io::Result<()> {
         let until = now() + ANSWER_WAIT;
         loop {

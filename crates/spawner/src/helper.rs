@@ -25,7 +25,7 @@ use crate::wire::{FromSpawner, Port, Setup, ToSpawner, WorkerProgram, from_memor
 /// The running binary, even if its file has been replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// The time that processes have to end after their pool has, whose end closes their sockets too.
+/// The time in which processes have to end after their pool has ended, which closes their sockets too.
 const LEFT_WAIT: Duration = Duration::from_secs(1);
 
 /// The most messages of a pool in one turn, so that pools take turns.
@@ -100,7 +100,7 @@ impl Spawner {
         let programs = match message {
             ToSpawner::Setup => programs(&from_memory(memory).map_err(named)?)?,
             ToSpawner::Programs => from_memory(memory).map_err(named)?,
-            _ => return Err("its first message is not the first".to_owned()),
+            _ => return Err("its first message is not the setup".to_owned()),
         };
         // A server process without worker programs needs no spawner.
         let main = Some(main).filter(|_| !programs.is_empty());
@@ -220,7 +220,7 @@ impl Pool {
         }
     }
 
-    /// Begins the end of a pool whose socket is closed.
+    /// Handles a pool whose socket is closed: its processes have to end.
     fn end(&mut self, now: Instant) {
         self.port = None;
         self.unsent.clear();

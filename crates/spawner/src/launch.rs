@@ -1,16 +1,17 @@
-//! The first program of a worker process: it binds its life to the spawner's, then becomes the command.
+//! The program that starts a worker process: it makes sure that the process ends together with its spawner, then
+//! executes the configured command in its place.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-/// Moves the socket from standard input to descriptor 3, then becomes the command. Only a shell can do that without
-/// unsafe code.
+/// Moves the socket from standard input to descriptor 3, then executes the command. Without unsafe code, only a shell
+/// can do that.
 const SHELL: &str = r#"exec "$0" "$@" 3<&0 </dev/null"#;
 
-/// Becomes the command in the arguments of this process, which begin with the spawner's process id. Returns only if it
-/// can't.
+/// Executes the command in the arguments of this process, which begin with the spawner's process id. Returns only if
+/// that fails.
 pub fn launch() -> ExitCode {
     let mut arguments = std::env::args_os().skip(2);
     let parent = arguments.next();

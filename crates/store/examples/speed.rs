@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// Returns the minimum of several runs of `each`, in microseconds per one of `count` operations.
+/// Prints the minimum of several runs of `each`, in microseconds per one of `count` operations.
 fn measure(what: &str, count: u64, runs: u32, mut each: impl FnMut(&mut Random)) {
     let wanted = std::env::args().nth(2);
     if wanted.is_some_and(|wanted| !what.contains(&wanted)) {

@@ -8,10 +8,10 @@ pub enum Error {
     /// A name is empty or too long.
     #[error("a name must have 1 to 255 bytes")]
     Name,
-    /// The maximum number is reached.
+    /// The maximum number of dictionaries, queues or counters is reached.
     #[error("the limit of {most} is reached")]
     TooMany {
-        /// The maximum number of dictionaries.
+        /// The maximum number of objects of that kind.
         most: usize,
     },
     /// The dictionary exists with other options.

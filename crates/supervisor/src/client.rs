@@ -72,7 +72,7 @@ impl ControlClient {
         }
     }
 
-    /// Returns when the client is dropped, unless there is progress.
+    /// Returns the time at which the client is dropped, unless there is progress.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let is_ours_to_move = self.state == State::Waiting || !self.unsent.is_empty();
         is_ours_to_move.then_some(self.deadline)

@@ -256,7 +256,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
     link.receive()?;
     no_stdin()?;
     let mut one = || link.take_descriptors(1)?.pop();
-    let memory = one().ok_or_else(|| bad("nothing came"))?;
+    let memory = one().ok_or_else(|| bad("no state was received"))?;
     let mut text = String::new();
     let mut memory = File::from(memory);
     memory.rewind()?;
@@ -265,7 +265,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
     if state.version != HANDOVER_VERSION {
         let version = state.version;
         return Err(bad(&format!(
-            "version {version}, and this is {HANDOVER_VERSION}"
+            "the state has version {version}, this program reads {HANDOVER_VERSION}"
         )));
     }
     let missing = || bad("a descriptor is missing");
@@ -315,7 +315,7 @@ fn written(bytes: &[u8]) -> io::Result<File> {
     const NAME: &str = "veche-handover";
     let sealed = memfd_create(NAME, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
     let memory = match sealed {
-        // Linux before 6.3.
+        // Linux before 6.3 does not know the flag.
         Err(Errno::INVAL) => memfd_create(NAME, MemfdFlags::CLOEXEC),
         other => other,
     };

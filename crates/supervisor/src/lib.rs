@@ -276,7 +276,7 @@ fn listen(
 ) -> Result<Vec<ListeningSockets>, ListenError> {
     let mut kept = stored::take(remarks);
     let mut assigned = listening::assign(&config.listeners, &mut kept);
-    // Their addresses may conflict with others.
+    // The addresses of unused stored sockets may conflict with new ones.
     kept.into_iter().for_each(ListeningSockets::close);
     notifier.forget_stored();
     for listening in assigned.iter_mut().flatten() {

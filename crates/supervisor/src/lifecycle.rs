@@ -134,7 +134,7 @@ impl Supervisor {
         let Some(mut how) = server.reap()? else {
             return Ok(());
         };
-        // Its last messages may have arrived since.
+        // The last messages of the process may have arrived since.
         self.read_server();
         let Some(server) = self.server.take() else {
             return Ok(());

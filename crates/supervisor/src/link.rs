@@ -121,7 +121,7 @@ impl ControlLink {
         message: &impl Serialize,
     ) -> io::Result<()> {
         self.flush()?;
-        // It would arrive in the middle of a line.
+        // The descriptor would arrive in the middle of a line.
         if !self.is_flushed() {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -77,7 +77,7 @@ impl Notifier {
         self.say("STOPPING=1\nSTATUS=draining");
     }
 
-    /// Returns when [`Self::tick`] has work to do.
+    /// Returns the time at which [`Self::tick`] has work to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.watchdog.map(|(_, at)| at)
     }

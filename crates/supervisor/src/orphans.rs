@@ -14,7 +14,8 @@ use super::upgrade::UpgradeState;
 const TARGET: &str = "veche::supervisor::orphans";
 
 impl Supervisor {
-    /// Reaps spawners and inherited processes that have ended. They need no list, which a handover would have to carry.
+    /// Reaps spawners and inherited processes that have ended. They are not listed, so that a handover need not
+    /// transfer a list.
     pub(super) fn reap_other_children(&self) {
         let candidate = self.upgrade.as_ref().map(UpgradeState::candidate);
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);

@@ -62,7 +62,7 @@ impl ReplacementContext {
         } else if self.has_archive {
             "[history] path is set, and only one server process at a time can use that folder: this requires a stop and a start"
         } else if self.retiring >= RETIRING_MAX {
-            return Some(format!("{RETIRING_MAX} server processes still drain"));
+            return Some(format!("{RETIRING_MAX} server processes are still draining"));
         } else {
             return None;
         };
@@ -146,7 +146,7 @@ mod tests {
             situation
         };
         for (situation, why) in [
-            (full, "still drain"),
+            (full, "still draining"),
             (with(|it| it.is_stopping = true), "stopping"),
             (
                 with(|it| it.under_way = Some(ReplacementKind::Restart)),

@@ -56,9 +56,9 @@ pub enum ControlCommand {
     Log,
     /// Reloads the configuration file; answered when it is in force, or with the reason why not.
     Reload,
-    /// Starts the installed program and has it take over; answered when it serves, or with the reason why not.
+    /// Starts the installed program, which takes over; answered when it serves, or with the reason why not.
     Upgrade,
-    /// Starts another server process with the current configuration file and has it take over; answered like `Upgrade`.
+    /// Starts another server process with the current configuration file, which takes over; answered like `Upgrade`.
     Restart,
     /// Drains and exits; answered at once, and the connection closes with the supervisor.
     Stop,

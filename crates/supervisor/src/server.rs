@@ -60,9 +60,9 @@ pub(crate) struct ServerChild {
     pub(crate) started: Instant,
     /// The time limit for it to be ready.
     pub(crate) patience: Duration,
-    /// It has reported that every worker accepts.
+    /// The process has reported that every worker accepts.
     pub(crate) is_ready: bool,
-    /// When it reported that.
+    /// When the process reported that it is ready.
     pub(crate) ready_at: Option<Instant>,
     /// Why it is being killed, if it hangs.
     pub(crate) hung: Option<String>,
@@ -109,7 +109,7 @@ impl ServerChild {
             .stdin(Stdio::from(theirs))
             .env_remove(notify::SOCKET)
             .spawn()?;
-        // Second, so that the first child is the process that serves.
+        // The spawner is started after the server process, which thus is the first child.
         if let Some(spawner) = spawner
             && let Err(error) = worker_spawner::start(binary, spawner)
         {

@@ -12,7 +12,7 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::stopping";
 
-/// The time that a draining server process gets beyond its limit to exit on its own.
+/// The time that a draining server process has, beyond its drain time, to exit on its own.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// A stop in progress.
@@ -22,7 +22,7 @@ pub(super) struct Shutdown {
 }
 
 impl Shutdown {
-    /// Returns when the server process is killed, unless it was.
+    /// Returns the time at which the server processes are killed; `None` if they have been.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.killed).then_some(self.kill_at)
     }
@@ -38,7 +38,7 @@ impl Shutdown {
 }
 
 impl Supervisor {
-    /// Drains, or kills with `at_once`.
+    /// Stops the server: its processes drain, or are killed immediately if `at_once` is set.
     pub(super) fn stop(&mut self, at_once: bool) {
         self.revive_at = None;
         self.change = None;

@@ -43,15 +43,15 @@ pub(super) struct UpgradeState {
     candidate: ServerChild,
     /// The configuration of the new process.
     text: String,
-    /// The program's file when it was started.
+    /// The program's file when the new process was started.
     file: FileFingerprint,
-    /// The version of its program, once it is ready.
+    /// The version of the new process's program, once it is ready.
     program: String,
-    /// The id of the test request sent once it was ready.
+    /// The id of the test request, which is sent when the new process is ready.
     question: Option<u64>,
     /// The rehearsal, started after the answer.
     rehearsal: Option<Child>,
-    /// The client of the control socket that requested it.
+    /// The client of the control socket that requested the upgrade or restart.
     client: Option<u64>,
 }
 
@@ -491,7 +491,7 @@ impl Supervisor {
         let Some(how) = upgrade.candidate.reap()? else {
             return Ok(());
         };
-        // Of its last messages only the failure reason matters.
+        // Of the last messages of the new process only the failure reason matters.
         for message in upgrade.candidate.receive() {
             if let ToSupervisor::Failed { error } = message {
                 upgrade.candidate.failure = Some(error);

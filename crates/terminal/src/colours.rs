@@ -22,7 +22,7 @@ pub enum Colour {
 pub struct Colours(bool);
 
 impl Colours {
-    /// Returns whether `stream` is coloured: terminals are, unless NO_COLOR is set (no-color.org).
+    /// Returns colours for a terminal, and none otherwise or if NO_COLOR is set (no-color.org).
     #[must_use]
     pub fn of(stream: &impl IsTerminal) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -63,7 +63,7 @@ fn bytes_pass_from_end_to_end() {
         let (mut server, file) = server("carries", "localhost");
         let trust = ClientTrust::new(&TrustSource::File(file)).expect("a certificate");
         let mut client = trust.connect("localhost").expect("a name");
-        // Buffered before the handshake.
+        // Data sent before the handshake are buffered.
         assert_eq!(carry(&mut client, b"early", &mut server), b"");
         assert!(client.is_handshaking());
         let (_, heard) = talk(&mut client, &mut server, piece).expect("good TLS");

@@ -48,7 +48,7 @@ fn loading_one_source_does_not_block_others() {
     let believe = TrustSource::File(pipe.clone());
     thread::scope(|scope| {
         let found = scope.spawn(|| trusts.load(&believe).map(drop));
-        // Opens once it is being read.
+        // The pipe can be opened once the file is being read.
         let mut reads = File::options().write(true).open(&pipe).expect("a reader");
         assert!(trusts.cached(&believe).is_none());
         assert!(trusts.load(&TrustSource::Insecure).is_ok());

@@ -8,8 +8,9 @@ pub fn nearest<'c>(found: &str, candidates: impl IntoIterator<Item = &'c str>) -
     };
     candidates
         .into_iter()
-        // The distance is at least the difference in length and takes time proportional to the product of the lengths,
-        // and a name may be a megabyte long.
+        // Names of very different lengths are excluded first, since their distance is at least the difference in
+        // length. Computing it takes time proportional to the product of the lengths, and a name may be a megabyte
+        // long.
         .filter(|candidate| is_near(candidate.len().abs_diff(found.len()), candidate))
         .map(|candidate| (strsim::damerau_levenshtein(&found, candidate), candidate))
         .filter(|(distance, candidate)| is_near(*distance, candidate))

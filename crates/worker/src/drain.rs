@@ -129,8 +129,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Commands about users of this worker may be lost, a disconnect or a refresh: each client with a user has to connect
-    /// again.
+    /// Handles lost commands about users of this worker, such as a disconnect or a refresh: each client with a user has
+    /// to connect again.
     pub fn handle_commands_lost(&mut self) {
         let (code, reason) = CloseCode::InsufficientState.parts();
         for index in 0..self.slab.end() {

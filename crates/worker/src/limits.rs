@@ -34,7 +34,7 @@ pub struct TurnLimits {
     pub deliveries: usize,
     /// Messages of other workers, at least 1.
     pub messages: usize,
-    /// Work of one connection, at least 1, in [units](veche_frontends::work) of about a nanosecond.
+    /// Work of one connection, at least 1, in [units](veche_frontends::work_budget) of about a nanosecond.
     pub connection_work: u64,
     /// Work of all connections for the events of this turn. Further input waits for a later turn; the connection served
     /// longest ago continues first.

@@ -197,7 +197,7 @@ impl<A: AppHost, T> Worker<A, T> {
         Some(OutgoingMail { to, message })
     }
 
-    /// Hands blocks to the cluster, before instructions that follow them.
+    /// Passes bans to the cluster, before user commands that follow them.
     fn hand_out_blocks(&mut self) {
         let ports = &mut self.shared.requests;
         let Some(nodes) = ports.nodes else {

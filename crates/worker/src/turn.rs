@@ -252,7 +252,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Returns the orders for an engine outside the process, which the driver takes out; `None` where there is none.
+    /// Returns the pending orders for an engine outside the process; `None` without such an engine.
     pub fn engine_orders(&mut self) -> Option<&mut Vec<Order>> {
         self.shared
             .hub
@@ -261,7 +261,7 @@ impl<A: AppHost, T> Worker<A, T> {
             .map(RemoteEngine::take_orders)
     }
 
-    /// Returns whether the log makes no progress now, so that waiting for it needs no early turn.
+    /// Sets whether the log makes no progress, in which case waiting for it needs no early turn.
     pub fn set_log_failing(&mut self, is_failing: bool) {
         self.is_log_failing = is_failing;
     }
@@ -279,8 +279,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= is_due && self.shared.hub.has_pending_output();
     }
 
-    /// Returns when the next turn has to begin. After [`end_turn`](Self::end_turn) it depends only on applications, so
-    /// drivers call it right before they wait.
+    /// Returns the time at which the next turn has to begin. After [`end_turn`](Self::end_turn) it depends only on
+    /// applications, so drivers call it right before they wait.
     #[must_use]
     pub fn state(&self) -> TurnState {
         let apps = self.apps_due_in_ms();

@@ -1,4 +1,4 @@
-//! Messages of clients of either encoding, as far as these scripts need them.
+//! Messages of clients in both encodings, as far as these scripts need them.
 
 use serde_json::Value;
 use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Role};
@@ -13,13 +13,13 @@ const LIMITS: MessageLimits = MessageLimits {
 
 /// One reply or push.
 pub(super) struct Line {
-    /// Of the command that it answers, or 0.
+    /// The id of the answered command; 0 for a push.
     pub(super) id: u32,
-    /// All of it, where it is JSON.
+    /// The whole message, if the encoding is JSON.
     pub(super) json: Value,
 }
 
-/// What comes to a client, in whatever pieces.
+/// Decodes a client's received data, in any pieces.
 pub(super) struct Heard {
     is_json: bool,
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ impl Heard {
         }
     }
 
-    /// The frame of a message with these commands.
+    /// Returns the frame of a message with these commands.
     pub(super) fn message(&self, commands: &[Value]) -> Vec<u8> {
         if self.is_json {
             let lines: Vec<String> = commands.iter().map(Value::to_string).collect();
@@ -64,7 +64,7 @@ impl Heard {
             let Some(end) = self.bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
                 return lines;
             };
-            // Of those that are refused nothing more is looked at.
+            // Nothing more is decoded after a refused handshake.
             self.is_over = !self.bytes.starts_with(b"HTTP/1.1 101");
             self.has_upgraded = true;
             self.bytes.drain(..end + 4);
@@ -143,7 +143,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// The fields of a message, whose name is `of`.
+/// Encodes the fields of a message called `of`.
 fn fields(of: &str, message: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in message.as_object().into_iter().flatten() {

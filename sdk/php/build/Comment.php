@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\Build;
 
 /**
- * A documentation comment, taken apart.
+ * A parsed documentation comment.
  */
 final class Comment
 {

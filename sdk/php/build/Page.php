@@ -15,8 +15,8 @@ use RuntimeException;
 /**
  * The reference page of the SDK.
  *
- * A method that has no comment of its own has that of the interface it comes from. Members marked with `@internal` are
- * left out.
+ * A method without a comment of its own has that of the interface that declares it. Members marked with `@internal` are
+ * omitted.
  */
 final class Page
 {
@@ -50,7 +50,7 @@ final class Page
     /** @var list<ReflectionClass<object>> */
     private readonly array $classes;
 
-    /** Namespace of the class that is described: names in its comments belong there first. */
+    /** Namespace of the described class, in which names in its comments are looked up first. */
     private string $namespace = 'Veche';
 
     /**

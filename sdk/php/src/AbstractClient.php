@@ -11,12 +11,12 @@ use Veche\Result\Published;
 use Veche\Result\UserStatus;
 
 /**
- * Turns each method of {@see ClientInterface} into a {@see Command}; what becomes of it is the subclass's part.
+ * Creates a {@see Command} from each method call of {@see ClientInterface}; the subclass executes it.
  */
 abstract class AbstractClient implements ClientInterface
 {
     /**
-     * Carries out a command and returns its decoded result.
+     * Executes a command and returns its decoded result.
      *
      * @throws VecheException
      */

@@ -263,7 +263,7 @@ final class App
     }
 
     /**
-     * Has {@see client()} return another one, such as a {@see Testing\FakeClient}.
+     * Makes {@see client()} return another client, such as a {@see Testing\FakeClient}.
      */
     public function useClient(ClientInterface $client): void
     {
@@ -323,7 +323,7 @@ final class App
     }
 
     /**
-     * Writes to the server's log. What is written to standard output goes there too, without a level.
+     * Writes to the server's log. Standard output is written there too, without a level.
      *
      * @param string $level `debug`, `info`, `warn` or `error`.
      */
@@ -333,7 +333,7 @@ final class App
     }
 
     /**
-     * Pushes to all connections of a user, without an answer. {@see client()} pushes with one.
+     * Pushes to all connections of a user, without waiting for a result; {@see client()} returns one.
      */
     public function pushTo(string $user, mixed $data): void
     {
@@ -342,7 +342,7 @@ final class App
     }
 
     /**
-     * Publishes to all subscribers of a channel, without an answer. {@see client()} publishes with one.
+     * Publishes to all subscribers of a channel, without waiting for a result; {@see client()} returns one.
      */
     public function publishTo(string $channel, mixed $data): void
     {
@@ -351,7 +351,7 @@ final class App
     }
 
     /**
-     * Returns the application's options, as its configuration has them.
+     * Returns the application's options from its configuration.
      *
      * ```php
      * $app->start(fn (Veche\App $app) => $db->connect($app->options()['dsn']));
@@ -365,7 +365,7 @@ final class App
     }
 
     /**
-     * Handles events: as a worker until Veche stops it; under php-fpm the one event that the request is.
+     * Handles events: as a worker until Veche stops it; under php-fpm only the event of the current request.
      *
      * Under php-fpm each event has a process of its own for its time: `start` handlers run before each event and `stop`
      * handlers after it, and {@see client()} calls the API over HTTP. Handlers of different events run side by side as
@@ -395,10 +395,10 @@ final class App
     }
 
     /**
-     * Handles one event outside of a worker: takes its frame, and returns the frames up to its answer.
+     * Handles one event outside of a worker: takes its frame, and returns the resulting frames up to the answer.
      *
-     * For carriers that bring each event in a request of its own. Calls of {@see client()} need {@see useClient()}
-     * then, and other calls fail.
+     * For carriers that bring each event in a separate request. Calls of {@see client()} then need {@see useClient()},
+     * and other calls fail.
      *
      * @throws VecheException if this is no frame of an event
      */
@@ -408,7 +408,7 @@ final class App
     }
 
     /**
-     * Has applications handed over in place of being run; null ends that.
+     * Passes applications to a function instead of running them; null ends that.
      *
      * @internal
      * @param (Closure(self): void)|null $taker
@@ -419,7 +419,7 @@ final class App
     }
 
     /**
-     * Returns the application as a machine of bytes.
+     * Returns the application as a state machine: bytes in, bytes out.
      *
      * @internal
      */
@@ -446,7 +446,7 @@ final class App
     }
 
     /**
-     * Returns a machine for one event that comes alone: without a hello, so that any event may come.
+     * Returns a state machine for a single event: without a hello, so any event is accepted.
      */
     private function engineOfOneEvent(): Engine
     {

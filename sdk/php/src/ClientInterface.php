@@ -15,7 +15,7 @@ use Veche\Result\Reply;
 use Veche\Result\UserStatus;
 
 /**
- * All calls of Veche's API. When a method returns, the server has done what it says, on every worker.
+ * All calls of Veche's API. When a method returns, every worker has carried out the call.
  *
  * Times are in seconds since 1970 unless their name says otherwise.
  */
@@ -89,7 +89,7 @@ interface ClientInterface extends Publisher
     ): void;
 
     /**
-     * Changes until when connections of a user may stay.
+     * Changes the time until which connections of a user may stay.
      *
      * @param int|null $expireAt The new end; 0 for none.
      * @param bool $expired End them now, with code 3005.

@@ -19,8 +19,8 @@ use Veche\Result\Reply;
 use Veche\Result\UserStatus;
 
 /**
- * A call of the API that is not made yet. Its constructors are named as the methods of {@see ClientInterface}, which
- * describes their parameters.
+ * A call of the API that has not been made yet. Its constructors are named like the methods of {@see ClientInterface},
+ * which describes their parameters.
  *
  * ```php
  * [$subscribed, $published] = $veche->batch(
@@ -32,7 +32,7 @@ use Veche\Result\UserStatus;
  */
 final class Command
 {
-    /** Most users or channels that one command may name. */
+    /** Maximum number of users or channels in one command. */
     public const TARGETS_MAX = 1024;
 
     private const PUBLISHING = ['push', 'publish', 'broadcast'];
@@ -285,7 +285,7 @@ final class Command
     }
 
     /**
-     * Returns whether it does nothing but publish.
+     * Returns whether the command only publishes.
      */
     public function publishes(): bool
     {
@@ -293,7 +293,7 @@ final class Command
     }
 
     /**
-     * Encodes the parameters as a JSON object, with further members behind them.
+     * Encodes the parameters as a JSON object, followed by further members.
      *
      * @internal
      * @param array<string, mixed> $more
@@ -318,7 +318,7 @@ final class Command
     }
 
     /**
-     * Decodes an answer, `{"result":…}` or `{"error":…}`; of a batch it is the replies themselves.
+     * Decodes a response, `{"result":…}` or `{"error":…}`; for a batch it consists of the replies.
      *
      * @internal
      * @throws VecheException

@@ -89,7 +89,7 @@ final class Connection
     }
 
     /**
-     * Takes another token in place of the one that has opened the connection.
+     * Replaces the token that opened the connection by another one.
      *
      * @return int|null For how many seconds it holds; null: without end.
      * @throws CallerException if the token does not hold
@@ -200,7 +200,7 @@ final class Connection
     }
 
     /**
-     * Sends a message. Nothing else is done as often, so its JSON is written here.
+     * Sends a message. This is the most frequent effect, so its JSON is written directly.
      */
     private function message(string $kind, string $data): void
     {

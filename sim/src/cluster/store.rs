@@ -202,7 +202,7 @@ impl Server {
         found.is_some_and(|found| found.numbers.contains(&number))
     }
 
-    /// Returns whether the publications behind a position are stored, and how many there are.
+    /// Returns the number of publications behind a position; `None` if some of them are not stored.
     pub(super) fn stored_behind(&self, channel: &str, position: Position) -> Option<usize> {
         let found = self.state.channels.get(channel)?;
         let mut behind = found.stored.range(position.offset + 1..);

@@ -167,7 +167,7 @@ fn write_frame(out: &mut Vec<u8>, message: &[u8]) {
     out.extend_from_slice(message);
 }
 
-/// Takes one receiver that waits. Returns whether there may be more.
+/// Accepts one waiting receiver. Returns whether there may be more.
 fn accept(listener: &TcpListener, receivers: &mut Vec<Option<TcpStream>>) -> anyhow::Result<bool> {
     let mut socket = match listener.accept() {
         Ok((socket, _)) => socket,
@@ -181,7 +181,7 @@ fn accept(listener: &TcpListener, receivers: &mut Vec<Option<TcpStream>>) -> any
     while !head.ends_with(b"\r\n\r\n") {
         let count = socket.read(&mut part)?;
         if count == 0 {
-            // A look whether this server is there.
+            // A probe that only checks whether this server is running.
             return Ok(true);
         }
         head.extend_from_slice(&part[..count]);

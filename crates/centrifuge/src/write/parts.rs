@@ -14,7 +14,7 @@ pub enum Element<'a> {
 }
 
 impl Element<'_> {
-    /// Passes it as a field of the containing message.
+    /// Passes the element as a field of the containing message.
     fn write(&self, fields: &mut impl Fields) {
         match self {
             Self::Publication(publication) => fields.message(1, "publications", publication),

@@ -10,7 +10,7 @@ use crate::value::DirectiveValue;
 /// The most headers that a route can add.
 const HEADERS_MAX: usize = 32;
 
-/// Limit of their names and values in bytes, since each response has them.
+/// The most bytes of the names and values of these headers together, since they are sent with each response.
 const HEADERS_BYTES_MAX: usize = 16 << 10;
 
 impl Checker<'_> {

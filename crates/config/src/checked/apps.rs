@@ -211,7 +211,7 @@ impl Checker<'_> {
         Some(index)
     }
 
-    /// Returns the index of an optional app; `None` if it has a problem.
+    /// Returns the index of a route's optional app, `Some(None)` for a route without one; `None` if the app has a problem.
     pub(super) fn app_of_clients(
         &mut self,
         table: &RawTable,

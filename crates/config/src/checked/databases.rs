@@ -24,9 +24,9 @@ const QUEUE: usize = 10_000;
 /// A database as its URL says.
 #[derive(Debug, PartialEq)]
 enum Kind {
-    /// With the name of the database.
+    /// MariaDB or MySQL, with the name of the database.
     Mysql(ServerAccount, Option<String>),
-    /// With the number of the database.
+    /// Redis, with the number of the database.
     Redis(ServerAccount, u32),
 }
 

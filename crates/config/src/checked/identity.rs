@@ -34,7 +34,7 @@ impl Checker<'_> {
             [.., last] => {
                 self.problems.add(
                     table.key_at(last),
-                    format!("{last}: keys come from one of {}", sources()),
+                    format!("{last}: only one of these can be the source of keys: {}", sources()),
                 );
                 return None;
             }

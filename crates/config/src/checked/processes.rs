@@ -1,4 +1,4 @@
-//! `[[app]]` that runs in processes of its own: the command, and the limits.
+//! An `[[app]]` that runs in worker processes: the command, and the limits.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::value::DirectiveValue;
 /// Directives without a default that only scripts in Lua have.
 const OF_LUA: [&str; 1] = ["script"];
 
-/// What processes have alone, as far as it has no default.
+/// Directives without a default that only applications in worker processes have.
 pub(super) const OF_PROCESSES: [&str; 4] = ["command", "group", "user", "watch"];
 
 impl Checker<'_> {
@@ -23,7 +23,7 @@ impl Checker<'_> {
         }
     }
 
-    /// An application in processes of its own; `None` if a value is invalid.
+    /// Checks an application in worker processes; returns `None` if a value is invalid.
     pub(super) fn processes(
         &mut self,
         table: &RawTable,

@@ -145,7 +145,7 @@ impl Checker<'_> {
         listeners: &[CheckedListener],
     ) -> Option<Vec<usize>> {
         if listeners.is_empty() {
-            // Reported elsewhere, or their headers are.
+            // The missing listeners, or the invalid headers of listeners, are reported elsewhere.
             return None;
         }
         let at = table.value_at("listen");

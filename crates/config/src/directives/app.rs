@@ -1,4 +1,4 @@
-//! The rows of `[[app]]`, and those that services and routes with their own script share.
+//! The directives of `[[app]]`, some of which services and routes with their own script have too.
 
 use std::time::Duration;
 

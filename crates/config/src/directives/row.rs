@@ -277,7 +277,7 @@ impl Section {
 }
 
 impl Directive {
-    /// Makes it take effect at a restart only.
+    /// Makes the directive take effect only at a restart.
     pub(super) const fn at_restart(self) -> Self {
         Self {
             change: ReloadEffect::Restart,

@@ -25,7 +25,7 @@ fn events_section_is_read() {
         (events.timeout, events.queue),
         (Duration::from_secs(5), 10_000)
     );
-    // Never shown.
+    // The secret is never displayed.
     assert!(!format!("{events:?}").contains("shh"));
     assert_eq!(good(LISTEN).events, None);
 }
@@ -38,7 +38,7 @@ fn an_app_can_receive_events() {
         let config = good(&format!(
             "{LISTEN}{app}{ROOMS}[events]\napp = \"chat\"\n{url}"
         ));
-        // It needs no route.
+        // The app needs no route.
         assert_eq!(config.warnings, []);
         assert_eq!(
             (config.listener, config.events.is_some()),

@@ -48,7 +48,7 @@ fn hooks_exist_for_the_kinds_with_urls() {
         (hooks.concurrency, hooks.waiting, hooks.failures),
         (32, 4096, 5)
     );
-    // Never shown.
+    // The secret is never displayed.
     assert!(!format!("{hooks:?}").contains("shh"));
     assert_eq!(good(LISTEN).hooks, None);
 }

@@ -64,7 +64,7 @@ history_bytes = "1GiB"
     let users = HistoryConfig {
         size: 3,
         ttl: 48 * hour,
-        // At least as long as publications.
+        // A position is stored at least as long as publications.
         position_ttl: 48 * hour,
         recovery: RecoveryMode::Latest,
     };

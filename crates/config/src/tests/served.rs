@@ -94,7 +94,7 @@ fn a_folder_that_is_served_holds_nothing_that_the_configuration_names() {
         found.contains("/etc/veche/chat/app.lua (a script)"),
         "{found}"
     );
-    // A folder beside it is safe.
+    // A folder beside the script is safe.
     good(&format!(
         "{LISTEN}{script}files = \"public\"\n{}",
         served("public")

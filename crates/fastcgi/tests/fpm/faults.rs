@@ -83,9 +83,9 @@ async fn invalid_responses_fail() {
         ),
         (
             answer(&[(Stdout, b"hello"), (EndRequest, complete)]),
-            "no end of its headers",
+            "have no end",
         ),
-        (answer(&[(EndRequest, complete)]), "no end of its headers"),
+        (answer(&[(EndRequest, complete)]), "have no end"),
         (cut_off[..cut_off.len() - 1].to_vec(), "ended before"),
         (Vec::new(), "ended before"),
     ];

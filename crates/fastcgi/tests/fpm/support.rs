@@ -17,7 +17,7 @@ pub(crate) const LIMITS: Limits = Limits {
     log_bytes_max: 64 << 10,
 };
 
-/// Limits with idle connections.
+/// Limits with which idle connections are kept.
 pub(crate) const KEPT: Limits = Limits {
     idle_timeout: Duration::from_secs(2),
     ..LIMITS

@@ -253,10 +253,10 @@ impl Backend {
             return Ok(CommandProgress::Done);
         };
         if shared.requests.nodes.is_some() {
-            // The others have it in force before they close his connections.
+            // Other nodes apply the ban before they close the user's connections.
             nodes::block(block, None, &mut shared.requests);
         }
-        // In force by now: later connections are rejected.
+        // This node already applies it: later connections are rejected.
         let (code, reason) = CloseCode::Blocked.parts();
         let reason = Arc::from(reason);
         let closing = AddressedCommand {

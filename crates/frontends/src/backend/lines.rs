@@ -110,7 +110,7 @@ impl LineStage {
         }
     }
 
-    /// Returns when lines were last processed, in monotonic milliseconds.
+    /// Returns the time at which lines were last processed, in monotonic milliseconds.
     pub(crate) fn served_ms(&self) -> u64 {
         self.served_ms
     }

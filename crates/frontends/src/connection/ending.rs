@@ -103,7 +103,7 @@ impl Connection {
         let unsent = shared.requests.outboxes.queued(id) / 1024;
         let (silent_ms, path) = match &self.stage {
             Stage::Socket(socket) => (socket.silent_ms(shared), socket.path()),
-            // An endless response.
+            // A client of an endless response.
             _ => (0, "HTTP"),
         };
         let what = || {

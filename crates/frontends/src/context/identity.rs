@@ -291,7 +291,7 @@ fn authenticate(finding: IdentityResult) -> Result<Authenticated, AuthError> {
     match finding {
         IdentityResult::Verified(word) => Authenticated::from_hook_identity(word),
         IdentityResult::Failed(unknown) => Err(unknown),
-        // An answer without a request.
+        // Newer keys are no result of an identity request.
         IdentityResult::KeysFetched => Err(AuthError::HookUnavailable),
     }
 }

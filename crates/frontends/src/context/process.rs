@@ -64,7 +64,7 @@ pub trait Process {
         let _ = (block, now_s);
         Err(BanError::TooMany)
     }
-    /// Whether there is another node with that id.
+    /// Returns whether there is another node with that id.
     fn has_node(&self, id: &str) -> bool {
         let _ = id;
         false

@@ -36,7 +36,7 @@ pub enum PublishError {
     /// The caller exceeded the publish rate.
     #[error("publish rate limit of this key exceeded: retry in {} s", wait_ms.div_ceil(1000).max(1))]
     RateLimited {
-        /// Milliseconds until it may publish again.
+        /// Milliseconds until the caller may publish again.
         wait_ms: u64,
     },
     /// The server has reached its memory limit.

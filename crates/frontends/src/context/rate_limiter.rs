@@ -43,7 +43,7 @@ pub(crate) struct RateLimiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RateDecision {
     Allow,
-    /// Process it; later input waits until `wait_until_ms`.
+    /// The message is processed; later input waits until `wait_until_ms`.
     AllowThenWait,
     /// The message has to wait until then and is not counted yet.
     Wait,

@@ -120,8 +120,8 @@ pub(crate) struct ProtocolRequest<'a, 'b> {
 pub(crate) enum RequestPlan {
     /// A WebSocket, opened by [`OpenSession::begin`].
     Upgrade,
-    /// An endless response, opened by [`OpenSession::begin_stream`]. These bytes are its first messages; `None`: the
-    /// request's body is.
+    /// An endless response, opened by [`OpenSession::begin_stream`]. Its first messages are these bytes, or with `None`
+    /// the request's body.
     Stream(Option<Vec<u8>>),
     /// A response computed from the request's body.
     Answer(BodyHandler),

@@ -177,12 +177,12 @@ pub(crate) struct Refusal {
     headers: Vec<(&'static str, String)>,
     content_type: &'static str,
     body: String,
-    /// The connection ends after it.
+    /// Whether the connection ends after the refusal.
     pub(crate) ends: bool,
 }
 
 impl Refusal {
-    /// Gives the reason as a line of text.
+    /// Creates a refusal whose body is the reason as a line of text.
     pub(crate) fn new(status: Status, why: &str) -> Self {
         Self {
             status,
@@ -193,7 +193,7 @@ impl Refusal {
         }
     }
 
-    /// Gives the reason as JSON.
+    /// Creates a refusal whose body is JSON.
     pub(crate) fn json(status: Status, body: String) -> Self {
         Self {
             status,

@@ -45,7 +45,7 @@ impl WorkerCursors {
     }
 
     pub(super) fn forget(&mut self, index: u32) {
-        // Usually empty.
+        // The map is usually empty.
         if !self.0.is_empty() {
             self.0.remove(&index);
         }

@@ -1,6 +1,6 @@
 //! How a route delivers publications to its sessions.
 
-/// Which publications are kept for a client that reads too slowly to receive all.
+/// The publications that are kept for a client that reads too slowly to receive all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropPolicy {
     /// The newest ones that fit.

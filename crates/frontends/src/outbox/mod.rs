@@ -106,7 +106,7 @@ pub struct Outbox {
     full: bool,
     /// Frames are masked: we are the client.
     masked: bool,
-    /// Whether the client has missed publications since it last had nothing unsent.
+    /// Whether the client has missed publications since its outbox was last empty.
     behind: bool,
     framing: MessageFraming,
 }
@@ -145,7 +145,7 @@ impl Outbox {
         self.buffer.len()
     }
 
-    /// Returns when the last message was written: the low 32 bits of monotonic milliseconds.
+    /// Returns the time at which the last message was written: the low 32 bits of monotonic milliseconds.
     pub(crate) fn messaged_ms(&self) -> u32 {
         self.messaged_ms
     }

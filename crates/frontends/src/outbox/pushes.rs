@@ -76,7 +76,7 @@ pub(super) struct PushState {
     formats: Vec<&'static PushFormat>,
     /// Pushes before the session's first reply, or while a message is written in parts; then also replies.
     pub(super) early: HashMap<u32, Vec<u8>>,
-    /// The same for formats with one push per message.
+    /// Like `early`, for formats with one push per message.
     early_singles: HashMap<u32, EarlyPushes>,
     pub(super) cursors: WorkerCursors,
     subscriptions: SubscriptionOptionsMap,
@@ -139,7 +139,7 @@ impl PushState {
 
     /// Drops queued pushes and subscription options. Positions stay for answers still to be written.
     pub(super) fn forget_pushes(&mut self, index: u32) {
-        // Usually empty.
+        // The maps are usually empty.
         if !self.early.is_empty() {
             self.early.remove(&index);
         }
@@ -344,12 +344,12 @@ impl Outboxes {
         early.extend_from_slice(&push);
     }
 
-    /// Returns the number of encoded pushes, of all that were written.
+    /// Returns the number of pushes encoded so far.
     pub fn pushes_encoded(&self) -> u64 {
         self.pushes_encoded
     }
 
-    /// Returns the number of deltas computed for these pushes.
+    /// Returns the number of deltas computed so far.
     pub fn deltas_made(&self) -> u64 {
         self.deltas_made
     }

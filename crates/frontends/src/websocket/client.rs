@@ -15,7 +15,7 @@ pub struct DialId {
 /// An outbound connection to open.
 #[derive(Clone, Debug)]
 pub struct DialCommand {
-    /// The requesting application and its number.
+    /// The requesting application, and its number for this attempt.
     pub caller: DialId,
     /// Host and port as in the `Host` header.
     pub authority: String,

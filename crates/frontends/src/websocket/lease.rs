@@ -32,7 +32,8 @@ pub(crate) const GRACE_MS: u64 = 25_000;
 const RETRY_MS: u64 = 60 * 60 * 1000;
 
 impl<S: Session> WebSocketStage<S> {
-    /// Returns when the token expires, in monotonic milliseconds, or when to check again; `u64::MAX` without a token.
+    /// Returns the time at which the token expires, in monotonic milliseconds, or at which to check again; `u64::MAX`
+    /// without a token.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
         // Clients that renew their tokens themselves get a grace period, and so do hooks.
         let grace_ms = |lease: &IdentityLease| match &self.side {
@@ -53,7 +54,8 @@ impl<S: Session> WebSocketStage<S> {
         left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }
 
-    /// Returns when to ask a hook to extend the session, in monotonic milliseconds, or when to check again.
+    /// Returns the time at which to ask a hook to extend the session, in monotonic milliseconds, or at which to check
+    /// again.
     pub(super) fn renewal_ms(&self, now: Now) -> u64 {
         let SocketRole::Server(route) = &self.side else {
             return u64::MAX;

@@ -172,7 +172,7 @@ fn files_say_what_browsers_may_do_with_them() {
         assert_eq!(answer[0].header("x-frame-options"), Some("DENY"));
         assert_eq!(answer[0].header("referrer-policy"), Some("no-referrer"));
     }
-    // Other files don't.
+    // Other files have none of these headers.
     let caller = world.connect(0, PUBLIC);
     let answer = responses(&world.ask(caller, get("/files/hello.txt")));
     assert_eq!(

@@ -270,7 +270,7 @@ fn an_application_gets_no_events_of_sessions_it_closed() {
         world.reset_all();
         world.check_empty();
     }
-    // The same applies if it did so when the session opened.
+    // An application that closed a session when it opened gets no events of it either.
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     let handshake = handshake("/app/x?open=close", "");

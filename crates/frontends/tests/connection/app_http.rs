@@ -140,7 +140,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_is_answered_later() {
         .map(|answer| answer.body)
         .collect();
     assert_eq!(bodies, ["first", "POST /app/2 two"]);
-    // After any time.
+    // The second response may come after any time.
     world.advance(600_000);
     assert_eq!(world.take(peer), b"");
     assert!(world.answer(peer, "second"));
@@ -172,7 +172,7 @@ fn a_client_gone_before_the_response_gets_none() {
         .push_back(late.clone());
     world.settle();
     world.check_empty();
-    // Nor does the next client with the same index.
+    // The next client with the same index gets no response either.
     let next = world.connect(0, PUBLIC);
     world.ask(next, get("/app/later"));
     world.workers[0]
@@ -188,7 +188,7 @@ fn a_client_gone_before_the_response_gets_none() {
     world.settle();
     assert_eq!(responses(&world.take(next))[0].body, "in time");
     assert!(world.is_closed(next));
-    // Nor does a spurious resume by the worker end the wait.
+    // A spurious resume by the worker does not end the wait either.
     let patient = world.connect(0, PUBLIC);
     world.ask(patient, get("/app/later"));
     world.resume(patient);
@@ -241,7 +241,7 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
     let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n";
     assert_eq!(statuses(&world.ask(peer, head)), [413]);
     assert_eq!(world.told(peer), []);
-    // The same holds for a response that never arrives.
+    // A request whose body never arrives completely does not reach the application either.
     let peer = world.connect(0, PUBLIC);
     world.ask(
         peer,

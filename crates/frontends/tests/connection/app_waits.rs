@@ -64,7 +64,7 @@ fn queued_messages_are_limited_by_count() {
         assert_eq!(world.blocked(peer), None, "{n}");
         world.send(peer, &text(&format!("{n}")));
     }
-    // Full, which takes effect only with further input.
+    // The queue is full, which takes effect at the next input.
     assert_eq!(world.blocked(peer), None);
     world.send(peer, &control(Opcode::Ping, b"not seen"));
     world.settle();
@@ -79,7 +79,7 @@ fn queued_messages_are_limited_by_count() {
     for n in QUEUED_MESSAGES_MAX..100 {
         world.send(peer, &text(&format!("{n}")));
     }
-    // No input is delayed by the server itself: no ping, no timeout.
+    // Input is missing only because the server does not read it, so the client is not pinged and does not time out.
     world.advance(600_000);
     assert!(world.is_open(peer));
     assert_eq!(world.take(peer), b"");
@@ -148,7 +148,7 @@ fn an_unread_response_stops_reading() {
     world.told(peer);
     world.end_wait(peer);
     world.settle();
-    // Two of them are in flight, and the third exceeds the threshold.
+    // Two of the answers are in flight, and the third exceeds the threshold.
     assert_eq!(messages(&world.told(peer)).len(), 3);
     for _ in 0..8 {
         world.send(peer, &text(&long));
@@ -224,7 +224,7 @@ fn completion_of_an_abandoned_wait_is_ignored() {
     world.send(peer, &text("kept"));
     world.settle();
     assert_eq!(messages(&world.told(peer)), ["wait"]);
-    // For a closed connection, and for the next one with the same index.
+    // Completions that arrive after the connection is closed, and when another one has the same index.
     world.reset(peer);
     let next = world.open(0, "/app/x");
     world.send(next, &text("wait"));

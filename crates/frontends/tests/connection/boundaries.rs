@@ -84,7 +84,7 @@ fn a_client_that_reads_nothing_is_closed_after_the_write_timeout() {
     let back_end = world.connect(0, PUSH);
     world.read_at_most(slow, 0);
     world.ask(back_end, "{\"user\":\"ann\",\"data\":1}\n");
-    // It is pinged in the meantime, without effect.
+    // The client is pinged in the meantime, without effect.
     world.advance(29_999);
     assert!(world.is_open(slow));
     assert_eq!(world.stats(0).slow_consumers.read(), 0);
@@ -138,7 +138,7 @@ fn a_part_of_a_large_file_ends_where_it_ends() {
         assert!(head.contains(&says), "{range}: {head}");
         let expected: Vec<u8> = (first..=last).map(|at| (at % 256) as u8).collect();
         assert_eq!(bytes.len() - end, expected.len(), "{range}");
-        // A round of 256 begins at the first byte of each piece.
+        // The body starts with the byte at the first offset of the range.
         assert_eq!(bytes[end], expected[0], "{range}");
     }
     // Requests with two ranges or two headers get the whole file.

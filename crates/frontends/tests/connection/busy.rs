@@ -30,7 +30,7 @@ fn each_key_publishes_at_its_rate() {
         "{}",
         answers[2].body
     );
-    // The same connection with another key; several recipients count individually.
+    // Another key on the same connection has its own rate; several recipients count individually.
     let many = "{\"users\":[\"ann\",\"bob\"],\"data\":1}";
     let bytes = world.ask(caller, keyed("two", many) + &keyed("two", push));
     assert_eq!(statuses(&bytes), [200, 429]);

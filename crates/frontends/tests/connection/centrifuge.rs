@@ -339,7 +339,7 @@ fn a_reconnecting_client_recovers_missed_publications() {
         publish(&mut world, back_end, "chat:1", 5);
         let push = &take(&mut world, peer).lines[0]["push"];
         assert_eq!(push["pub"], json!({ "data": 5, "offset": 5 }));
-        // Three are kept.
+        // Three publications are stored.
         let (_, line) = again(&mut world, 1, 0);
         let expected = json!({ "recoverable": true, "positioned": true, "epoch": epoch, "offset": 5,
             "was_recovering": true });

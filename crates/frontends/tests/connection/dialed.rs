@@ -226,7 +226,7 @@ fn a_server_that_does_not_read_is_still_read() {
     assert_eq!(world.blocked(peer), None);
     let told = world.told(peer);
     assert_eq!(told.len(), 21);
-    // Nor is it closed as a slow reader would be.
+    // The peer is not closed as a slow reader either.
     assert!(world.is_open(peer));
 }
 

@@ -113,7 +113,7 @@ fn an_incomplete_recovery_is_reported() {
         let lost = json!({ "subscribed": "chat:1", "position": at(&start, 5), "recovered": false });
         assert_eq!(said, [lost], "{since}");
     }
-    // Later only the position is left.
+    // Later the publications have expired, and only the position is left.
     world.advance(60_000);
     let (_, said) = open(
         &mut world,

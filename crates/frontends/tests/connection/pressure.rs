@@ -52,7 +52,7 @@ fn a_slow_reader_is_not_taken_for_dead() {
     world.read_at_most(peer, usize::MAX);
     world.settle();
     assert_eq!(said(&world.take(peer)).len(), 40);
-    // The silence counts from here.
+    // The time without input from the client counts from here.
     world.advance(24_000);
     assert_eq!(world.take(peer), b"");
     world.advance(1_001);
@@ -180,7 +180,7 @@ fn a_burst_over_the_budget_does_not_swallow_the_101() {
     });
     let peer = world.connect(0, PUBLIC);
     let back_end = world.connect(0, PUSH);
-    // Both arrive in one turn.
+    // The handshake and the burst arrive in one turn.
     world.send(
         peer,
         crate::world::wire::handshake("/ws?user=ann", "").as_bytes(),

@@ -273,7 +273,7 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
     world.workers[0].shared_mut().is_short_of_memory = false;
     assert_eq!(statuses(&world.ask(back_end, push)), [200]);
     assert_eq!(said(&world.take(old)), [Said::Text("1".into())]);
-    // It is not ready for another reason.
+    // The process is not ready for another reason.
     let bytes = world.ask(back_end, get("/health"));
     assert_eq!(statuses(&bytes), [503]);
 }

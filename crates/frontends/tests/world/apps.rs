@@ -53,7 +53,7 @@ pub enum Told {
     /// The outbox has room for more of a response.
     Written,
     Gone,
-    /// The same after the application exceeded its time limit.
+    /// Like `Gone`, after the application exceeded its time limit.
     TooLate,
 }
 

@@ -49,7 +49,7 @@ impl Client {
         }
     }
 
-    /// Returns when its timer fires.
+    /// Returns the time at which its timer fires.
     pub(super) fn timer_ms(&self) -> Option<u64> {
         (!self.is_closed && self.timer_ms != u64::MAX).then_some(self.timer_ms)
     }

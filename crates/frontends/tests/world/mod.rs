@@ -502,7 +502,7 @@ impl World {
                 ticket: *ticket,
                 registration: *registration,
             }),
-            // Undone by the home.
+            // A subscription that ends while it is pending: the home would undo its registration.
             HubMessage::Unsubscribe {
                 registration: Some(_),
                 ..

@@ -104,7 +104,7 @@ impl Options {
         )
     }
 
-    /// Epochs are unique per worker.
+    /// Returns the hub options of a worker, with a seed that makes its epochs differ from those of other workers.
     fn hub_of(&self, me: WorkerId) -> veche_hub::Options {
         veche_hub::Options {
             epoch_seed: self.hub.epoch_seed ^ u64::from(me.0) << 32,

@@ -59,7 +59,8 @@ pub(crate) fn encode(
     out.into()
 }
 
-/// Decodes a publication, which gets its position from elsewhere. `None`: the bytes are invalid, or of another version.
+/// Decodes a publication without its position, which is transferred separately. `None`: the bytes are invalid, or of
+/// another version.
 pub(crate) fn decode(data: &Bytes) -> Option<Publication> {
     let head = data.first_chunk::<HEAD_BYTES>()?;
     if head[0] != DATA_VERSION {

@@ -11,7 +11,7 @@ use crate::{Epoch, Payload, Position};
 /// The maximum number of items of a channel that wait for its position; further items are dropped and appear as a gap.
 const HELD_MAX: usize = 1024;
 
-/// How far a channel's feed was followed, and what it needs.
+/// How far the feed of a channel has been followed, and the state of its checks.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Arc<str>,
@@ -20,13 +20,14 @@ pub(super) struct Entry {
     pub(super) feed: Feed,
     /// Whether the hub follows the channel itself, rather than by a wildcard.
     pub(super) is_followed: bool,
-    /// Whether the store may be another one and was not compared yet: items wait for the comparison.
+    /// Whether the store may have lost data or been replaced since the last comparison: until the next one, items are
+    /// held.
     pub(super) is_unsure: bool,
-    /// Whether an item of an unknown epoch has arrived, and the store is asked for its epoch.
+    /// Whether an item of an unknown epoch has arrived, and the store was asked for the channel's epoch.
     pub(super) is_in_doubt: bool,
-    /// Whether a message of it arrived since the last look.
+    /// Whether a message of the channel has arrived since the last periodic check.
     pub(super) is_fresh: bool,
-    /// The number of receipts that are not settled.
+    /// The number of requests about the channel that are not completed.
     pub(super) waiting: u32,
     pub(super) epoch: Epoch,
     /// The previous epoch, whose late items are ignored.

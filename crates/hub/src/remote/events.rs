@@ -77,7 +77,7 @@ impl RemoteEngine {
         self.pass_fences();
     }
 
-    /// Connected: waiting requests are ordered, some of them again.
+    /// Handles a new connection: waiting requests are ordered, some of them for the second time.
     fn connected(&mut self, number: u64, store: Store) {
         self.connection = None;
         self.orders.push(Order::Begin(number));
@@ -93,7 +93,8 @@ impl RemoteEngine {
                 self.become_sure(place);
                 continue;
             }
-            // What was held back may be of a server that has ended. What this one has published is part of the comparison.
+            // Held items may come from a store server that has ended. Items of the current server are found by the
+            // comparison.
             entry.held = None;
             if entry.has_position() {
                 entry.is_unsure = true;
@@ -106,7 +107,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Disconnected: publications that may be stored without a trace fail.
+    /// Handles the loss of the connection: publications whose outcome could not be determined later fail.
     fn disconnected(&mut self) {
         self.connection = None;
         for place in 0..self.entries.end() {
@@ -155,8 +156,9 @@ impl RemoteEngine {
         }
     }
 
-    /// Between two subscriptions of a wildcard channel any channel that it covers may have had publications, also one that
-    /// this node knows nothing of: subscribers of the wildcard channel have no position that could tell.
+    /// Handles a repeated subscription to a wildcard channel. In between any of its channels may have had publications,
+    /// also channels unknown to this node. Subscribers of the wildcard channel have no position by which they could
+    /// detect that.
     fn is_followed_again(&mut self, wildcard: &Arc<str>) {
         let place = self.entries.find(wildcard);
         let entry = place.and_then(|place| self.entries.get(place));
@@ -240,7 +242,7 @@ impl RemoteEngine {
         self.emit(place, item, id);
     }
 
-    /// Whether publications of a channel concern this node.
+    /// Returns whether publications of a channel concern this node.
     fn hears(&self, channel: &str) -> bool {
         let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
         let entry = self.entries.find(channel);
@@ -249,7 +251,7 @@ impl RemoteEngine {
             || self.topic(channel).is_some_and(is_live)
     }
 
-    /// The entry of an item's channel; created for a channel that a wildcard channel covers.
+    /// Returns the entry of an item's channel, which is created for a channel that a wildcard channel covers.
     fn place_to_feed(&mut self, channel: &Arc<str>, at: Position, before: u64) -> Option<u32> {
         if !self.hears(channel) {
             return None;
@@ -257,7 +259,7 @@ impl RemoteEngine {
         let place = self.entries.find_or_insert(channel);
         let entry = self.entries.get_mut(place)?;
         if entry.feed == Feed::Off {
-            // No client of this node has a position in it.
+            // No client of this node has a position in the channel.
             entry.feed = Feed::Live;
             let offset = before;
             entry.set_position(Position { offset, ..at }, 0);
@@ -295,7 +297,7 @@ impl RemoteEngine {
             let id = id_of(&publish.data).unwrap_or_default();
             let is_followed = entry.feed == Feed::Live;
             if position.epoch == entry.epoch {
-                // What was known before is yet to be compared.
+                // While the entry is unsure, its known position must stay as it is: the store is compared with it.
                 if !entry.is_unsure {
                     entry.note_known(position.offset, id);
                 }
@@ -310,7 +312,7 @@ impl RemoteEngine {
         });
     }
 
-    /// Takes the result of a comparison. If it was with what may be another store, items have waited for it.
+    /// Handles the result of a comparison. If items were held for it, they continue.
     fn compared(&mut self, check: &Check, found: Found) {
         self.checked(check, found);
         if check.is_verifying
@@ -320,7 +322,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Feeds what has waited until the store was compared.
+    /// Feeds the items that were held until the comparison with the store.
     fn become_sure(&mut self, place: u32) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -342,7 +344,8 @@ impl RemoteEngine {
             return;
         };
         if entry.is_unsure && !check.is_verifying {
-            // Nothing counts before the comparison, which looks for the latest as well.
+            // Until the comparison with the store, other answers are ignored; it looks for the latest publication as
+            // well.
             return;
         }
         let Found { top, id, latest } = found;
@@ -353,7 +356,7 @@ impl RemoteEngine {
             }
             Feed::Off | Feed::Begun(_) => return entry.set_position(top, id),
             Feed::Live if !entry.has_position() => return entry.set_position(top, id),
-            // The store was rolled back to it, and begins another one.
+            // The store was rolled back to an ended epoch. The repeated check makes it begin a new one.
             Feed::Live if top.epoch == entry.ended => return self.check(place, true),
             Feed::Live => {}
         }
@@ -375,7 +378,7 @@ impl RemoteEngine {
                 let item = item_of(Arc::clone(&check.channel), publication, top, before);
                 self.emit(place, item, id);
             }
-            // It was compared with nothing, or with what an answer has brought, which may be ahead of the feed.
+            // The check named no publication, or one known from an answer, which may be ahead of the feed.
             None if check.seen.is_none_or(|(seen, _)| seen.offset >= top.offset) => {
                 self.check(place, false);
             }
@@ -429,7 +432,7 @@ impl RemoteEngine {
                 let page = page(*entries, &query, answer_max, expired_ms);
                 self.reports.push_back(EngineReport::History(receipt, page));
             }
-            // What it follows may be gone.
+            // The publications before these may be lost.
             Task::Chain { ref order, .. } if self.is_unsure(&order.channel) => self.give_up(task),
             Task::Chain {
                 read,
@@ -452,7 +455,7 @@ impl RemoteEngine {
         entry.is_some_and(|entry| entry.is_unsure)
     }
 
-    /// A read has found an epoch.
+    /// Handles an epoch found by a read.
     fn note_epoch(&mut self, channel: &str, top: Position) {
         let Some(place) = self.entries.find(channel) else {
             return;
@@ -464,8 +467,8 @@ impl RemoteEngine {
         }
     }
 
-    /// If this is not the epoch of a channel, it is the next one, or one that a replaced server has: the store is asked, which
-    /// brings the id of its latest publication for later comparisons too.
+    /// Handles an epoch that is not the channel's: either the next one, or the one of a replaced server. The store is
+    /// asked for its epoch, and the answer also brings the id of the latest publication, for later comparisons.
     fn note_other_epoch(&mut self, place: u32, epoch: Epoch) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;

@@ -85,7 +85,7 @@ impl RemoteEngine {
         self.reports.push_back(report);
     }
 
-    /// A member of another node is gone with its lease.
+    /// Reports a member of another node that left with its node's lease.
     pub(super) fn departed(&mut self, channel: Arc<str>, data: &[u8], is_elsewhere: bool) {
         match data::decode_member(data) {
             Some(client) => {

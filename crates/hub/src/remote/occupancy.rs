@@ -24,7 +24,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Orders what waits, except behind an earlier change of the same channel.
+    /// Orders waiting changes, except those behind an unanswered change of the same channel.
     pub(super) fn record(&mut self) {
         for occupancy in std::mem::take(&mut self.unrecorded) {
             match self.recording.insert(Arc::clone(&occupancy.channel)) {
@@ -34,10 +34,10 @@ impl RemoteEngine {
         }
     }
 
-    /// A change was not recorded, or may not have been.
+    /// Handles a change that was not, or may not have been, recorded.
     pub(super) fn is_unrecorded(&mut self, occupancy: Box<wire::Occupancy>) {
         self.recording.remove(&occupancy.channel);
-        // Before later ones of its channel.
+        // The change must precede later ones of its channel.
         self.unrecorded.push_front(occupancy);
     }
 

@@ -152,7 +152,7 @@ fn the_back_end_gives_when_it_takes_sixteen_times_as_much_as_a_user() {
     let full = streams.held();
     keep_to(&mut streams, full - 100_000);
     assert_eq!(kept(&streams, 100), 10);
-    // Now each of the two takes its sixteenth.
+    // Ann and mallory may each take up to a sixteenth of what the back end stores.
     for number in 0..1_000 {
         publish_as(&mut streams, 101 + number % 9, "mallory", 1_000);
         while streams.evict(usize::MAX) > 0 {}
@@ -232,7 +232,7 @@ fn a_budget_is_for_its_namespace_alone() {
     streams.set_budgets(8_000, std::iter::empty());
     while streams.evict(usize::MAX) > 0 {}
     assert!(kept(&streams, 0) < 6 && streams.held() <= 8_000);
-    // And the other way round.
+    // The other budget is lowered.
     set(&mut streams, 40_000, 3_000);
     look(&mut streams, own);
     assert!(streams.held() <= 3_000);

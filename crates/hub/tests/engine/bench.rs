@@ -78,7 +78,7 @@ impl Outlet for Desk {
 
 /// An engine whose environment the test drives.
 pub(crate) trait Driven: Engine + Sized {
-    /// Whether it knows the number of subscribers on all nodes.
+    /// Whether the engine knows the number of subscribers on all nodes.
     const KNOWS_SUBSCRIBERS: bool;
 
     /// Delivers a message to the engine. Returns `false` if none is in flight.

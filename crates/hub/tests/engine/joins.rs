@@ -208,7 +208,7 @@ fn join_with_more_than_is_kept() {
             while pair.engine(KEPT).has_more_than_chains() {
                 pair.report(home);
             }
-            // The earlier read.
+            // The reply to the earlier read arrives.
             pair.report(home);
             while pair.carry(home) {}
         }

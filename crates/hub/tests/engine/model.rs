@@ -133,7 +133,7 @@ impl Model {
         }
     }
 
-    /// Something happens; `None` if nothing is on its way.
+    /// Performs one random event; returns `None` if nothing is in flight.
     fn step(&mut self) -> Option<Vec<Event>> {
         if !self.is_up {
             self.is_up = true;
@@ -169,7 +169,7 @@ impl Model {
         .map(|event| event.into_iter().collect())
     }
 
-    /// One of the connections is lost, with what is on its way there.
+    /// Cuts one of the connections; everything in flight on it is lost.
     fn cut(&mut self) -> Vec<Event> {
         if self.rng.bool() {
             self.feed.clear();
@@ -293,7 +293,7 @@ impl Model {
         self.answers.push_back(answer);
     }
 
-    /// As the script of the engine on Redis, with one node.
+    /// Records occupancy like the script of the engine on Redis, with one node.
     fn occupy(&mut self, order: &Occupancy) -> (bool, u64) {
         let is_known = self.occupied.contains(&order.channel);
         if order.is_occupied {
@@ -376,7 +376,7 @@ impl Model {
     }
 }
 
-/// Also where nothing is stored: a repetition is not answered before the outcome of the first is known.
+/// A repetition is not answered before the outcome of the first publication is known, even without history.
 #[test]
 fn a_repetition_waits_for_the_first() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! The occupied channels of a node on an engine outside the process: each event is given by hand.
+//! Occupied channels of a node on an engine outside the process. The tests pass each event of the engine to the hub.
 
 use veche_hub::{EventLevel, Hub, NamespaceOptions, Options, RemoteEngine, WorkerId};
 use veche_nodes::engine::Store;
@@ -20,7 +20,7 @@ fn bench() -> Bench<RemoteEngine> {
     bench
 }
 
-/// A member subscribes. Returns what is recorded.
+/// Subscribes a member. Returns the recorded changes.
 fn enter(bench: &mut Bench<RemoteEngine>, index: u32) -> Vec<Occupancy> {
     let joining = SubscribeOptions {
         client: Some(client(index, "ann")),
@@ -37,7 +37,7 @@ fn leave(bench: &mut Bench<RemoteEngine>, index: u32) -> Vec<Occupancy> {
     orders(bench)
 }
 
-/// Gives an event. Returns what is recorded then.
+/// Passes an event to the hub. Returns the changes that are recorded then.
 fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Occupancy> {
     bench.hub.engine().handle(event);
     while bench.hub.take_reports(&mut bench.desk) {}

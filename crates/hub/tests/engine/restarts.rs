@@ -1,4 +1,4 @@
-//! A home on an engine outside the process, whose store restarts: each event is given by hand.
+//! A home on an engine outside the process whose store restarts. The tests pass each event of the engine to the hub.
 
 use bytes::Bytes;
 use veche_hub::{Epoch, Hub, Options, Position, RemoteEngine, SubscribeOptions, Ticket, WorkerId};
@@ -27,7 +27,7 @@ fn begun() -> Bench<RemoteEngine> {
     bench
 }
 
-/// The same with a subscriber at the beginning of epoch 1.
+/// Returns a bench with a subscriber at the beginning of epoch 1.
 fn bench() -> Bench<RemoteEngine> {
     let mut bench = begun();
     let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
@@ -37,7 +37,7 @@ fn bench() -> Bench<RemoteEngine> {
     bench
 }
 
-/// Gives an event. Returns the orders that follow.
+/// Passes an event to the hub. Returns the resulting orders.
 fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Order> {
     bench.hub.engine().handle(event);
     while bench.hub.take_reports(&mut bench.desk) {}
@@ -57,7 +57,7 @@ fn found(ticket: u64, top: Position, id: u64, latest: Option<(u64, Bytes)>) -> E
     Event::Checked { ticket, found }
 }
 
-/// Publishes, and the store answers with a position; the item is lost. Returns the publication.
+/// Publishes; the store confirms the publication with a position, but its feed item is lost. Returns the publication.
 fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Position) -> Bytes {
     bench.publish(text);
     let orders = std::mem::take(bench.hub.engine().take_orders());
@@ -72,7 +72,7 @@ fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Position) -> B
     publish.data
 }
 
-/// The answer of the store came, and its item went with the connection.
+/// The store confirmed a publication, but its feed item was lost with the connection.
 #[test]
 fn an_item_that_a_restart_has_lost_is_fetched() {
     let mut bench = bench();
@@ -83,7 +83,7 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
     let seen = check.seen.map(|(seen, _)| seen);
     assert_eq!((check.is_verifying, seen), (true, Some(at(1, 3))));
     let orders = tell(&mut bench, found(check.ticket, at(1, 3), 9, None));
-    // Behind what the answer has brought there is nothing; behind what the feed has brought there is.
+    // The store has nothing after the confirmed position, but an item after the position of the feed.
     let check = check_of(&orders);
     let seen = check.seen.map(|(seen, _)| seen);
     assert_eq!((check.is_verifying, seen), (false, Some(at(1, 0))));
@@ -95,7 +95,7 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
     assert!(bench.desk.lost.is_empty());
 }
 
-/// The feed was lost while its position was looked up: it is looked up twice, and there is an item between.
+/// The feed was lost during the check of its position, so there is a second check, and an item was stored between the two.
 #[test]
 fn an_item_between_two_looks_is_fetched() {
     let mut bench = begun();
@@ -113,7 +113,7 @@ fn an_item_between_two_looks_is_fetched() {
     assert!(bench.desk.lost.is_empty());
 }
 
-/// The feed is there before the store is compared: what it brings may have the offset of something that was lost.
+/// The feed resumes before the comparison with the store: its items may have the offsets of lost publications.
 #[test]
 fn items_wait_for_the_comparison() {
     let mut bench = bench();
@@ -128,7 +128,7 @@ fn items_wait_for_the_comparison() {
     tell(&mut bench, item((at(1, 5), 3), &data));
     let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
     assert_eq!(bench.desk.offsets(1), [3]);
-    // A server without memory refuses even that.
+    // A store that is out of memory refuses even the comparison.
     let ticket = check_of(&orders).ticket;
     let refused = Event::Checked {
         ticket,
@@ -145,7 +145,7 @@ fn items_wait_for_the_comparison() {
     assert_eq!((bench.desk.offsets(1), bench.desk.lost.len()), (vec![3], 1));
 }
 
-/// The connection was lost and the store was not.
+/// Only the connection was lost; the store has the same data.
 #[test]
 fn items_go_on_with_the_connection() {
     let mut bench = bench();
@@ -162,7 +162,7 @@ fn items_go_on_with_the_connection() {
     assert_eq!(bench.desk.offsets(1), [3]);
 }
 
-/// An emptied store begins again with low offsets: a publication may be stored at one of these.
+/// A store that lost its data starts again at low offsets, at which a repeated publication may already be stored.
 #[test]
 fn a_repetition_names_the_epoch_of_its_offset() {
     let mut bench = bench();
@@ -177,7 +177,7 @@ fn a_repetition_names_the_epoch_of_its_offset() {
     assert_eq!(repeated, Some(at(1, 3)));
 }
 
-/// A subscriber waits for the read that closes a gap, and the gap is void with its epoch.
+/// A subscriber waits for the read that closes a gap. When the epoch of the gap is lost, the subscriber is still answered.
 #[test]
 fn a_subscriber_behind_a_gap_of_a_lost_epoch_is_answered() {
     let mut bench = bench();
@@ -203,7 +203,8 @@ fn a_subscriber_behind_a_gap_of_a_lost_epoch_is_answered() {
     assert_eq!(bench.desk.lost, [1]);
 }
 
-/// A copy that is older than the last epoch is compared with the epoch that is known to have ended.
+/// The store may be replaced by an older copy that is still in an ended epoch. A check therefore names that epoch, so that
+/// the store begins a new one.
 #[test]
 fn an_epoch_that_has_ended_does_not_come_back() {
     let mut bench = bench();
@@ -218,12 +219,12 @@ fn an_epoch_that_has_ended_does_not_come_back() {
     let orders = tell(&mut bench, Event::Up(3, Store::Restarted));
     let check = check_of(&orders);
     assert_eq!(check.ended, Some(Epoch::from_bits(1)));
-    // The store begins a new one. The subscription has ended with the first loss.
+    // The store begins a new epoch. The subscription already ended with the first loss.
     tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
     assert_eq!(bench.desk.lost, [1]);
 }
 
-/// A publication, its id, and the item that brings it.
+/// Returns the feed item of a publication.
 fn item(position: Position, before: u64, data: &Bytes) -> Event {
     Event::Item {
         channel: CHANNEL.into(),
@@ -237,7 +238,7 @@ fn refused(ticket: u64) -> Event {
     Event::Checked { ticket, found }
 }
 
-/// The server has published an item, and has ended without having written it to disk.
+/// A store server sent an item to the feed, and ended before it wrote the item to disk.
 #[test]
 fn items_of_a_server_that_has_ended_are_dropped() {
     let mut bench = bench();
@@ -250,12 +251,13 @@ fn items_of_a_server_that_has_ended_are_dropped() {
     let check = check_of(&orders);
     tell(&mut bench, found(check.ticket, at(1, 3), id, None));
     assert_eq!((bench.desk.offsets(1), bench.desk.lost.len()), (vec![3], 0));
-    // The feed goes on with what the store gives the offset to.
+    // The feed continues with the item to which the store assigns that offset now.
     tell(&mut bench, item(at(1, 5), 3, &data));
     assert_eq!(bench.desk.offsets(1), [3, 5]);
 }
 
-/// A store that was rolled back to a time before the channel's epoch began gets the order that began it once more.
+/// A store that was rolled back to a time before the channel's epoch gets the order that began the epoch again: with a
+/// new epoch in it.
 #[test]
 fn a_repeated_order_begins_an_epoch_of_its_own() {
     let mut bench = begun();
@@ -276,7 +278,7 @@ fn a_repeated_order_begins_an_epoch_of_its_own() {
     assert_eq!(different.len(), 4, "{epochs:?}");
 }
 
-/// What waits for the comparison is as old as what would be compared.
+/// Until the comparison, no other answer of the store changes the known position.
 #[test]
 fn nothing_counts_before_the_comparison() {
     let mut bench = bench();
@@ -286,7 +288,7 @@ fn nothing_counts_before_the_comparison() {
     tell(&mut bench, Event::Down);
     let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
     tell(&mut bench, refused(check_of(&orders).ticket));
-    // Neither what another comparison finds, nor what a publisher hears.
+    // Neither the result of another check, nor the position of a confirmed publication.
     let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
     assert!(!check.is_verifying);
     let latest = Some((3, data));
@@ -302,7 +304,7 @@ fn nothing_counts_before_the_comparison() {
     assert_eq!(bench.desk.offsets(1), [3]);
 }
 
-/// A gap that is read before the comparison may lead to reused offsets.
+/// A read before the comparison may return publications with reused offsets.
 #[test]
 fn a_read_before_the_comparison_closes_no_gap() {
     let mut bench = bench();
@@ -326,7 +328,7 @@ fn a_read_before_the_comparison_closes_no_gap() {
     assert_eq!((bench.desk.offsets(1), bench.desk.lost), (vec![3], vec![1]));
 }
 
-/// A server that has been replaced still publishes, two epochs later.
+/// A replaced store server still sends items to the feed, two epochs later.
 #[test]
 fn an_item_of_an_old_epoch_does_not_bring_it_back() {
     let mut bench = bench();
@@ -352,7 +354,7 @@ fn an_item_of_an_old_epoch_does_not_bring_it_back() {
     let orders = tell(&mut bench, item(at(1, 5), 3, &data));
     let check = check_of(&orders);
     assert!(!check.is_verifying);
-    // The store is asked once.
+    // The store is checked only once.
     assert!(tell(&mut bench, item(at(1, 7), 5, &data)).is_empty());
     tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
     tell(&mut bench, item(at(3, 1), 0, &data));

@@ -65,7 +65,7 @@ fn stalled_publications_without_credit_are_limited() {
         node.publish_from(SOURCE, "a", &kept);
     }
     assert_eq!(node.desk.done.len(), WITHOUT_CREDIT_MAX);
-    // Each worker has its own.
+    // Each worker has a limit of its own.
     node.publish_from(FAR, "b", &kept);
     assert_eq!(
         node.desk.done.last(),

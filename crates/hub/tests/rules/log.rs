@@ -37,7 +37,7 @@ fn unkept_publications_count_against_the_log_only_while_waiting() {
         node.write_log();
         assert_eq!(node.hub.gauges().pending, 0);
     }
-    // While waiting they count.
+    // Publications count while they wait.
     assert_eq!(node.publish("kept", "kept:1"), Ok(RequestOutcome::Pending));
     for _ in 0..16 {
         let passed = node.publish_with(&large, "kept:1", passing());

@@ -37,7 +37,7 @@ fn offset(published: PublishOutcome) -> Option<u64> {
     published.position.map(|position| position.offset)
 }
 
-/// Returns the reply to its repetition.
+/// Returns the reply to the repetition of a publication, from the reply to its first attempt.
 fn skipped(first: PublishOutcome) -> PublishOutcome {
     assert!(!first.is_skipped);
     PublishOutcome {

@@ -79,7 +79,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     assert_eq!(asked.collect::<Vec<_>>(), [NEAR, FAR, SOURCE]);
     assert_eq!(sorted(&list(&mut node, &one).0), [(one.clone(), 2)]);
 
-    // A request of another worker.
+    // A request from another worker.
     node.desk.sent.clear();
     let mail = HubMessage::List {
         pattern: Arc::new(Glob::new(&one).expect("a pattern")),

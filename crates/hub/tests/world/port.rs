@@ -38,7 +38,7 @@ impl Wires {
         }
     }
 
-    /// The home took a publication.
+    /// Records that the home took a publication.
     pub(crate) fn order(&mut self, channel: &str, number: u64) {
         self.orders
             .entry(channel.to_owned())
@@ -46,7 +46,7 @@ impl Wires {
             .push(number);
     }
 
-    /// The home took the publication with this ticket, if that was not observed before.
+    /// Records that the home took the publication with this ticket, unless that was recorded before.
     fn take_in(&mut self, ticket: Ticket) {
         let published = self.published.get_mut(&ticket).expect("it was published");
         let (channel, number, is_taken) = published;

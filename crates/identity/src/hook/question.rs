@@ -71,7 +71,7 @@ pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
 /// A parsed response of the identity hook.
 pub(super) struct HookAnswer {
     pub(super) finding: IdentityResult,
-    /// How long it may be cached; `None`: not at all.
+    /// How long the answer may be cached; `None`: not at all.
     pub(super) kept: Option<Duration>,
     /// The outcome for the circuit breaker; `None`: none.
     pub(super) ending: Option<BackendResult>,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use veche_frontends::rate::Rate;
 use veche_types::network;
 
-/// Waiting requests by network; bounded by the total number of places.
+/// Waiting requests by network. The total number of places bounds the table.
 #[derive(Debug)]
 pub(super) struct PerAddressQuota {
     /// Limits for one network; `None`: unlimited.

@@ -173,7 +173,7 @@ impl Inner {
                 asker,
                 ..
             } = job;
-            // Together with its password.
+            // The request is wiped together with its password.
             drop(question);
             asker.checked(ticket, outcome);
         }

@@ -87,7 +87,7 @@ mod tests {
                 .unwrap_err()
                 .ends_with("use --processes 2")
         );
-        // Each would fit alone.
+        // Either phase would fit alone.
         let words = check(&[(600, 1), (401, 1)]).unwrap_err();
         assert!(
             words.starts_with("1001 connections of phases that run together"),

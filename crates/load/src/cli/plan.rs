@@ -87,7 +87,7 @@ fn check_search(promises: &[String], rate: Option<RateRange>) -> Result<(), Comm
     }
 }
 
-/// Returns whether it is a token (RFC 9110 section 5.6.2).
+/// Returns whether a text is a method, which is a token (RFC 9110 section 5.6.2).
 fn is_method(text: &str) -> bool {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_token)
@@ -241,10 +241,10 @@ fn lasting(span: &DurationArgs, plan: Plan) -> Plan {
     }
 }
 
-/// Connections that one local address has ports for, with a reserve for ports not free yet.
+/// The most connections from one local address: as many as it has ports for, with a reserve for ports not free yet.
 const CONNECTIONS_PER_SOURCE_MAX: u32 = 20_000;
-/// With more there are several addresses with this number of connections each: the kernel's search for a free port gets
-/// slow when many are taken.
+/// The number of connections from each address on loopback, where more addresses are available. It is lower because the
+/// kernel's search for a free port gets slow when many ports are taken.
 const CONNECTIONS_PER_SOURCE: u32 = 5_000;
 
 /// Returns the local addresses. On loopback there are as many as needed.
@@ -270,7 +270,7 @@ pub(super) fn settings(common: &CommonArgs, plan: &Plan) -> Settings {
         PayloadContent::Size(size) => *size as u64,
         PayloadContent::Fixed(bytes) => bytes.len() as u64,
     };
-    // The average of a ramp.
+    // The rate of a ramp is its average.
     let mean = |from: f64, to: Option<f64>| (from + to.unwrap_or(from)) / 2.0;
     let (size_bytes, inflight, rate) = match &plan.load {
         LoadPlan::Storm(storm) => (Some(bytes(&storm.payload)), None, None),

@@ -71,7 +71,7 @@ impl Engine<'_> {
                     if reason != CloseReason::Requested {
                         self.fail(driver, who, &reason.into());
                     }
-                    // Unless it has been opened again in the meantime.
+                    // The connection is not marked as closed if it has been opened again in the meantime.
                     if self.net.find(id).is_some() {
                         self.net.clients[who as usize].state = State::Closed;
                     }
@@ -273,7 +273,7 @@ impl Engine<'_> {
                     self.handle_handshake(driver, who);
                     return;
                 }
-                // Data after our close.
+                // Data that arrive after our close are ignored.
                 State::Closed | State::Connecting | State::Leaving => return,
             };
             match taken {

@@ -49,7 +49,7 @@ pub(crate) fn run(
         ..Options::default()
     })?;
     engine.run(&mut driver, share, control)?;
-    // A shootout or an interrupt may have left some out.
+    // After a shootout or an interrupt, some of the planned clients may never have been opened.
     engine.net.tally.asked = u64::from(engine.next);
     Ok(engine.net.tally)
 }

@@ -70,7 +70,7 @@ pub(crate) struct FanoutLoad {
     has_begun: bool,
     ledger: DeliveryLedger,
     greeted: Vec<Greeting>,
-    /// Number of publications so far, which determines turns.
+    /// Number of publications so far, which determines whose turn it is.
     count: u64,
     last_ns: u64,
     /// Deliveries, including corrupted ones.
@@ -187,7 +187,7 @@ impl FanoutLoad {
         (self.bursts() % u64::from(self.publishers)) as u32
     }
 
-    /// Returns the number of bursts so far, which determines turns.
+    /// Returns the number of bursts so far, which determines the publisher and the receiver of the next one.
     fn bursts(&self) -> u64 {
         self.count / u64::from(self.plan.burst)
     }

@@ -24,7 +24,8 @@ impl OpenLoop {
         }
     }
 
-    /// Returns when to check again: when the next message is due, or `u64::MAX` while it waits for a connection.
+    /// Returns the time at which to check again: when the next message is due, or `u64::MAX` while it waits for a
+    /// connection.
     pub(crate) fn due(&mut self, now_ns: u64) -> u64 {
         if self.is_held_up {
             return u64::MAX;

@@ -103,7 +103,7 @@ impl Load for StormLoad {
     }
 
     fn is_settled(&self, net: &EngineState) -> bool {
-        // To detect duplicates.
+        // Waits a little longer, to detect duplicates.
         net.now_ns.saturating_sub(net.until_ns) > TWICE_NS
     }
 

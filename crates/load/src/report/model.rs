@@ -310,9 +310,9 @@ pub struct Distribution {
     pub mean_us: f64,
     /// The standard deviation of all values.
     pub stdev_us: f64,
-    /// The longest, with three digits.
+    /// The longest latency, with three digits.
     pub max_us: f64,
-    /// Percentiles, rising, the last that of all.
+    /// Percentiles in ascending order; the last one is 100 %, the maximum.
     pub points: Vec<Point>,
 }
 
@@ -321,7 +321,7 @@ pub struct Distribution {
 pub struct Point {
     /// The upper bound of its values.
     pub to_us: f64,
-    /// Share of values up to it, from 0 to 1.
+    /// The share of all values that are at most `to_us`, from 0 to 1.
     pub quantile: f64,
     /// The number of values.
     pub count: u64,

@@ -60,7 +60,7 @@ pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Option
     }
 }
 
-/// While received bytes, or those kept while paused, are being delivered.
+/// A sink closes the connection while received bytes, or those kept while paused, are being delivered.
 pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -> D) {
     for was_paused in [false, true] {
         let mut world = World::new(make(small()), ignore);

@@ -293,7 +293,7 @@ fn connects<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let id = world.driver.connect(world.addr).expect("a descriptor");
     world.log.connecting(id);
-    // Sends before the connection wait.
+    // Data sent before the connection is established wait.
     world
         .driver
         .send(id, Buffer::Owned(b"early ".to_vec()), false);

@@ -172,7 +172,7 @@ pub struct Occupancy {
     pub channel: Arc<str>,
     /// Whether the channel has subscribers on this node.
     pub is_occupied: bool,
-    /// It may have been recorded before, and its answer is lost.
+    /// The change may have been recorded before, without an answer having arrived.
     pub is_repeated: bool,
 }
 
@@ -198,7 +198,7 @@ pub enum Event {
     Published {
         /// The ticket of the order.
         ticket: u64,
-        /// Whether it was ordered, and where.
+        /// Whether the publication was ordered, and at which position.
         result: Published,
     },
     /// The answer to [`Order::Check`].

@@ -1,5 +1,5 @@
-//! The control stream from one node's point of view: the last entry read, the commands carried out, and its own
-//! commands that may have to be appended again.
+//! The control stream from the point of view of one node: the last entry read, the executed commands, and the node's
+//! own commands that may have to be appended again.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -33,7 +33,7 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     last: Option<Position>,
-    /// The entry there, if it is known: a store that was rolled back may give the offset to another one.
+    /// The entry at that position, if known. A store that was rolled back may assign the same offset to another entry.
     last_entry: Option<Bytes>,
     /// The last order to read, and the offset that was known then.
     reading: Option<(u64, u64)>,
@@ -42,11 +42,11 @@ pub(super) struct Commands {
     carried_out: HashMap<NodeId, CarriedOut>,
     /// Commands of this node, the oldest first.
     own: VecDeque<Own>,
-    /// The numbers of those about each ban, by its name.
+    /// The number of own commands about each ban, by the ban's name.
     names: HashMap<Bytes, usize>,
     /// Whether a command of this node may or may not be stored.
     pub(super) is_unsure: bool,
-    /// Entries arrived by the feed during a read: they may be behind the read ones.
+    /// Feed entries were skipped during a read: the read may end before them.
     pub(super) has_skipped: bool,
 }
 
@@ -55,7 +55,8 @@ pub(super) struct Commands {
 struct Own {
     at_ms: u64,
     envelope: Envelope,
-    /// The ban that it sets or ends, with its name. Its effect lasts, so it is kept until the stream has it, whenever that is.
+    /// The ban that the command sets or ends, with its name. Its effect lasts, so the command is kept until the stream
+    /// contains it, however long that takes.
     ban: Option<(Bytes, Ban)>,
     /// This node has read it from the stream.
     is_seen: bool,
@@ -74,9 +75,9 @@ impl Own {
 /// The numbers of a source's commands that were executed.
 #[derive(Debug)]
 struct CarriedOut {
-    /// All sequence numbers up to this one are done.
+    /// All commands up to this sequence number were executed.
     floor: u64,
-    /// Commands above the floor that were carried out.
+    /// Executed commands above the floor.
     above: BTreeSet<u64>,
 }
 
@@ -115,7 +116,7 @@ impl Commands {
         self.last_entry = None;
     }
 
-    /// The stream was lost: what this node has appended may be.
+    /// Handles a lost stream: commands that this node has appended may be lost with it.
     pub(super) fn stream_is_lost(&mut self, now_ms: u64) {
         self.forget_old(now_ms);
         for own in &mut self.own {
@@ -205,8 +206,8 @@ impl Commands {
         }
     }
 
-    /// Drops commands about a ban that a later command of another node has replaced. Returns whether that is the latest:
-    /// a command that this node has yet to append comes behind it.
+    /// Drops commands about a ban that were replaced by a later command of another node. Returns whether that command
+    /// is the latest one, which it is not if this node still has to append a command about the same ban.
     pub(super) fn replace(&mut self, name: &Bytes) -> bool {
         if self.is_open(name) {
             self.retain(|own| own.is_due() || own.name() != Some(name));
@@ -219,9 +220,9 @@ impl Commands {
         self.names.contains_key(name)
     }
 
-    /// Returns the commands of this node of the last minute, and older ones that last and are not appended; with their
-    /// bans. Each repetition is another entry by its time limit: at the offset of a lost one it must not be taken for that, since
-    /// what precedes it may be something else.
+    /// Returns the commands of this node to be appended again, with their bans: all of the last minute, and older ones
+    /// with a lasting effect that were not appended yet. A changed time limit makes each repetition a different entry:
+    /// at the offset of a lost entry it must not be mistaken for that one, because the entries before it may differ.
     pub(super) fn again(&mut self, now_ms: u64) -> Vec<(Bytes, Option<Ban>)> {
         self.forget_old(now_ms);
         let mut again = Vec::with_capacity(self.own.len());

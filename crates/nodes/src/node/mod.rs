@@ -78,7 +78,7 @@ pub struct Node {
     peers: Peers,
     commands: Commands,
     stores: Stores,
-    /// The stored bans may be incomplete, and are to be compared with those of this node.
+    /// The stored bans may be incomplete; they are compared with those of this node.
     restore: Option<Restore>,
     questions: HashMap<Caller, Question>,
     tasks: HashMap<u32, Task>,
@@ -274,7 +274,7 @@ impl Node {
                 bytes,
             } => self.entry(position, before, &bytes),
             Event::Appended { position: None, .. } => self.commands.is_unsure = true,
-            // Not that it is stored for good: the entry itself shows that.
+            // The append alone does not mean that the command is stored for good; its entry in the stream does.
             Event::Appended { .. } => {}
             Event::Stored { ticket, is_stored } => match is_stored {
                 true => self.stores.is_stored(ticket),
@@ -379,7 +379,8 @@ impl Node {
     /// Reads the control stream behind the last known entry. Without one: its end, and then the stored blocks.
     fn begin_reading(&mut self) {
         self.is_current = false;
-        // The end of the stream alone says nothing of the blocks before it.
+        // If the stored blocks were not read completely, the known end of the stream says nothing about earlier blocks,
+        // so both are read again.
         if self.commands.is_table_open() {
             self.commands.forget();
         }

@@ -33,7 +33,7 @@ pub enum Output {
     Answer(Caller, NodeAnswer, Coverage),
     /// The announcement of this node is due: [`Node::announce`].
     Announce,
-    /// Stored bans may be lost: [`Node::restore_blocks`] has to be called with those in force on this node.
+    /// Stored bans may be lost: [`Node::restore_blocks`] has to be called with the bans in force on this node.
     StoreBlocks,
     /// Commands of other nodes were lost: connections of this node may have missed a disconnect or a refresh.
     Lost,

@@ -1,4 +1,4 @@
-//! A question or command of this node that waits for the others, and how their answers add up.
+//! A query or command of this node that waits for the other nodes, and the combination of their answers.
 
 use crate::{NodeAnswer, NodeId};
 

@@ -1,4 +1,4 @@
-//! Stored bans: a node that begins carries them out, and after a loss of the store compares them with its own.
+//! Stored bans: a starting node applies them, and after a loss of data in the store it compares them with its own.
 
 use std::collections::HashSet;
 
@@ -12,13 +12,13 @@ use crate::{Ban, BanRequest, DecodeError, NodeMessage};
 pub(super) struct Restore {
     /// The names of stored bans.
     stored: HashSet<Bytes>,
-    /// The store has lost what this node has read from it. If not, the node has missed entries, and a ban that is not stored
-    /// may have ended meanwhile: it is stored, and other nodes decide.
+    /// Whether the store has lost entries that this node has read. If not, this node has missed entries, and a ban of
+    /// its own that is not stored may have ended in the meantime.
     pub(super) is_stream_lost: bool,
 }
 
 impl Restore {
-    /// Takes what is stored.
+    /// Records the names of the stored bans.
     pub(super) fn found(&mut self, values: &[(Bytes, Bytes)]) {
         self.stored = values.iter().map(|(name, _)| name.clone()).collect();
     }
@@ -55,7 +55,7 @@ impl Node {
         };
         for block in bans {
             let name = commands::block_name(&block);
-            // One that is appended again is stored then.
+            // A ban whose command is still being appended is stored by that.
             if restore.stored.contains(&name) || self.commands.is_open(&name) {
                 continue;
             }

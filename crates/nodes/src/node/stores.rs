@@ -13,7 +13,7 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    /// Notes an order, which replaces an earlier one of the same name.
+    /// Records an order, which replaces an earlier one about the same name.
     pub(super) fn ordered(&mut self, ticket: u64, name: Bytes, value: Option<Bytes>) {
         self.forget(&name);
         self.tickets.insert(name.clone(), ticket);
@@ -34,7 +34,7 @@ impl Stores {
         }
     }
 
-    /// Takes all values, to be ordered again in the same sequence.
+    /// Takes all values, which are ordered again in the same sequence.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (Bytes, Option<Bytes>)> + use<> {
         self.tickets.clear();
         std::mem::take(&mut self.open).into_values()

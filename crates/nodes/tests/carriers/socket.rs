@@ -148,7 +148,7 @@ fn socket_hostile() {
     let mut later = envelope.encode().expect("a message that can be encoded");
     later[4] += 1;
     send_frame(&mut a, &later);
-    // More credits than were taken.
+    // More credits are returned than were used.
     (0..2 * CREDITS).for_each(|_| a.return_credit(B));
     assert_eq!(a.send(B, envelope.clone()), Ok(()));
     assert_eq!(received(&mut b), envelope);

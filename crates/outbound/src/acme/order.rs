@@ -44,7 +44,7 @@ pub(super) async fn perform(
     let account = account(&order, client, course).await?;
     let names: Vec<Identifier> = order.names.iter().cloned().map(Identifier::Dns).collect();
     let mut going = account.new_order(&NewOrder::new(&names)).await?;
-    // Presented until the authority has decided.
+    // Challenges are presented until the authority has decided.
     let shown = complete_challenge(&mut going, &order.proofs).await?;
     let status = going.poll_ready(&ASKING).await;
     drop(shown);
@@ -123,7 +123,7 @@ async fn complete_challenge(
         let mut authorization = authorization?;
         let name = authorization.identifier().to_string();
         match authorization.status {
-            // Validated recently.
+            // The authority has validated the name recently.
             AuthorizationStatus::Valid => continue,
             AuthorizationStatus::Pending => {}
             status => {

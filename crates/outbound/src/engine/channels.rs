@@ -164,7 +164,7 @@ impl Client for Channels {
                 command.arg(channel.as_slice()).arg("");
                 command
             }
-            // Taken before.
+            // These orders are handled earlier and do not get here.
             Job::Order(
                 Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_) | Order::Check(_),
             ) => redis::cmd("PING"),

@@ -47,13 +47,14 @@ pub(super) trait Client: Send + 'static {
     /// Returns the event of a lost connection.
     fn lost(&mut self) -> Self::Event;
 
-    /// Returns the number of publications that the store had at the latest answer to this port; 0 if it was started since.
+    /// Returns the number of publications in the store according to its latest answer to this port; 0 before the first
+    /// answer.
     fn stored(&self) -> u64;
 
-    /// Takes an order; `None` if there is no command to it. `is_up`: there is a connection.
+    /// Converts an order into a job; `None` if it needs no command. `is_up`: whether there is a connection.
     fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
 
-    /// Adds a job to the one before it if one command can do both. Returns it otherwise.
+    /// Adds a job to the previous one if one command can perform both; otherwise returns it.
     fn join(_last: &mut Self::Job, next: Self::Job) -> Option<Self::Job> {
         Some(next)
     }

@@ -1,7 +1,8 @@
-//! The connection of a port for its feed: subscribed to the followed topics, again after each loss, and probed.
+//! The connection of a port for its feed: it subscribes to the followed topics, again after each loss, and is probed.
 //!
-//! A subscription may be dead while its connection is open. So after [`PROBE`] without a message, the feed has a
-//! message published to a channel of its own, by the path of publications, and reconnects if it does not arrive.
+//! A subscription may be dead while its connection is open. So after [`PROBE`] without a message, a message is
+//! published to a channel of the feed's own, in the same way as publications; if it does not arrive, the feed
+//! reconnects.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -74,7 +75,7 @@ pub(super) async fn serve(
     loop {
         let mut feed = match Feed::connect(&shared, &into).await {
             Ok(feed) => feed,
-            // Logged for the connection for commands.
+            // The error is logged for the connection for commands, which has the same server.
             Err(_) => {
                 let until = Instant::now() + pause;
                 pause = (pause * 2).min(longest);

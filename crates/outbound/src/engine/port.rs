@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Bytes of items that a client has not taken; beyond that they are dropped, and the client learns which feeds miss some.
+/// Limit of queued feed items in bytes. Beyond it items are dropped, and the client learns which feeds miss some.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Overhead of an event besides its data, in bytes.

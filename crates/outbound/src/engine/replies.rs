@@ -71,7 +71,7 @@ fn entry(value: Value) -> Option<(u64, Bytes)> {
 pub(super) struct Message {
     /// The channel, if it differs from the topic.
     pub(super) channel: Option<Arc<str>>,
-    /// Its position, and the offset before it.
+    /// The message's position, and the offset before it.
     pub(super) place: Option<(Position, u64)>,
     /// The encoded publication, as its node ordered it.
     pub(super) data: Bytes,

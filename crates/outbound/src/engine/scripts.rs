@@ -21,7 +21,7 @@ pub(super) enum Script {
     Store,
 }
 
-/// Their texts, in the order of the enumeration.
+/// The texts of the scripts, in the order of the enumeration.
 const TEXTS: [&str; 13] = [
     include_str!("scripts/publish.lua"),
     include_str!("scripts/check.lua"),
@@ -69,8 +69,8 @@ impl Loaded {
     }
 }
 
-/// Separates the connections of a port: what an earlier one was to do and a network has held back is not done after a later
-/// one has begun, which has repeated it.
+/// Keeps commands of an earlier connection of a port from being executed late: once a later connection has repeated
+/// them, commands that the network has delayed are refused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fence {
     /// The key that has the number of the latest connection, once there was another before it.
@@ -79,7 +79,7 @@ pub(super) struct Fence {
     pub(super) number: u64,
 }
 
-/// Names in the server, all with one prefix.
+/// The keys in the server, all with one prefix. A method returns the key of what its comment names.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
@@ -101,7 +101,7 @@ impl Keys {
         key
     }
 
-    /// The epoch, the top and more of a channel.
+    /// The epoch, the top and other properties of a channel.
     pub(super) fn meta(&self, channel: &str) -> Vec<u8> {
         self.named("m", channel)
     }

@@ -88,8 +88,8 @@ impl Session {
         })
     }
 
-    /// Makes sure that commands of this engine can be run and those of earlier connections can not, and learns the state of
-    /// the store. `stored` is the number of publications that it had when the port last heard of it.
+    /// Checks that commands of this engine can run, fences off those of earlier connections, and determines the state
+    /// of the store. `stored` is the number of publications in the store according to its latest answer to this port.
     pub(super) async fn verify(
         &mut self,
         shared: &Shared,
@@ -106,7 +106,7 @@ impl Session {
         let (count, begun_with) = (keys.single("stored"), keys.single("begun"));
         let used: [&[u8]; 5] = [&identity, &generation, &self.fence.key, &count, &begun_with];
         let mut command = self.scripts.run(Script::Verify, &used);
-        // Its own id names the generation that a promotion begins.
+        // A promotion begins a generation named after the server's replication id, unless failovers are trusted.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
         command

@@ -35,7 +35,7 @@ pub struct EngineSettings {
     pub notice: Arc<dyn Fn(&Notice) + Send + Sync>,
 }
 
-/// How the primary is found where Sentinels watch it; see [`EngineSettings::sentinel`].
+/// How Sentinels find the primary; see [`EngineSettings::sentinel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentinel {
     /// The name of the primary.
@@ -61,7 +61,7 @@ pub enum Notice {
     Promoted,
     /// A replica was promoted, and positions are trusted.
     Trusted,
-    /// The server refuses commands; said once until it has refused none for ten seconds.
+    /// The server refuses commands. Reported once, and again only after ten seconds without a refusal.
     Refused(String),
 }
 

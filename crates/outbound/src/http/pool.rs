@@ -20,7 +20,7 @@ use veche_calls::CertificateTrust;
 
 use crate::metrics::ClientMetrics;
 
-/// The target of a connection, including everything that must not be mixed.
+/// The target of a connection, with everything in which all uses of the connection must agree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ConnectionTarget {
     pub(super) is_tls: bool,
@@ -145,12 +145,12 @@ impl ConnectionPermit {
         }
     }
 
-    /// Returns a connection whose last response was read to its end.
+    /// Puts a connection whose last response was read to its end back into the pool.
     pub(super) fn return_connection(self, mut link: HttpConnection) {
         match link.sender.ready().now_or_never() {
             Some(Ok(())) => self.put(link),
             Some(Err(_)) => {}
-            // Its own task has not noticed yet.
+            // The connection's own task has not yet noticed that the response is complete.
             None => {
                 tokio::spawn(async move {
                     if let Ok(Ok(())) = timeout(SETTLE, link.sender.ready()).await {

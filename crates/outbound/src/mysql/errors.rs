@@ -6,11 +6,12 @@ use veche_calls::{CallError, CallErrorKind};
 /// Errors after which the server has rolled back the whole transaction: a deadlock, and its counterpart in clusters.
 const ROLLED_BACK: [&str; 2] = ["mysql: 1213 ", "mysql: 1180 "];
 
-/// Error codes that end the connection: shutdown (1053), killed by an administrator (1927), idle timeout (4031), a
-/// packet that the server does not read completely (1153); 1317 ends only a statement.
+/// Codes of errors with which the server ends the connection: shutdown (1053), killed by an administrator (1927), idle
+/// timeout (4031), a packet that the server does not read completely (1153), or not in time (1159). 1317 is not among
+/// them, it ends only a statement.
 const LAST_WORDS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
 
-/// Errors that are not caused by the statement.
+/// Those of [`LAST_WORDS`] that are not caused by the statement.
 const GOODBYES: [u16; 3] = [1053, 1927, 4031];
 
 /// Converts an error of a statement.
@@ -39,7 +40,7 @@ pub(super) fn call_error(error: &Error) -> CallError {
             (CallErrorKind::ConnectionLost, "connection lost".to_owned())
         }
         Error::Driver(error @ (DriverError::Params(_) | DriverError::MixedParams)) => {
-            let words = format!("values are bound to ? only, in order: {error}");
+            let words = format!("the values do not match the ? of the statement: {error}");
             (CallErrorKind::Invalid, words)
         }
         Error::Driver(DriverError::PacketTooLarge) => {

@@ -1,4 +1,4 @@
-//! The commands that an engine spares the server.
+//! Commands that the engine avoids sending to the server.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn lifetimes_of_keys_are_not_set_by_each_publication() {
     bench.publish_and_settle("b");
     assert!(lifetime_ms(&server, "s") <= 30_000);
     assert!(lifetime_ms(&server, "m") <= 30_000);
-    // They were set long ago.
+    // Makes the engine assume that the lifetimes were set long ago.
     server.cli(&["HSET", &format!("test:m:{CHANNEL}"), "x", "1"]);
     bench.publish_and_settle("c");
     assert!(lifetime_ms(&server, "s") >= TTL_MS);

@@ -103,7 +103,7 @@ fn a_channel_that_is_not_compared_begins_a_new_epoch() {
     assert_ne!(before.epoch, after.epoch);
 }
 
-/// A loss in one channel leaves another alone that a node has compared.
+/// A loss in one channel does not affect another one that a node has compared.
 #[test]
 fn a_channel_without_a_loss_goes_on_beside_one_with() {
     let server = Arc::new(Server::start(&[]));
@@ -129,7 +129,7 @@ fn a_channel_without_a_loss_goes_on_beside_one_with() {
     assert_eq!(bench.desk.texts(1), ["a", "b"]);
 }
 
-/// What cuts connections leaves a gap, which is healed without word to subscribers.
+/// A cut connection leaves a gap, which is healed without a notification to subscribers.
 #[test]
 fn a_gap_is_healed() {
     let server = Arc::new(Server::start(&[]));
@@ -150,7 +150,7 @@ fn a_gap_is_healed() {
     assert_eq!(bench.failed, 0);
 }
 
-/// A connection that is cut with publications in flight stores each once.
+/// Publications that are in flight when the connection is cut are stored once each.
 #[test]
 fn publications_in_flight_are_stored_once() {
     let server = Arc::new(Server::start(&[]));
@@ -271,14 +271,14 @@ fn a_stall_doubles_and_loses_nothing() {
     assert_eq!((bench.desk.lost.len(), bench.failed), (0, 0));
 }
 
-/// A node on a server behind a relay, without patience for answers.
+/// Returns a node on a server behind a relay, with a short timeout for answers.
 fn impatient(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
     let mut keyspace = (*server.keyspace_by(relay.port)).clone();
     keyspace.timeout = Duration::from_secs(1);
     behind_with(Arc::new(keyspace), server)
 }
 
-/// A network that has held back publications of a lost connection brings them after their repetition.
+/// The network delays publications of a lost connection until after their repetition.
 #[test]
 fn publications_that_arrive_behind_their_repetition_are_stored_once() {
     let server = Arc::new(Server::start(&[]));
@@ -303,7 +303,7 @@ fn publications_that_arrive_behind_their_repetition_are_stored_once() {
     assert_eq!((bench.desk.lost.len(), bench.failed), (0, 0));
 }
 
-/// The same of a removal: it removes nothing that was published after its repetition.
+/// A removal that arrives after its repetition removes nothing that was published since.
 #[test]
 fn a_removal_that_arrives_behind_its_repetition_removes_nothing() {
     let server = Arc::new(Server::start(&[]));
@@ -320,7 +320,7 @@ fn a_removal_that_arrives_behind_its_repetition_removes_nothing() {
     assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
 }
 
-/// The same of members: one that has left does not come back.
+/// A member that arrives after its repetition, and after it has left, does not come back.
 #[test]
 fn a_member_that_arrives_behind_its_repetition_is_gone() {
     let server = Arc::new(Server::start(&[]));
@@ -335,7 +335,7 @@ fn a_member_that_arrives_behind_its_repetition_is_gone() {
     assert_eq!(bench.presence(), (vec!["1".into()], (1, 1)));
 }
 
-/// A publication that has begun an epoch, with an answer that was lost, is found there when it is repeated.
+/// A publication began an epoch, but its answer was lost: the repetition finds it there.
 #[test]
 fn the_first_publication_of_an_epoch_is_stored_once() {
     let server = Arc::new(Server::start(&[]));

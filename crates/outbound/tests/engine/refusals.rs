@@ -1,4 +1,4 @@
-//! Servers that cannot serve: refused at the start with one line that says what to do.
+//! Servers that are unusable are refused at the start, with one line that explains the fix.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -60,14 +60,14 @@ fn what_cannot_serve_is_refused_with_one_line() {
     server.crash();
     let (kind, _) = refused(&server, None);
     assert_eq!(kind, CallErrorKind::Unreachable);
-    // Otherwise its second port is 10,000 above the first, which may be too high.
+    // By default the second port is the first plus 10,000, which may be too high.
     let second = free_address().port().to_string();
     let cluster = Server::start(&["--cluster-enabled", "yes", "--cluster-port", &second]);
     let (_, words) = refused(&cluster, None);
     assert!(words.contains("Cluster"), "{words}");
 }
 
-/// Answers like a server of this version, which knows `HELLO` or not. Returns its port.
+/// Starts a server that claims this version, and supports `HELLO` or not. Returns its port.
 fn server_of(version: &'static str, knows_hello: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("bound").port();
@@ -76,7 +76,7 @@ fn server_of(version: &'static str, knows_hello: bool) -> u16 {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = socket.read(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..count]).to_uppercase();
-                // Each command begins with the number of its words.
+                // Each command begins with the number of its arguments.
                 for command in text.split("\r\n*").filter(|one| !one.is_empty()) {
                     let info = format!("redis_version:{version}\r\nredis_mode:standalone\r\n");
                     let reply = match () {

@@ -23,18 +23,18 @@ pub(crate) struct Relay {
 struct Pipe {
     /// The connection has subscribed to a channel.
     is_feed: AtomicBool,
-    /// It has carried orders for a channel of the tests.
+    /// The relay has passed orders for a channel of the tests.
     has_orders: AtomicBool,
-    /// Nothing reaches the node any more, and the connection stays.
+    /// The relay drops all data to the node and keeps the connection open.
     is_silent: AtomicBool,
-    /// What it carries waits.
+    /// The relay holds back all data.
     is_held: AtomicBool,
-    /// The server has closed it, after everything that it has read was carried out.
+    /// The server has closed the connection after it executed everything it had read.
     has_ended: AtomicBool,
 }
 
 impl Pipe {
-    /// Whether it is the connection of a home of channels for its commands.
+    /// Returns whether a channel home sends its commands over this connection.
     fn is_of_home(&self) -> bool {
         self.has_orders.load(Ordering::Relaxed) && !self.is_feed.load(Ordering::Relaxed)
     }
@@ -83,21 +83,21 @@ impl Relay {
         }
     }
 
-    /// Lets no reply reach a home of channels on the connection for its commands.
+    /// Drops all replies to channel homes on their command connections.
     pub(crate) fn silence_replies(&self) {
         for pipe in self.pipes.lock().iter() {
             pipe.is_silent.store(pipe.is_of_home(), Ordering::Relaxed);
         }
     }
 
-    /// Holds back what goes over the connection of a home of channels for its commands. Later connections are free.
+    /// Holds back all data on the command connections of channel homes. Later connections are not affected.
     pub(crate) fn hold(&self) {
         for pipe in self.pipes.lock().iter() {
             pipe.is_held.store(pipe.is_of_home(), Ordering::Relaxed);
         }
     }
 
-    /// Lets go on what was held back, and waits until the server has carried it out.
+    /// Releases the held data, and waits until the server has executed its commands.
     pub(crate) fn release(&self) {
         let mut held = self.pipes.lock().clone();
         held.retain(|pipe| pipe.is_held.swap(false, Ordering::Relaxed));
@@ -115,7 +115,7 @@ impl Relay {
         }
     }
 
-    /// Holds everything back, or lets it go on.
+    /// Stalls all connections, or resumes them.
     pub(crate) fn stall(&self, is_stalled: bool) {
         self.is_stalled.store(is_stalled, Ordering::Relaxed);
     }
@@ -141,7 +141,8 @@ fn copy(mut from: TcpStream, mut to: TcpStream, pipe: &Pipe, is_stalled: &Atomic
         if !is_up && pipe.is_silent.load(Ordering::Relaxed) {
             continue;
         }
-        // The rest is read even if nothing takes it: unread replies would reset the connection of the server.
+        // The rest is read even if the receiver is gone: the server's connection would be reset if replies stayed
+        // unread.
         is_open = is_open && to.write_all(bytes).is_ok();
     }
     let _ = to.shutdown(Shutdown::Write);

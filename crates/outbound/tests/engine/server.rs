@@ -58,7 +58,7 @@ impl Server {
         self.port
     }
 
-    /// Starts it, with the data that it has.
+    /// Starts the server with its existing data.
     pub(crate) fn begin(&self) {
         let mut command = Command::new("redis-server");
         command.current_dir(&self.folder);
@@ -82,7 +82,7 @@ impl Server {
         }
     }
 
-    /// Ends it as a crash would.
+    /// Ends the server as a crash would.
     pub(crate) fn crash(&self) {
         if let Some(mut child) = self.child.lock().take() {
             let _ = child.kill();
@@ -90,7 +90,7 @@ impl Server {
         }
     }
 
-    /// Has it carry out a command. Returns the output of `redis-cli`.
+    /// Runs a command with `redis-cli` and returns its output.
     pub(crate) fn cli(&self, arguments: &[&str]) -> String {
         let output = Command::new("redis-cli")
             .args(["-p", &self.port.to_string()])
@@ -105,7 +105,7 @@ impl Server {
         self.keyspace_of(None)
     }
 
-    /// The same, by another port.
+    /// Does the same with another port.
     pub(crate) fn keyspace_by(&self, port: u16) -> Arc<RedisDatabase> {
         let mut keyspace = (*self.keyspace()).clone();
         keyspace.server.port = port;

@@ -21,7 +21,7 @@ fn store(name: &str, value: Option<&'static str>, until_s: Option<u64>) -> Order
     }
 }
 
-/// Has the server carry out orders, and returns how many values were stored.
+/// Executes orders on the server, and returns how many values were stored.
 fn carry_out(orders: Vec<Order>) -> usize {
     WORLD.with_borrow_mut(|world| {
         let peers = &mut world.as_mut().expect("a world").peers;
@@ -66,14 +66,14 @@ fn values_whose_time_has_passed_are_removed() {
         names.sort_unstable();
         names
     };
-    // More than one script removes.
+    // More values than one run of the script removes.
     let over = (0..250).map(|number| store(&format!("over{number}"), Some("x"), Some(now_s)));
     carry_out(over.collect());
     carry_out(vec![
         store("soon", Some("x"), Some(now_s + 4)),
         store("later", Some("x"), Some(now_s + 1_000)),
         store("never", Some("x"), None),
-        // Its end is put off, or taken away.
+        // The expiry is postponed, or removed.
         store("longer", Some("x"), Some(now_s + 1)),
         store("longer", Some("y"), Some(now_s + 1_000)),
         store("always", Some("x"), Some(now_s + 1)),

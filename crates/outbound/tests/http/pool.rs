@@ -121,7 +121,7 @@ fn streams() {
     drop(stream);
     server.until_empty();
 
-    // A call cancelled while nothing arrives.
+    // A call that is cancelled while no data arrive.
     let waiting = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nbegin");

@@ -5,7 +5,7 @@ use veche_types::ConnectionId;
 
 use super::*;
 
-/// The client of a command of Centrifuge's protocol, as far as a log line names it.
+/// The client of a command of Centrifugo's protocol, with the fields that log lines name.
 #[derive(Debug)]
 pub(super) struct HookCaller {
     connection: Box<str>,
@@ -27,7 +27,7 @@ impl HookCaller {
 }
 
 impl Workers {
-    /// Returns what log lines about an event name: its client, and the process.
+    /// Returns the fields of log lines about an event: its client, and the process.
     pub(super) fn about(
         &self,
         origin: EventOrigin,

@@ -47,7 +47,8 @@ impl ResponseHead {
         .settled()
     }
 
-    /// Replaces chunks for HTTP/1.0, keep-alive with a body until close, and an invalid status.
+    /// Corrects options that exclude each other: chunks for HTTP/1.0 become a body until close, a body until close ends
+    /// the connection, and an invalid status becomes 500.
     const fn settled(mut self) -> Self {
         if self.status.0 < 200 || self.status.0 > 599 {
             self.status = Status::INTERNAL_SERVER_ERROR;

@@ -49,7 +49,7 @@ pub struct Decoder {
     ended: bool,
 }
 
-// Each idle connection has one.
+// The size matters because each idle connection has a decoder.
 const _: () = assert!(size_of::<Decoder>() <= 24);
 
 /// The location of an event's payload, so that nothing is borrowed while the decoder still works.

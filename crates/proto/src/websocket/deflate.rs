@@ -57,7 +57,7 @@ pub struct DeflateParams {
     client_window_bits: u8,
 }
 
-// Each connection with compression has two.
+// The size matters because each connection with compression has two of these.
 const _: () = assert!(size_of::<Option<DeflateParams>>() <= 4);
 
 impl DeflateParams {

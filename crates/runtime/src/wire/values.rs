@@ -14,7 +14,7 @@ mod tag {
     pub(super) const BYTES: u8 = 4;
     /// Behind it the count in 4 bytes, and the values.
     pub(super) const LIST: u8 = 5;
-    /// The same, with a key before each value.
+    /// Behind it the count in 4 bytes, and the values with a key before each.
     pub(super) const MAP: u8 = 6;
     /// Like bytes: the reason why one of several commands has failed.
     pub(super) const ERROR: u8 = 7;
@@ -70,7 +70,7 @@ fn put_bytes(into: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
 
 fn put_count(into: &mut Vec<u8>, tag: u8, count: usize) {
     into.push(tag);
-    // Results are limited to far less.
+    // Limits on results and requests keep counts far below this maximum.
     into.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
 

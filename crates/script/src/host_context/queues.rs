@@ -1,6 +1,6 @@
-//! Waits for queues, which are ended by other threads, of this worker's VMs of one application.
+//! Waits for queues, of one application's VMs on this worker. Other threads end them.
 //!
-//! A [`Notifier`] is signalled by number; the check here resumes the coroutine in its VM.
+//! They signal the wait's number to a [`Notifier`]. The check here then resumes the coroutine in its VM.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -8,7 +8,7 @@ use mlua::{Lua, MultiValue, Table, Value};
 use super::argument::Arguments;
 use super::{fault, go_on};
 
-/// The longest text to encode to, in bytes.
+/// The longest encoded text in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// Bytes decoded at a time: a multiple of three, and of four characters.

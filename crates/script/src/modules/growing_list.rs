@@ -56,7 +56,7 @@ impl<T> GrowingList<T> {
         found.ok_or_else(|| fault(self.missing))
     }
 
-    /// Returns the object of the number that is a call's first value, and removes that value.
+    /// Removes the first value of a call, the number of an object, and returns that object.
     pub(super) fn find_first(&self, values: &mut MultiValue) -> mlua::Result<Arc<T>> {
         let number = values.pop_front();
         let number = number.as_ref().and_then(as_number);

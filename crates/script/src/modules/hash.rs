@@ -18,7 +18,7 @@ type KeyedHash = fn(&[u8], &[u8]) -> mlua::Result<Vec<u8>>;
 /// Bytes hashed between two checks of the run: a fraction of a millisecond.
 const PART_BYTES: usize = 128 << 10;
 
-/// Passes data in parts as long as the run may continue.
+/// Calls `take` with the data in parts, until the run must end.
 fn in_parts(data: &[u8], mut take: impl FnMut(&[u8])) -> mlua::Result<()> {
     data.chunks(PART_BYTES).try_for_each(|part| {
         go_on()?;

@@ -248,7 +248,7 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) -> mlua::Result<()> {
         // Removes the part's own quotes.
         out.remove(begin);
         out.pop();
-        // Escaped it can be six times as long.
+        // Escaping can make the text six times as long.
         if out.len() > TEXT_BYTES_MAX {
             return Err(fault(TOO_LONG));
         }

@@ -4,7 +4,7 @@ use mlua::{Lua, Table, Value};
 
 /// A module receives the prelude's internal table. Its return value becomes the field of its name in `veche`; a table
 /// of functions adds each of them under its own name; nil adds nothing. Chunk names are chosen so that
-/// [`words`](super::words) hides their lines.
+/// [`faults`](super::faults) hides their lines.
 const MODULES: &[(&str, &str)] = &[
     ("resolve", include_str!("../../lua/resolve.lua")),
     ("http", include_str!("../../lua/http.lua")),

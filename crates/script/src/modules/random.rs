@@ -73,7 +73,7 @@ pub(super) fn uuid(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
         let now = (desk.world.now.get().wall_ms, start);
         let (ms, counter) = match last.get() {
             before if before.0 < now.0 => now,
-            // The same millisecond, or a clock that was set back.
+            // The time is the same millisecond, or the clock was set back.
             (ms, counter) if counter + 1 < 1 << COUNTER_BITS => (ms, counter + 1),
             (ms, _) => (ms + 1, start),
         };

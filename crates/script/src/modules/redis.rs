@@ -35,7 +35,7 @@ const COMMANDS_MAX: usize = 10_000;
 /// The most channels of one subscription.
 const NAMES_MAX: usize = 1_000;
 
-/// Limit of their names in bytes.
+/// The most bytes of those channels' names together.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
 /// The longest wait for a message in seconds: a year.

@@ -323,7 +323,7 @@ impl<'a> Matcher<'a> {
         let mut unclosed = 1_usize;
         let seen = &bytes[..self.budget.cap(bytes.len())];
         let end = seen.iter().position(|&byte| {
-            // If both are the same byte, it closes.
+            // If both delimiters are the same byte, it counts as the closing one.
             if byte == close {
                 unclosed -= 1;
             } else if byte == open {

@@ -129,7 +129,8 @@ impl Pattern {
         pattern
     }
 
-    /// Returns what the first byte from the item `at` on has to match, if it is required.
+    /// Returns the byte or class that the first byte matched by the items from `at` on must have; `None` if it is
+    /// unknown or they may match nothing.
     pub(super) fn required(&self, at: usize) -> Option<Single> {
         let first = self.items[at..]
             .iter()

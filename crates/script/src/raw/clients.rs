@@ -74,7 +74,7 @@ unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `closure`; nothing is owned or borrowed where an error may be raised. The one
     // value on top goes into the registry.
     unsafe {
-        // For its error, if the value is not a connection.
+        // Called for its error, if the value is not a connection.
         let _ = connection(state);
         if ffi::lua_type(state, 2) != ffi::LUA_TNUMBER {
             fail(state, c"bad argument #2: a token expected")

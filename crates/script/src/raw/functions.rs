@@ -221,7 +221,7 @@ pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int 
 /// `bytes_of(list, bytes, i, j)` → the total length of the pieces from `i` to `j` with that many bytes between two; nil
 /// if a piece is not a string.
 pub(super) unsafe extern "C-unwind" fn bytes_of(state: *mut lua_State) -> c_int {
-    // SAFETY: the list was looked at by its caller; one value is pushed at a time.
+    // SAFETY: the caller has checked the type of the list; one value is pushed at a time.
     unsafe {
         let between = ffi::lua_tonumber(state, 2);
         let [first, last] = [3, 4].map(|place| ffi::lua_tonumber(state, place) as i64);
@@ -253,7 +253,7 @@ pub(super) unsafe extern "C-unwind" fn sort_kind(state: *mut lua_State) -> c_int
     const FEW_BYTES: usize = 16 << 10;
     /// The most values examined: sorting more takes longer than a budget.
     const VALUES_MAX: usize = 200_000;
-    // SAFETY: the list was looked at by its caller; one value is pushed at a time.
+    // SAFETY: the caller has checked the type of the list; one value is pushed at a time.
     unsafe {
         let count = ffi::lua_objlen(state, 1);
         let (mut bytes, mut strings, mut numbers) = (0, 0, 0);

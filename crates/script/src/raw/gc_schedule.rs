@@ -30,7 +30,7 @@ pub(super) struct GcSchedule {
     due_bytes: usize,
     /// The cycles left in the current collection.
     cycles: u8,
-    /// The memory in use when it started.
+    /// The memory in use when the current collection started.
     began_bytes: usize,
     /// The time from which another collection may start, after one that freed too little.
     again_ms: u64,
@@ -64,7 +64,8 @@ impl GcSchedule {
         now_ms >= self.again_ms
     }
 
-    /// Returns whether so little was allocated since the current collection started that more may be.
+    /// Returns whether a collection is running and the memory in use has grown so little since its start that more may be
+    /// allocated.
     pub(super) fn has_room(&self, used_bytes: usize) -> bool {
         self.is_under_way() && used_bytes < self.began_bytes + self.memory_bytes_max / 2
     }

@@ -206,7 +206,7 @@ impl LuaVm {
         }
     }
 
-    /// Returns when the next is due, in monotonic milliseconds.
+    /// Returns the time at which the next is due, in monotonic milliseconds.
     pub(crate) fn collects_ms(&self) -> u64 {
         match self.memory.is_short() {
             true => self.collects_ms,
@@ -226,8 +226,8 @@ impl LuaVm {
         self.collection.look_twice();
     }
 
-    /// Returns whether there is memory for another call. If not, collects garbage in slices, unless that has just
-    /// proved useless.
+    /// Determines whether there is memory for another call, or may be soon. If not, starts to collect garbage in
+    /// slices, unless that has just proved useless.
     pub(crate) fn room(&mut self, now_ms: u64) -> MemoryRoom {
         self.memory.look_again();
         let used_bytes = self.memory.used_bytes();

@@ -113,7 +113,7 @@ impl TestVm {
         self.vm.turn(now);
     }
 
-    /// Returns when [`turn`](Self::turn) has work to do, in monotonic milliseconds.
+    /// Returns the time at which [`turn`](Self::turn) has work to do, in monotonic milliseconds.
     #[must_use]
     pub fn deadline_ms(&self) -> u64 {
         self.vm.deadline_ms()

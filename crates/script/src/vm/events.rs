@@ -17,7 +17,7 @@ impl Vm {
         self.has(HandlerName::Events)
     }
 
-    /// Returns whether it can take a batch now.
+    /// Returns whether the VM can take a batch of events now.
     #[must_use]
     pub fn takes_events(&self) -> bool {
         self.has(HandlerName::Events) && self.gate.is_none() && !self.is_told

@@ -249,7 +249,7 @@ impl Vm {
         }
     }
 
-    /// Returns when [`turn`](Self::turn) has work to do, in monotonic milliseconds.
+    /// Returns the time at which [`turn`](Self::turn) has work to do, in monotonic milliseconds.
     #[must_use]
     pub fn deadline_ms(&self) -> u64 {
         if !self.has_begun

@@ -35,10 +35,10 @@ const CALL_MAX: Duration = Duration::from_millis(30);
 /// Memory limit of the VM.
 const MEMORY_BYTES_MAX: usize = 64 * MIB;
 
-/// Memory that the process may use in addition.
+/// The most memory that the process may use in addition to the VM's limit.
 const EXCESS_BYTES_MAX: usize = 16 * MIB;
 
-/// The same for functions whose messages wait outside the VM until the handler waits: 64 MiB.
+/// Further memory allowed for functions whose messages wait outside the VM until the handler waits.
 const SENT_BYTES_MAX: usize = 64 * MIB;
 
 /// The functions whose messages wait outside the VM.

@@ -72,7 +72,7 @@ impl ControlTarget {
         self.open_with(request, None)
     }
 
-    /// Also sends a descriptor with the request.
+    /// Sends a request like `open`, and a descriptor with it.
     pub(super) fn open_with(
         &self,
         request: &ControlRequest,

@@ -68,9 +68,9 @@ fn on_event(event: notify::Result<notify::Event>, sources: &Sources, saved: &Syn
 struct Sources {
     /// Folders of static files.
     pages: BTreeSet<PathBuf>,
-    /// Files and folders that applications with processes name.
+    /// Files and folders in the `watch` setting of applications with processes.
     watched: BTreeSet<PathBuf>,
-    /// Folders of applications with processes that name none.
+    /// Folders of applications with processes and without a `watch` setting.
     programs: BTreeSet<PathBuf>,
 }
 

@@ -70,7 +70,7 @@ impl Entry {
         self.text.push_str(line);
     }
 
-    /// Whether the description lacks its end, so that the next line belongs to it.
+    /// Returns whether the description lacks its end, so that the next line belongs to it.
     fn is_unfinished(&self) -> bool {
         !self.text.is_empty() && !self.text.ends_with(['.', ':', ';', '!', '?'])
     }
@@ -251,7 +251,7 @@ fn section(page: &mut String, stem: &str, source: &str) {
     block.write(page, None);
 }
 
-/// Whether a line is a comment for readers of the file and the page, rather than for editors.
+/// Returns whether a line is a comment for readers of the file and the page, rather than for editors.
 fn is_comment(line: &str) -> bool {
     line.starts_with("--") && !line.starts_with("---")
 }

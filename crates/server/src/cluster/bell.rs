@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use veche_mailbox::Wake;
 
-/// Ends a wait, or the next one.
+/// Wakes the waiting thread. If it does not wait at that time, its next wait ends at once.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     is_rung: Mutex<bool>,

@@ -95,7 +95,7 @@ fn operate(
     client: &mut FuzzClient,
 ) {
     match operation % 16 {
-        // Plain bytes inside TLS.
+        // Sends plain bytes as TLS application data.
         0 | 1 => client.say(script.bytes()),
         2..=4 => client.say(&sensible(script.byte().unwrap_or(0))),
         // Transmits a part of the bytes, or all.

@@ -11,7 +11,7 @@ use crate::worker::WorkerMail;
 /// The messages in a world's mailboxes.
 type WorldMail = WorkerMail<Infallible>;
 
-/// The other ends: one for each other worker, and one for the control side.
+/// The ends of a worker's mailboxes that belong to others: one for each other worker, and one for the control side.
 pub(super) struct Mailboxes {
     me: usize,
     ends: Vec<Option<Mailbox<WorldMail>>>,
@@ -37,7 +37,7 @@ impl Mailboxes {
         record: &OutputRecord,
     ) -> (Mailbox<WorldMail>, Self) {
         let options = Options {
-            // A positive answer represents two deliveries, so a hub uses one credit less.
+            // One check of credit may cover two deliveries, so a lane has one credit more than the hub uses.
             credits: credits + 1,
             ..Options::default()
         };

@@ -229,7 +229,7 @@ impl TestClient {
             network.forget(self.id);
             self.speaks = Speaks::Nothing;
         } else if has_ended {
-            // Our direction ends too.
+            // The client closes its direction too.
             network.finish(self.id);
             if matches!(self.speaks, Speaks::WebSocket(_)) {
                 self.end(CloseCode::Abnormal.code(), "");

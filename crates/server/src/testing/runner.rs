@@ -228,7 +228,7 @@ impl TestRunner<'_> {
         false
     }
 
-    /// Advances time until something is due: in the applications, a wait, or the script.
+    /// Advances the time to the next event of the applications, the next deadline of a wait, or the script's own time.
     fn pass_time(&mut self, script_ms: u64) -> Result<(), String> {
         let waits = self.waits.iter().map(|wait| wait.until_ms);
         let patience_ms = waits.chain([script_ms]).min().unwrap_or(u64::MAX);

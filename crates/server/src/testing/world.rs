@@ -292,7 +292,7 @@ impl TestWorld {
                 continue;
             };
             match says {
-                // It is never established: the dialing side has a time limit.
+                // The connection is never established: the dialing side has a time limit.
                 Err(fault) if fault.kind == CallErrorKind::Timeout => {}
                 Err(_) => network.refuse_dial(id),
                 Ok(says) => {

@@ -55,7 +55,7 @@ impl<A: WorkerApps> WorkerState<A> {
                 || warn!(target: LOG, "the connection limit is reached: no longer accepting connections"),
             );
             self.pause_accepting(driver);
-            // Otherwise the others would notice only after accepting one more each.
+            // Otherwise the other workers would notice only after accepting one more connection each.
             self.common.wake_workers();
         }
     }

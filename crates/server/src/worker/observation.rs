@@ -46,7 +46,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.worker.connections()
     }
 
-    /// Returns when the next turn is due.
+    /// Returns the time at which the next turn is due.
     pub(crate) fn state(&self) -> TurnState {
         self.rest.worker.state()
     }

@@ -25,7 +25,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         &mut self.driver
     }
 
-    /// Returns when applications have work to do, in monotonic milliseconds; `u64::MAX` for never.
+    /// Returns the time at which applications have work to do, in monotonic milliseconds; `u64::MAX` for never.
     pub(crate) fn apps_deadline_ms(&self) -> u64 {
         let apps = self.rest.worker.shared().apps.as_ref();
         apps.map_or(u64::MAX, |apps| apps.deadline_ms())

@@ -164,7 +164,7 @@ impl<A: WorkerApps> WorkerState<A> {
             return;
         };
         if seal.is_handshaking && !has_memory {
-            // Its partial handshake is freed too.
+            // The connection's partial handshake is freed too.
             seal.give_up();
             self.worker
                 .shared()

@@ -30,7 +30,7 @@ const ROUTES: &str = "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\
 
 const PUBLICATIONS: usize = 20_000;
 
-/// A client that requests the whole history gets many times its size.
+/// The response to a request for the whole history is many times as large as the request.
 const LIMITS: &str =
     "history_answer_max = 20_000\nwrite_timeout = \"10s\"\nheader_timeout = \"2s\"";
 
@@ -137,7 +137,7 @@ fn unread_histories() {
     });
 }
 
-/// The same with many commands for smaller responses.
+/// The client reads nothing and sends many commands for smaller responses.
 #[test]
 fn unread_presences() {
     let presence = json!({ "id": 3, "presence": { "channel": "long:1" } });

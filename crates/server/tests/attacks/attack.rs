@@ -189,7 +189,7 @@ impl Attack<'_> {
             ended,
         };
 
-        // No state of it remains.
+        // The server keeps no state of the attack.
         attacked.await_connections(bystanders.count());
         until("descriptors to be closed", || {
             process::descriptors(pid) <= before.0

@@ -11,7 +11,7 @@ use crate::attack::Attack;
 use crate::raw::{connect, status};
 use crate::support::Options;
 
-/// The responses to a connection and to all received data.
+/// The data that the server sends to each new connection, or in response to any data.
 const ANSWERS: [&[u8]; 8] = [
     b"$536870912\r\nhalf a gigabyte, of which this is all",
     b"*1000000000\r\n$1\r\na\r\n",
@@ -54,7 +54,7 @@ impl Liar {
     }
 }
 
-/// Responds once; connections that get no data stay open.
+/// Sends one of the responses; connections that get no data stay open.
 fn lie(mut socket: TcpStream, answer: &[u8]) -> Option<TcpStream> {
     let _ = socket.set_read_timeout(Some(Duration::from_millis(50)));
     let _ = socket.read(&mut [0; 4096]);

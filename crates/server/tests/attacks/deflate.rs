@@ -30,7 +30,7 @@ const OPTIONS: Options<'_> = Options {
 
 const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
 
-/// Returns zeros compressed as a message (RFC 7692, section 7.2.1), a thousandth of their length.
+/// Returns zeros, compressed as a message (RFC 7692, section 7.2.1) to about a thousandth of their length.
 fn bomb(bytes: usize) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     let zeros = vec![0; 1 << 20];
@@ -50,7 +50,7 @@ fn is_closed_with(codes: &[u16], socket: &mut TcpStream) -> bool {
     code.is_some()
 }
 
-/// A gigabyte in a megabyte.
+/// A message of one megabyte that inflates to a gigabyte.
 #[test]
 fn bombs() {
     let bomb = bomb(1 << 30);
@@ -73,7 +73,7 @@ fn bombs() {
     });
 }
 
-/// A quarter of it in fragments of a hundred bytes: the earlier fragments count.
+/// A quarter of a gigabyte in fragments of a hundred bytes: earlier fragments count towards the limit.
 #[test]
 fn bombs_in_pieces() {
     let bomb = bomb(1 << 28);
@@ -93,7 +93,7 @@ fn bombs_in_pieces() {
     });
 }
 
-/// The allowed maximum, repeatedly: each message costs its inflated size and its echo.
+/// Messages that inflate to exactly the allowed maximum, repeatedly: each one costs its inflated size and its echo.
 #[test]
 fn bombs_of_the_allowed_size() {
     let mut allowed = DeflateEncoder::new(Vec::new(), Compression::best());
@@ -115,8 +115,7 @@ fn bombs_of_the_allowed_size() {
     });
 }
 
-/// Repetitive JSON of a megabyte: legitimate clients send it too, so it is processed, and its cost is charged to its
-/// sender.
+/// A megabyte of repetitive JSON is accepted, since legitimate clients send it too. Its cost is charged to its sender.
 #[test]
 fn repetitive_messages_of_a_megabyte() {
     let row = r#"{"id":0,"name":"","tags":[]},"#;
@@ -141,7 +140,7 @@ fn repetitive_messages_of_a_megabyte() {
     });
 }
 
-/// Four hundred clients that have sent one compressed word each and stay.
+/// Four hundred clients each send one compressed word and stay connected.
 #[test]
 fn unused_compression_windows() {
     let word = frame(TEXT | DEFLATED, &[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00]);
@@ -164,7 +163,8 @@ fn unused_compression_windows() {
     });
 }
 
-/// Undefined bits, reserved ones, truncated streams: a close with a code, or an echo.
+/// Random, truncated and corrupted streams, and frames with an undefined use of the compression bit: each ends with a
+/// Close with a code, or is echoed.
 #[test]
 fn streams_that_are_broken() {
     let good = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
@@ -204,7 +204,7 @@ fn streams_that_are_broken() {
     });
 }
 
-/// Contradictory offers: one is accepted according to the RFC, or none.
+/// Contradictory offers: the server accepts a valid one among them, or none.
 #[test]
 fn offers_that_make_no_sense() {
     let offers = [

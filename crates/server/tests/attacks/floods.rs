@@ -12,8 +12,9 @@ use crate::attack::{Attack, Target};
 use crate::raw::{BINARY, TEXT, connect, frame, open};
 use crate::support::{Options, setups};
 
-/// The number of threads, and of the clients of each.
+/// The number of attacking threads.
 const ATTACKERS: usize = 4;
+/// The number of clients of each thread.
 const CLIENTS: usize = 5;
 
 /// The bytes passed to a socket at once.
@@ -114,7 +115,7 @@ fn unsolicited_pongs() {
     on_both(&Attack::default(), begin, &flood);
 }
 
-/// Each is rejected with a response.
+/// Each of the commands is rejected with a response.
 #[test]
 fn commands_as_fast_as_they_go() {
     let attack = Attack {

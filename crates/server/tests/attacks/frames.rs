@@ -10,7 +10,7 @@ use crate::raw::{
 };
 use crate::support::Options;
 
-/// Returns whether the connection is closed with a code, or was before the rest of the attack arrived.
+/// Asserts that the connection is closed with a code, unless it was reset before the rest of the attack arrived.
 fn is_closed_with(code: u16, socket: &mut TcpStream, target: &Target<'_>) {
     if let Some(got) = closed(socket) {
         assert_eq!(got, code);

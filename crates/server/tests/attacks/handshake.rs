@@ -105,7 +105,7 @@ fn a_long_head_byte_by_byte() {
             return;
         }
         for _ in 0..50_000 {
-            // Until the header timeout.
+            // The loop ends with the header timeout at the latest.
             if !target.lasts() || socket.write_all(b"y").is_err() {
                 break;
             }

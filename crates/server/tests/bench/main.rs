@@ -36,7 +36,7 @@ struct Outcome {
     code: Option<i32>,
     /// The output, if it is a report.
     report: Option<Value>,
-    /// What it wrote to the standard error output.
+    /// What the program wrote to the standard error output.
     complaint: String,
 }
 

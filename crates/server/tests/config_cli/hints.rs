@@ -98,7 +98,7 @@ fn in_bench_c_is_connections_and_z_the_duration() {
     assert_eq!(report["settings"]["duration_s"], 0.01, "{report:#}");
 }
 
-/// Returns what `veche check` prints on a terminal, made by util-linux's `script`.
+/// The terminal is made by util-linux's `script`.
 #[test]
 fn errors_have_colours_on_a_terminal_alone() {
     let folder = Folder::new("colours");

@@ -56,7 +56,7 @@ fn networks_that_are_not_let_in_are_closed_before_they_speak() {
         // A reload admits one and excludes the other; open connections stay.
         server.configure(&options("allow = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
-        // Workers apply it one after the other.
+        // Workers apply the reload one after the other.
         until("other clients to be rejected", || {
             is_closed(TcpStream::connect(server.public).expect("a connection"))
         });

@@ -71,7 +71,7 @@ fn the_page_is_there_and_opens_by_its_own_key_only() {
         for path in ["/admin/", "/admin/app.js"] {
             assert_eq!(get(server.public, path).status, 404, "{path}");
         }
-        // That path belongs to the route of files there.
+        // On the public listener that path belongs to the route of files.
         assert_eq!(post(server.public, "figures", KEY, "{}").status, 405);
     });
 }
@@ -209,7 +209,7 @@ fn a_reload_brings_the_page_and_its_keys_and_takes_them_away() {
         let answer = server.ask("reload").expect("an answer");
         assert_eq!(answer["ok"], true, "{answer}");
     };
-    // Workers apply it one after the other, and each connection may reach another one.
+    // Workers apply the reload one after the other, and each connection may reach another worker.
     let everywhere =
         |status: u16| (0..12).all(|_| post(server.internal, "figures", KEY, "").status == status);
     reload(ADMIN);

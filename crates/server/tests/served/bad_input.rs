@@ -111,7 +111,7 @@ fn other_protocols_on_the_push_port_have_no_effect() {
             command.len()
         );
         let long_target = format!("POST /{} HTTP/1.1\r\n\r\n", "a".repeat(10_240));
-        // It begins like a TLS ClientHello with a name that contains a newline.
+        // This input begins like a TLS ClientHello with a name that contains a newline.
         let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n".as_slice();
         for begin in [
             post.as_bytes(),

@@ -34,7 +34,7 @@ identity = \"jwt\"
 secret_file = \"secret\"
 ";
 
-/// Names its user itself.
+/// An application that names the user itself.
 const APP: &str = "
 local veche = require 'veche'
 local app = {}
@@ -178,7 +178,7 @@ fn a_user_disconnected_while_connecting_is_rejected() {
         let token = shared(&json!({"sub": "ann", "exp": now_s() + 600}));
         let target = format!("/connection/websocket?token={token}");
         let mut early = Socket::open(server.public, &target);
-        // An application is deciding about him.
+        // An application is still deciding about the handshakes of ann and bob.
         let (slow, bob) = thread::scope(|scope| {
             let waiting = ["ann", "bob"].map(|user| {
                 let target = format!("/app?slow=1&user={user}");

@@ -128,7 +128,8 @@ fn few_descriptors_are_enough() {
     });
 }
 
-/// Descriptors run out below the limit, used by another part of the system or the operator.
+/// Descriptors run out below the connection limit, because another part of the system or the operator uses or limits
+/// them.
 #[test]
 fn out_of_descriptors_it_waits_and_goes_on() {
     on_all(|setup| {

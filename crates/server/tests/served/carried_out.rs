@@ -89,7 +89,7 @@ fn commands_of_a_batch_see_what_those_before_have_done() {
 fn removed_subscribers_miss_publications_after_the_response() {
     on_all(|setup| {
         let server = start(setup);
-        // Each stays with a worker; of several pairs most involve two.
+        // Each caller stays with a worker; of several pairs of caller and subscriber most involve two workers.
         let mut callers: Vec<_> = (0..4).map(|_| Http::connect(server.internal)).collect();
         for n in 0..60 {
             let (user, channel) = (format!("ann{n}"), format!("room:{n}"));

@@ -164,7 +164,7 @@ fn nothing_is_lost_or_doubled_while_clients_come_and_go() {
                         } else {
                             heard = joined["offset"].as_u64().unwrap_or(0);
                         }
-                        // It stays for some and is cut off without a close.
+                        // The client stays for some publications and is cut off without a close.
                         for _ in 0..=visits % 7 {
                             if heard == LAST {
                                 break;

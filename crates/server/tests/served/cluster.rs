@@ -1,4 +1,4 @@
-//! Two nodes on one Redis: what concerns users, channels and connections covers both.
+//! Two nodes on one Redis: calls about users, channels and connections cover both.
 
 mod events;
 mod foreign;
@@ -35,7 +35,7 @@ history_ttl = \"1m\"
 presence = true
 ";
 
-/// The lease of a node, and the interval at which it is looked at.
+/// The lease of a node, including the interval at which leases are checked.
 const LEASE: Duration = Duration::from_secs(12);
 
 fn setup() -> Setup {
@@ -60,7 +60,7 @@ fn node_with(port: u16, name: &str, more: &str) -> Server {
     Server::with(setup(), &options)
 }
 
-/// Two nodes that know each other.
+/// Starts two nodes, and waits until they know each other.
 fn pair(redis: &Backing) -> [Server; 2] {
     let nodes = [node(redis.port, "a"), node(redis.port, "b")];
     for node in &nodes {
@@ -73,7 +73,7 @@ fn knows(node: &Server, nodes: usize) {
     until(&format!("{nodes} nodes"), || names(node).len() == nodes);
 }
 
-/// The names of the nodes as a back end sees them.
+/// Returns the names of the nodes as a back end sees them.
 fn names(node: &Server) -> Vec<String> {
     let info = call(node.internal, "info", &json!({}));
     let nodes = info["result"]["nodes"].as_array().expect("a list").iter();
@@ -127,7 +127,7 @@ fn a_user_is_reached_on_every_node() {
     });
     let answer = result(&b, "disconnect", json!({"user": "ann"}));
     assert_eq!(answer, json!({"disconnected": 2}));
-    // Done when it is answered.
+    // The connections are closed by the time of the response.
     let status = result(&a, "user_status", json!({"user": "ann"}));
     assert_eq!(status["connections"], 0, "{status}");
     assert!(status["last_seen"].is_u64(), "{status}");
@@ -148,7 +148,7 @@ fn a_ban_and_a_revocation_are_in_force_on_every_node_when_they_are_answered() {
     let refused = |node: &Server| Socket::try_open(node.public, "/push?user=ann").is_err();
     assert!(refused(&a) && refused(&b));
     assert_eq!(result(&b, "revoke_token", json!({"uid": "t1"})), json!({}));
-    // A node that starts later learns of it too.
+    // A node that starts later applies the ban too.
     let c = node(redis.port, "c");
     assert!(refused(&c));
     knows(&a, 3);
@@ -279,7 +279,7 @@ fn commands_by_http_reach_the_node_of_their_response() {
     let second = stream.chunk().expect("read").expect("a reply");
     let second: Value = serde_json::from_slice(&second).expect("JSON");
     assert!(second["subscribe"].is_object(), "{second}");
-    // A node that there is not.
+    // The id of a node that does not exist.
     let mut unknown = command.clone();
     unknown["node"] = "00000000000000aa".into();
     let body = unknown.to_string();
@@ -302,7 +302,7 @@ fn nodes_that_disagree_say_so_once() {
     until("the log to say so", || {
         a.log().contains(what) && b.log().contains(what)
     });
-    // Some announcements later.
+    // Several announcements are sent in this time.
     thread::sleep(Duration::from_secs(7));
     assert_eq!(a.log().matches(what).count(), 1, "{}", a.log());
     let shown = a

@@ -49,7 +49,7 @@ struct Log {
 }
 
 impl Log {
-    /// Starts it and waits until it follows the user, who opens sessions until then.
+    /// Starts `veche log` and waits until it follows the user, who opens sessions until then.
     fn about(server: &Server, user: &str, arguments: &[&str]) -> Self {
         let mut child = server
             .command(&[&["log"], arguments].concat())
@@ -66,7 +66,7 @@ impl Log {
             open();
             rustix::io::ioctl_fionread(&out).is_ok_and(|waiting| waiting > 0)
         });
-        // It may have started during the last session and seen only its end.
+        // The command may have started during the last session and seen only its end.
         open();
         socket.leave();
         let lines = BufReader::new(out).lines();

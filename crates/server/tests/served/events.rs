@@ -154,7 +154,7 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
             let all = sent() + lost();
             all as u64 == 3 + 150 && waiting() as u64 == 0
         });
-        // Each delivery once, including rejected ones.
+        // Each delivery counts once, including rejected ones.
         let said = deliveries(&back_end);
         let said = said
             .iter()

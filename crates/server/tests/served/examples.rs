@@ -99,7 +99,7 @@ impl Guest {
             (&json!("joined"), &json!(nick))
         );
         guest.id = joined["id"].clone();
-        // It receives its own join too, like all in the room.
+        // The client receives its own join too, like all in the room.
         assert_eq!(guest.hear(), guest.event("join", nick));
         guest
     }
@@ -387,7 +387,7 @@ fn feed_from(server: &Server, source: std::net::SocketAddr) {
     server.signal(Signal::HUP);
 }
 
-/// Returns its next message, skipping prices of another symbol.
+/// Returns the feed's next message, skipping prices of another symbol.
 fn next_of(feed: &mut Socket) -> Value {
     serde_json::from_str(&feed.text()).expect("JSON")
 }

@@ -277,7 +277,7 @@ fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     let after = publish(&server, "chat:1", &json!(2));
     assert_eq!(after["offset"], 2, "the history is there");
     assert_ne!(after["epoch"], before["epoch"]);
-    // Once is enough.
+    // The epochs are renewed only once.
     server.stop();
     server.start_again(&options);
     let later = publish(&server, "chat:1", &json!(3));
@@ -323,7 +323,7 @@ fn a_full_disk_delays_only_stored_publications() {
     on_all(|setup| {
         let options = Options {
             routes: ROUTES,
-            // Otherwise the signal would kill the process.
+            // Otherwise the signal for a file at its size limit would kill the process.
             shell: "trap '' XFSZ",
             ..Options::default()
         };
@@ -582,7 +582,7 @@ return ticker
         let routes = format!("{ROUTES}\n[[service]]\nname = \"ticker\"\nscript = \"ticker.lua\"\n");
         let options = Options {
             routes: &routes,
-            // Otherwise the signal would kill the process.
+            // Otherwise the signal for a file at its size limit would kill the process.
             shell: "trap '' XFSZ",
             files: &[("ticker.lua", TICKER)],
             ..Options::default()

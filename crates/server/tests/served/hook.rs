@@ -218,7 +218,7 @@ fn held(what: impl Fn(&str) -> String + Send + Sync + 'static) -> Held {
     let (go, wait): (SyncSender<()>, Receiver<()>) = sync_channel(16);
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |head| {
-        // The end of the test releases it too.
+        // The end of the test releases the back end too.
         let _ = wait.lock().recv();
         what(head)
     });
@@ -509,7 +509,7 @@ fn handshakes_that_queue_are_refused_when_a_drain_begins() {
                 Metrics::scrape(server.internal).sum("veche_identity_hook_waiting", &[]) == 3.0
             });
             server.signal(Signal::TERM);
-            // Two of them are not sent to the back end.
+            // Only one of the three lookups was sent to the back end; the other two are refused.
             until("two to be refused", || {
                 all.iter().filter(|one| one.is_finished()).count() == 2
             });

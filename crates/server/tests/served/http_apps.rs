@@ -352,7 +352,7 @@ fn without_a_folder_there_are_no_files() {
                 .contains("veche.file: this app has no folder of files")
                 && server.log().contains("files = \"FOLDER\"")
         });
-        // A reload removes and restores it.
+        // A reload removes and restores the folder.
         for (files, status) in [("", 500), ("files = \"web/public/deep\"\n", 200)] {
             let routes = ROUTES.replace("files = \"web/public\"\n", files);
             server.configure(&Options {

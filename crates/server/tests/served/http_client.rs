@@ -217,7 +217,7 @@ fn nginx_is_asked() {
     on_each(|setup| {
         let server = serve(setup);
         let to = format!("http://{}", nginx.address);
-        // It closes each connection after three requests.
+        // nginx closes each connection after three requests.
         for _ in 0..20 {
             let answer = get(server.public, &format!("/lua/fetch?to={to}/moved"));
             assert_eq!(answer.status, 200, "{}", server.log());

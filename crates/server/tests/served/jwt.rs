@@ -515,7 +515,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
             Seen::Close(Some(3005), "connection expired".to_owned())
         );
         assert_eq!(pushed.closed(), 3005);
-        // Its first token expired before theirs.
+        // The first token of the renewed session expired before the tokens of the others.
         assert!(renewed.is_alive());
         until("the application to be told", || {
             server.log().contains("3005 connection expired")

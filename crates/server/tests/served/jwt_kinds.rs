@@ -58,7 +58,7 @@ fn a_secret_is_changed_without_a_gap() {
             let status = status(&server, &signed(secret, &claims("ann")));
             assert_eq!(status, expected, "{secret}");
         }
-        // It has expired.
+        // The old secret has expired.
         let file = server.folder.join("veche.toml");
         let text = fs::read_to_string(&file).expect("a file");
         let over = text.replace(&until_s.to_string(), &(now_s() - 1).to_string());
@@ -156,7 +156,7 @@ fn subscription_tokens_may_have_keys_of_their_own() {
         );
         let server = start(setup, &config, &[("one", "one"), ("two", "two")]);
         let mut socket = Socket::open(server.public, "/c");
-        // It never expires, and neither does the connection.
+        // The subscription never expires, and neither does the connection.
         let ann = signed("one", &json!({"sub": "ann"}));
         let reply = ask(&mut socket, &json!({"id": 1, "connect": {"token": ann}}));
         assert_eq!(reply["connect"]["subs"], json!({"#ann": {}}), "{reply}");

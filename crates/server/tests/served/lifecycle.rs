@@ -297,7 +297,7 @@ fn a_reload_adds_routes_and_drops_no_connection() {
             ..Options::default()
         });
         server.signal(Signal::HUP);
-        // Workers apply it one after the other.
+        // Workers apply the reload one after the other.
         let mut after: Vec<Socket> = Vec::new();
         until("the new route", || {
             after.extend(Socket::try_open(server.public, "/later?user=after").ok());

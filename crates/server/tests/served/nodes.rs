@@ -1,4 +1,4 @@
-//! Several servers on one Redis: what happens on one is seen on the others.
+//! Several servers on one Redis: the effects of calls to one are seen on the others.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -39,7 +39,7 @@ impl Client {
     fn on(path: &str, server: &Server, user: &str, channel: &str) -> Self {
         let target = format!("{path}?user={user}&channel={channel}");
         let client = Self(Socket::open(server.public, &target));
-        // Not every subscription is announced to its client.
+        // Some routes do not tell a client that it is subscribed.
         until("the subscription", || {
             let all = call(server.internal, "channels", &json!({}));
             !all["result"]["channels"][channel].is_null()
@@ -92,7 +92,7 @@ fn publications_reach_subscribers_of_all_nodes() {
             assert_eq!(client[1].next(), json!({ "live": number }));
         }
     }
-    // The push reaches a user on any node; this node has no connection of the user.
+    // The push reaches the user's connections on other nodes; this node has none of them.
     let body = json!({ "user": "user-1", "data": "hello" });
     call(nodes[0].internal, "push", &body);
     assert_eq!(clients[2].next(), "hello");
@@ -191,7 +191,7 @@ fn a_server_without_its_redis_does_not_start() {
     assert!(!said.contains("secret"), "{said}");
 }
 
-/// Channels of a namespace with a wildcard have one topic together; each publication comes once.
+/// Channels of a namespace with a wildcard share one topic; each publication arrives once.
 #[test]
 fn a_whole_namespace_is_followed_on_another_node() {
     const NEWS: &str = "[[route]]\npath = \"/news\"\nhandler = \"push\"\nidentity = \"query:user\"\n\

@@ -144,7 +144,7 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
     let mut socket = Socket::open(server.public, "/php?user=ann");
     socket.say("print");
     until("a line", || server.log().contains("printed by the handler"));
-    // Without the address of the API there is none to call.
+    // Calls of the API are impossible without its address.
     socket.say("presence");
     assert_eq!(socket.closed(), 1011);
     until("a reason", || {

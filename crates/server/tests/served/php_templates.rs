@@ -1,4 +1,4 @@
-//! What `veche new` makes of its templates in PHP, under `veche dev`.
+//! The projects that `veche new` creates from its PHP templates, under `veche dev`.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -246,7 +246,7 @@ fn the_chat_lets_in_users_that_are_logged_in() {
         (&json!("ann"), &json!("вече 🔔"))
     );
 
-    // A client that comes later sees what was said.
+    // A client that joins later sees the earlier messages.
     let (mut bob_socket, room) = made.enter(&bob_cookie);
     assert_eq!(users(&room), ["ann", "bob"]);
     assert_eq!(room["lines"], json!([said]));

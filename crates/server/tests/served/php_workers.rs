@@ -1,4 +1,4 @@
-//! Applications in processes of their own, with the PHP SDK: the real processes behind the real server.
+//! Applications in worker processes, with the PHP SDK: real processes behind the real server.
 
 use std::path::Path;
 use std::time::Duration;
@@ -311,7 +311,7 @@ fn figures_of_processes_are_in_the_metrics_and_in_the_status() {
         let outcome = format!("outcome=\"{outcome}\"");
         metric(&server, "veche_app_events_total", &outcome)
     };
-    // The handshake and the message.
+    // Two events: the handshake and the message.
     assert_eq!((events("answered"), events("failed")), (2.0, 0.0));
     socket.say("die");
     assert_eq!(socket.closed(), 1011);
@@ -340,7 +340,7 @@ fn a_process_without_any_event_yet_is_not_replaced_for_being_idle() {
     until("its end", || {
         std::fs::read_to_string(&stopped).is_ok_and(|text| text.contains(&first))
     });
-    // Three times the limit: its successor has had no event.
+    // Three times the limit. The successor has had no event, so it is not replaced.
     std::thread::sleep(Duration::from_secs(3));
     let line = "replacing a process: idle_ttl";
     assert_eq!(server.log().matches(line).count(), 1);

@@ -33,7 +33,7 @@ impl Plant {
         Self::Folder,
     ];
 
-    /// Returns its description in errors.
+    /// Returns the description of this kind of file in errors.
     fn words(self) -> &'static str {
         match self {
             Self::Symlink => "symbolic link",

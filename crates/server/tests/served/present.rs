@@ -71,7 +71,7 @@ fn presence_lists_every_subscriber() {
             let users: Vec<String> = present(&server).into_iter().map(|one| one.0).collect();
             users == ["ann", "bob", "eve"]
         });
-        // By the id listed by `connections`.
+        // A member's id is the one listed by `connections`.
         let listed = call(server.internal, "connections", &json!({ "user": "ann" }));
         let listed = listed["result"]["connections"].as_object().expect("a list");
         let id = listed.keys().next().expect("one");

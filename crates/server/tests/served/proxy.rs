@@ -58,7 +58,7 @@ fn serve(setup: Setup, further: &str) -> Server {
 
 /// A client that forges its address is seen with the real one through a proxy, by HTTP and by WebSocket.
 fn works_through(front: SocketAddr) {
-    // Not the proxies' own address, which is trusted.
+    // The client's address must not be the proxies' own, which is trusted.
     let client = IpAddr::from([127, 0, 0, 2]);
     let mut http = Http::over(connect_from(client, front));
     for _ in 0..3 {
@@ -96,7 +96,7 @@ fn nginx_passes_connections_on() {
 struct HaProxy(Child);
 
 impl HaProxy {
-    /// Starts it with the guide's block for a port; returns its address.
+    /// Starts HAProxy with the guide's block for a port; returns its address.
     fn start(server: &Server, port: u16) -> (Self, SocketAddr) {
         let front = free_address();
         let config = server.folder.join("haproxy.cfg");

@@ -85,7 +85,7 @@ fn a_connection_is_its_clients() {
         let mut http = Http::over(proxied(&server, &text("192.0.2.7")));
         let answer = http.request("GET", "/whoami", "X-Forwarded-For: 6.6.6.6\r\n", b"");
         assert_eq!(answer.expect("an answer").text(), "192.0.2.7\n");
-        // Unless it is one: two proxies in a chain.
+        // Headers do count if the client is itself a trusted proxy: two proxies in a chain.
         let mut http = Http::over(proxied(&server, b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n"));
         let answer = http.request("GET", "/whoami", "X-Forwarded-For: 192.0.2.9\r\n", b"");
         assert_eq!(answer.expect("an answer").text(), "192.0.2.9\n");

@@ -19,7 +19,7 @@ fn commands_and_subscriptions() {
     }
 }
 
-/// Commands while it is down fail at once; when it is back, they succeed immediately.
+/// Commands while Redis is down fail at once; when it is back, they succeed immediately.
 #[test]
 fn a_redis_that_crashes_and_returns() {
     let mut backing = Backing::redis();
@@ -101,7 +101,7 @@ fn a_subscription_is_restored_with_any_read_timeout() {
     for text in ["two", "three"] {
         backing.crash();
         until("the loss to be told", || ask("/news") != "0");
-        // Longer than several delays.
+        // Longer than several delays between attempts.
         std::thread::sleep(Duration::from_secs(1));
         backing.start();
         until("a message after the outage", || {

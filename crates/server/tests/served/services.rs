@@ -227,7 +227,7 @@ fn an_app_that_is_taken_out_ends() {
         until("its coroutines to be gone", || {
             Metrics::scrape(server.internal).sum("veche_app_coroutines", &[]) == 0.0
         });
-        // And it may be added again.
+        // The app may be added again.
         reload(&server, CHAT, &[("chat.lua", CHAT_SCRIPT)]);
         let mut client = Socket::open(server.public, "/chat");
         assert_eq!(client.text(), "open");
@@ -243,7 +243,7 @@ fn services_are_asked_to_stop_at_a_shutdown() {
         assert_eq!(client.text(), "open");
         until("the services", || count(&server, "begins") == 4);
         server.signal(Signal::TERM);
-        // It receives the output of `app.stop`, and then the close.
+        // The client receives the output of `app.stop`, and then the close.
         assert_eq!(client.text(), "bye");
         let closed = loop {
             match client.next() {

@@ -351,7 +351,7 @@ script = \"users.lua\"",
             of_others,
             "of this application alone"
         );
-        // Each is a connection like any other.
+        // Connections found this way are used like any others.
         bobs[0].0.say("say ann");
         for (socket, _) in &mut anns {
             assert_eq!(socket.text(), "to ann");

@@ -200,7 +200,8 @@ fn a_slow_reader_misses_publications_of_lossy_namespaces() {
         while slow.text() != "news" {
             seen += 1;
         }
-        // It misses nothing any more; publications of this channel queued outside of the outbox may come before.
+        // The slow client misses nothing any more; publications of this channel queued outside of the outbox may come
+        // before.
         lines.ask(&json!({"channel": "cursors:1", "data": "here", "ack": true}));
         while slow.text() != "here" {
             seen += 1;

@@ -21,7 +21,7 @@ pub(crate) fn serve(setup: Setup, script: &str, url: &str) -> Server {
     Server::serving(setup, &routes, &files)
 }
 
-/// Runs all of them and reports every failure.
+/// Runs all tests of a suite and reports every failure.
 #[track_caller]
 pub(crate) fn run(server: &Server) {
     let names = get(server.public, "/suite").json();

@@ -1,4 +1,4 @@
-//! Kills of worker processes under load, with a ledger: each message is handled once, or its client is told.
+//! Kills of worker processes under load, with a ledger: each message is handled once, or its connection is closed.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::support::process::end;
 use crate::support::socket::Seen;
 use crate::support::{Server, Socket, USUAL, until};
 
-/// Writes each event to the ledger before it answers. Each process has its own, since its lines are to be whole.
+/// Writes each event to a ledger before it responds. Each process has a ledger of its own, so that lines stay whole.
 const APP: &str = r#"
 $app = Veche\App::create();
 $ledger = fopen(__DIR__ . '/ledger.' . getmypid(), 'a');
@@ -39,9 +39,9 @@ const KILLS: usize = 12;
 /// What one client has seen.
 #[derive(Default)]
 struct Account {
-    /// Messages that were answered, as the ledger has them.
+    /// Messages that were answered, as written in the ledger.
     answered: Vec<String>,
-    /// Messages in hand when the connection was closed.
+    /// Messages in progress when the connection was closed.
     unanswered: Vec<String>,
     /// Users of connections that were opened.
     opened: Vec<String>,
@@ -84,7 +84,7 @@ fn talk(server: &Server, number: usize, is_over: &AtomicBool) -> Account {
     account
 }
 
-/// Returns the ledgers of all processes: how often each line is there.
+/// Returns the lines of all processes' ledgers, and how often each line occurs.
 fn ledger(server: &Server) -> HashMap<String, u64> {
     let mut lines = HashMap::new();
     for file in fs::read_dir(&server.folder).expect("a folder").flatten() {
@@ -118,7 +118,7 @@ fn killed_processes_lose_only_what_they_had_in_hand_and_its_clients_are_told() {
             .collect();
         let mut killed = Vec::new();
         for _ in 0..KILLS {
-            // Not before the successor of the last one is at work.
+            // Waits until the successor of the last killed process handles events.
             until("a process to kill", || {
                 let running = fs::read_dir(&server.folder).expect("a folder").flatten();
                 let pids = running.filter_map(|file| {
@@ -167,7 +167,7 @@ fn killed_processes_lose_only_what_they_had_in_hand_and_its_clients_are_told() {
         said <= answered + unanswered,
         "messages that no client sent"
     );
-    // A process has one event in hand, since its handlers take longer than a millisecond.
+    // A process handles one event at a time, since its handlers take longer than a millisecond.
     let refused: u64 = accounts.iter().map(|one| one.refused).sum();
     let ends = |user: &str| {
         let of_user = format!("left {user} ");
@@ -196,7 +196,7 @@ fn killed_processes_lose_only_what_they_had_in_hand_and_its_clients_are_told() {
         failed <= KILLS as u64,
         "{failed} events were in hand of {KILLS} processes"
     );
-    // An end that was written before the kill is in the ledger and counts as failed all the same.
+    // A closed connection that was recorded before the kill is in the ledger and counts as failed all the same.
     let told = unanswered as u64 + refused + missing;
     assert!(told <= failed, "{told} of {failed}");
 }

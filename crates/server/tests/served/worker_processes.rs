@@ -1,4 +1,5 @@
-//! Worker processes of applications and their spawner: the sandbox, accounts, and what is left after each kind of end.
+//! Worker processes of applications and their spawner: the sandbox, accounts, and the processes that remain after each
+//! kind of end.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use crate::support::metrics::Metrics;
 use crate::support::process::{end, is_alive};
 use crate::support::{Options, Seen, Server, Socket, USUAL, until};
 
-/// Announces itself as the user that the path names, tells its process id, and stays busy when asked to.
+/// Names the user from the path, sends its process id on request, and can be kept busy.
 const APP: &str = r#"
 $app = Veche\App::create();
 $app->message(function (Veche\Connection $conn, string $data): void {
@@ -54,7 +55,7 @@ fn pid(socket: &mut Socket) -> u32 {
     socket.text().parse().expect("a process id")
 }
 
-/// Returns the id of the process that started another one; 0 if that has ended.
+/// Returns the id of a process's parent; 0 if the process has ended.
 fn parent(pid: u32) -> u32 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
@@ -62,7 +63,7 @@ fn parent(pid: u32) -> u32 {
     parent.parse().unwrap_or_default()
 }
 
-/// Returns all processes below one.
+/// Returns all descendants of a process.
 fn descendants(of: u32) -> Vec<u32> {
     let mut found = vec![of];
     let mut at = 0;
@@ -91,7 +92,7 @@ fn a_server_in_its_sandbox_has_worker_processes_outside_of_it() {
     let mut socket = Socket::open(server.public, "/php");
     socket.say("hello");
     assert_eq!(socket.text(), "hello");
-    // Its memory is read in spite of the sandbox.
+    // The server can read the memory usage of worker processes despite its sandbox.
     let memory = "veche_app_processes_memory_bytes";
     until("the memory of both", || {
         Metrics::scrape(server.internal).sum(memory, &["app=\"chat\""]) > 2e6
@@ -100,7 +101,7 @@ fn a_server_in_its_sandbox_has_worker_processes_outside_of_it() {
     until("a successor", || {
         pid(&mut socket) != first && !is_alive(first)
     });
-    // Each configuration has its own spawner; a first application may come with a reload.
+    // Each configuration has its own spawner, since a reload may add the first application.
     let before = parent(pid(&mut socket));
     server.signal(Signal::HUP);
     until("newer processes", || {
@@ -109,7 +110,7 @@ fn a_server_in_its_sandbox_has_worker_processes_outside_of_it() {
     until("the end of the older spawner", || !is_alive(before));
     socket.say("still here");
     assert_eq!(socket.text(), "still here");
-    // The server process itself can run nothing: the spawner is not its child.
+    // The server process itself can't execute programs: the spawner is not its child.
     assert_eq!(descendants(server.pid()), [server.pid()]);
 }
 
@@ -147,7 +148,7 @@ fn no_process_is_left_after_a_kill_of_the_server_process_or_of_the_supervisor() 
     let supervisor = parent(old);
     let workers = descendants(parent(pid(&mut socket)));
     assert_eq!(workers.len(), 4, "the spawner and its processes");
-    // One does not notice the end of its socket, and one has a child.
+    // One process does not notice the end of its socket, and one has a child.
     let mut busy = Socket::open(server.public, "/php");
     busy.say("busy");
     let mut deaf = Socket::open(server.public, "/php");
@@ -164,7 +165,7 @@ fn no_process_is_left_after_a_kill_of_the_server_process_or_of_the_supervisor() 
     let mut socket = Socket::open(server.public, "/php");
     let spawner = parent(pid(&mut socket));
     assert_eq!(parent(spawner), supervisor);
-    // The one that was killed with its server process is reaped.
+    // The spawner that was killed together with its server process has been reaped.
     until("no zombie", || {
         !Path::new(&format!("/proc/{}", workers[0])).exists()
     });
@@ -195,7 +196,7 @@ fn a_spawner_that_dies_is_replaced_with_its_processes_and_connections_stay() {
             .log()
             .contains("the spawner of worker processes has ended")
     );
-    // The connection had no event in hand.
+    // No event of the connection was in progress, so it stays open.
     socket.say("hello");
     assert_eq!(socket.text(), "hello");
 }
@@ -243,7 +244,7 @@ fn worker_processes_have_the_account_of_their_application() {
         let mut socket = Socket::open(server.public, "/php");
         socket.say("user");
         assert_eq!(socket.text(), ids, "{own}");
-        // A successor has the same.
+        // A successor has the same account.
         let first = pid(&mut socket);
         end(first);
         until("an answer of a successor", || {
@@ -308,7 +309,7 @@ fn a_command_that_does_not_exist_is_an_error_in_the_log() {
     }
 }
 
-/// A handler of `stop` runs within `stop_timeout`, and what it leaves to the end of the process too.
+/// Handlers of `stop` and shutdown functions of PHP together have `stop_timeout`.
 #[test]
 fn a_process_has_stop_timeout_to_stop_and_is_killed_then() {
     if !has_php() {
@@ -334,14 +335,14 @@ fn a_process_has_stop_timeout_to_stop_and_is_killed_then() {
     };
     let mut server = Server::with(USUAL, &options);
     let mut socket = Socket::open(server.public, "/php");
-    // A process that has not begun has nothing to stop.
+    // Processes that have not started could not run a handler of `stop`.
     let idle = ["app=\"chat\"", "state=\"idle\""];
     until("both processes", || {
         Metrics::scrape(server.internal).sum("veche_app_processes", &idle) == 2.0
     });
     let workers = descendants(parent(pid(&mut socket)));
     drop(socket);
-    // The server's own end waits for them.
+    // The stop of the server waits for its worker processes.
     server.stop();
     assert_eq!((size(&server, "stopped"), size(&server, "over")), (2, 2));
     until("the end of the spawner", || are_gone(&workers));
@@ -360,7 +361,7 @@ fn a_process_has_stop_timeout_to_stop_and_is_killed_then() {
     });
 }
 
-/// An event over its time is logged with all that a search for it needs.
+/// The log entry of an event over its time limit contains everything needed to find its cause.
 #[test]
 fn the_log_of_an_event_over_its_time_names_its_process_and_its_client() {
     if !has_php() {

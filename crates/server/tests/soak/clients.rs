@@ -47,10 +47,10 @@ impl Load {
                 thread::sleep(Duration::from_millis(rng.u64(..4)));
             }
             match rng.u8(..10) {
-                // Its handler fails or never ends, and only its connection is closed.
+                // The connection's handler fails or never ends, and only this connection is closed.
                 0 | 1 => self.is_ended(socket, "fail"),
                 2 if rng.u8(..3) == 0 => self.is_ended(socket, "loop"),
-                // During a wait.
+                // The client disconnects while its handler is suspended.
                 3 => {
                     socket.say("wait 0.2");
                     drop(socket);

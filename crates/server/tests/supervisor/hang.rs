@@ -111,7 +111,7 @@ fn stop_worker(veche: &Veche, worker: Pid) -> bool {
     let until = now() + Duration::from_secs(3);
     while now() < until {
         if veche.log().contains("hangs") {
-            // Otherwise no other process could reap it.
+            // The exit of a traced process is reported to its tracer first. Until then no other process could reap it.
             waitpid(worker, all).expect("it is killed");
             return true;
         }

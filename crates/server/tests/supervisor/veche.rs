@@ -36,7 +36,7 @@ pub(crate) fn freeze(raw: u32) {
 }
 
 impl Veche {
-    /// Creates its folder and configuration without the process.
+    /// Creates the folder and the configuration of a supervisor without starting it.
     pub(crate) fn prepare(name: &str, limits: &str) -> Self {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Veche {
         veche
     }
 
-    /// Starts it and waits until it is ready; `limits` are lines of `[limits]`.
+    /// Starts Veche and waits until it is ready; `limits` are lines of `[limits]`.
     pub(crate) fn start(name: &str, limits: &str) -> Self {
         let mut veche = Self::prepare(name, limits);
         veche.start_again();
@@ -67,7 +67,7 @@ impl Veche {
         self.find_address();
     }
 
-    /// Waits until it is ready, and records its address.
+    /// Waits until the server is ready, and records its address.
     pub(crate) fn find_address(&mut self) {
         self.await_status("ready", |status| status["state"] == "ready");
         let status = self.status();
@@ -82,7 +82,7 @@ impl Veche {
         self.spawn_with(|command| command);
     }
 
-    /// Starts it with a modified command, without waiting.
+    /// Starts Veche with a modified command, without waiting.
     pub(crate) fn spawn_with(&mut self, change: impl FnOnce(&mut Command) -> &mut Command) {
         let mut command = self.command();
         self.run(change(&mut command));

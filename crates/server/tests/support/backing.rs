@@ -152,7 +152,7 @@ impl Backing {
         command
     }
 
-    /// Starts it with its data, and waits until it serves.
+    /// Starts the server with its data, and waits until it serves.
     pub(crate) fn start(&mut self) {
         let port = self.port.to_string();
         let is_sealed = self.folder.join(KEY).exists();
@@ -202,7 +202,7 @@ impl Backing {
         until("the server behind", || TcpStream::connect(address).is_ok());
     }
 
-    /// Kills it like a crash.
+    /// Kills the server like a crash.
     pub(crate) fn crash(&mut self) {
         if let Some(mut child) = self.child.take() {
             process::end(child.id());

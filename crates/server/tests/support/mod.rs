@@ -103,7 +103,7 @@ pub(crate) fn chosen_io() -> &'static str {
     CHOSEN.get_or_init(|| std::env::var("VECHE_TEST_IO").unwrap_or_else(|_| "epoll".to_owned()))
 }
 
-/// The same with one worker.
+/// [`USUAL`] with one worker.
 pub(crate) const USUAL_ONE: Setup = Setup {
     io: "epoll",
     workers: 1,

@@ -14,7 +14,7 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// Starts it; `http` returns the content of the `http` block from its address and folder; `files` are below the
+    /// Starts nginx; `http` returns the content of the `http` block from its address and folder; `files` are below the
     /// folder.
     pub(crate) fn start(
         http: impl FnOnce(SocketAddr, &Path) -> String,

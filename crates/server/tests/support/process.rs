@@ -18,7 +18,7 @@ pub(crate) fn end(raw: u32) {
     let _ = kill_process(pid(raw), Signal::KILL);
 }
 
-/// Returns whether it is running; zombies don't count.
+/// Returns whether a process is running; zombies don't count.
 pub(crate) fn is_alive(raw: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{raw}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")

@@ -59,7 +59,7 @@ impl Server {
         Self::prepared(setup, options, |_| {})
     }
 
-    /// Starts it after preparing its folder.
+    /// Starts a server after preparing its folder.
     pub(crate) fn prepared(
         setup: Setup,
         options: &Options<'_>,
@@ -75,7 +75,7 @@ impl Server {
         server
     }
 
-    /// Starts it with these routes and files beside the configuration.
+    /// Starts a server with these routes and files beside the configuration.
     pub(crate) fn serving(setup: Setup, routes: &str, files: &[(&str, &str)]) -> Self {
         let options = Options {
             routes,
@@ -112,7 +112,7 @@ impl Server {
         server
     }
 
-    /// Stops it like a service manager.
+    /// Stops the server like a service manager.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         self.signal(Signal::TERM);
@@ -131,7 +131,7 @@ impl Server {
         self.setup.workers = workers;
     }
 
-    /// Starts it again after a [`stop`](Self::stop).
+    /// Starts the server again after a [`stop`](Self::stop).
     pub(crate) fn start_again(&mut self, options: &Options<'_>) {
         self.configure(options);
         self.launch(options);
@@ -162,7 +162,7 @@ impl Server {
         }
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the server and waits until it is ready.
     fn launch(&mut self, options: &Options<'_>) {
         let log = fs::File::create(self.folder.join("stderr")).expect("a log");
         let limit = options
@@ -335,7 +335,7 @@ impl Server {
         }
     }
 
-    /// Ends it at once.
+    /// Ends the server at once.
     fn end(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;

@@ -252,7 +252,7 @@ impl Modules {
                 "struct" | "enum" => {
                     module.types.insert(tokens[i + 1].clone());
                 }
-                // Not the type of an argument.
+                // `impl` in the type of an argument is no `impl` block.
                 "impl" if i == 0 || matches!(&*tokens[i - 1], ";" | "{" | "}" | "]") => module
                     .implemented
                     .extend(implemented(&tokens[i + 1..]).map(str::to_owned)),

@@ -31,7 +31,7 @@ const TWO_FORMS: &[&str] = &[
     "SharedCounter",
 ];
 
-/// Doc comments of at most three words in the workspace; it may only become lower.
+/// The most doc comments of at most three words in the workspace. This number may only become lower.
 const SHORT_MAX: usize = 50;
 
 /// A doc comment of at most this many words says no more than the name below it.

@@ -19,8 +19,8 @@ use super::{State, Table, is_expired};
 /// Expired rows removed per change, so that they are removed faster than new ones can arrive.
 pub(super) const EXPIRED_PER_CHANGE: usize = 8;
 
-/// Maximum number of expired rows removed under one lock, however much room is needed, unless there are more than half
-/// as many changes.
+/// The most expired rows removed under one lock, however much room is needed. A batch of more than half as many changes
+/// may remove two rows for each change.
 pub(super) const EXPIRED_MAX: usize = 1024;
 
 /// How a change gets the room it needs.

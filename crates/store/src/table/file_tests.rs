@@ -326,7 +326,7 @@ fn a_full_table_is_an_error_and_empty_again() {
     );
     assert_eq!(table.count(0), 0);
     assert_eq!(load(&table, LoadFormat::Ndjson, &lines(100)), Ok(100));
-    // Ordinary puts evict others.
+    // Unlike a load, ordinary puts evict rows.
     let more = lines(2000)
         .lines()
         .skip(1000)
@@ -490,7 +490,7 @@ fn jobs_wait_for_their_turn_and_are_cancelled() {
     jobs[5].cancel();
     assert_eq!(jobs[5].outcome(), Some(Err(JobError::Cancelled)));
     for (place, pipe) in pipes.iter().enumerate().take(5) {
-        // Opens when its job does.
+        // The pipe can be opened once its job reads.
         let mut out = fs::File::options().write(true).open(pipe).expect("a pipe");
         assert_eq!(jobs[place].outcome(), None);
         jobs[place].cancel();

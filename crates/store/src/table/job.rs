@@ -84,7 +84,7 @@ pub enum JobError {
     Damaged {
         /// The name of the damaged snapshot.
         file: String,
-        /// The byte up to which it is intact.
+        /// The byte up to which the snapshot is intact.
         at: u64,
         /// The kind of damage found there.
         why: String,
@@ -226,7 +226,7 @@ pub(super) fn start(work: impl FnOnce(&Job) -> Result<u64, JobError> + Send + 's
     let thread = std::thread::Builder::new().name("table".to_owned());
     match thread.spawn(run) {
         Ok(_) => turns.running += 1,
-        // Running jobs continue the queue; without any it ends here.
+        // The job stays queued if other jobs are running, which continue the queue; otherwise it fails here.
         Err(error) if turns.running == 0 => {
             let (job, _) = turns.waiting.pop_back().expect("it was stored before");
             job.end(Err(JobError::Thread(error.to_string())));

@@ -208,7 +208,7 @@ impl KeyShape {
         !self.is_sparse || value(self.parts[0].0) != Cell::Null
     }
 
-    /// Returns whether none of its columns lacks a value.
+    /// Returns whether all of the key's columns have a value.
     pub(super) fn is_whole<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> bool {
         self.parts
             .iter()

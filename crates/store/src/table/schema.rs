@@ -238,7 +238,7 @@ pub struct Schema {
     pub ttl_ms: Option<u64>,
     /// The memory limit in bytes.
     pub bytes_max: usize,
-    /// Which rows are evicted when it is reached.
+    /// Which rows are evicted when the memory limit is reached.
     pub evict: Evict,
 }
 

@@ -191,7 +191,7 @@ impl Table {
         for (column, about) in self.schema.columns.iter().enumerate() {
             let cells = places.iter().map(|place| {
                 match leaf.get(shape, *place, column) {
-                    // As wall-clock time.
+                    // An expiry is converted to wall-clock time.
                     Cell::Bits(at_ms) if Some(column) == expires => {
                         let left_ms = at_ms.saturating_sub(clocks.mono_ms);
                         Cell::Bits(clocks.wall_ms.saturating_add(left_ms))

@@ -484,7 +484,7 @@ fn generation(table: &Table) -> u64 {
     seen[0]
 }
 
-/// Not a test of its own: the process that the next test kills.
+/// Not a test of its own: this process is killed by the next test.
 #[test]
 fn saves_until_it_is_killed() {
     let Some(path) = std::env::var_os(SAVER).map(PathBuf::from) else {

@@ -149,7 +149,7 @@ fn verdict(kind: HookKind, wire: Wire<'_>) -> Result<(HookDecision, WebhookOutco
     ))
 }
 
-/// Each kind uses its own fields.
+/// Converts the result of a response to a grant. Each kind of hook uses its own fields.
 fn grant(kind: HookKind, granted: Granted<'_>) -> Result<HookGrant, String> {
     let mut grant = HookGrant {
         expires_at_s: time(granted.expire_at),

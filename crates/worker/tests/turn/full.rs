@@ -9,7 +9,7 @@ use veche_worker::{TurnState, Worker, WorkerMessage};
 use crate::app::{APP, Numbers};
 use crate::{end_turn, posted, worker, worker_at};
 
-/// Stands for mail for a hub in the result of `posted`.
+/// Represents a message for a hub in the result of `posted`.
 const MAIL: u32 = u32::MAX;
 
 /// Number of messages that fit in a lane.
@@ -69,7 +69,7 @@ impl Mesh {
         }
     }
 
-    /// Runs a turn of a worker, which posts like the server.
+    /// Runs a turn of a worker, which sends its messages as the server does.
     fn turn(&mut self, me: usize) -> TurnState {
         let worker = &mut self.workers[me];
         for from in 0..3 {
@@ -91,7 +91,7 @@ impl Mesh {
         end_turn(worker)
     }
 
-    /// Runs turns of these workers until they wait, or long enough for a full lane.
+    /// Runs turns of these workers until all of them wait and all lanes are empty, at most 100 each.
     fn settle(&mut self, workers: &[usize]) {
         for _ in 0..100 {
             let states: Vec<_> = workers.iter().map(|&me| self.turn(me)).collect();

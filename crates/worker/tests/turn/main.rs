@@ -271,7 +271,7 @@ fn what_makes_no_progress_is_aborted_after_the_write_timeout() {
     commands(&mut worker);
     worker.handle_timeout(id);
     commands(&mut worker);
-    // As if its own deadlines were far away.
+    // The connection behaves as if its own deadlines were far away.
     worker.handle_received(
         id,
         b"GET /nothing HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -527,7 +527,7 @@ fn services_are_stopped_at_once_when_another_process_takes_over() {
         let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
         told.unwrap_or_default()
     };
-    // At most ten seconds.
+    // Services have at most ten seconds.
     assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);
     assert!(worker.poll_request().is_none());
     // A drain started again may have less time.

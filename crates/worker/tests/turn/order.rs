@@ -19,8 +19,9 @@ use crate::{accept, end_turn, id, posted, turn, worker};
 
 type Tested = Worker<Numbers, &'static str>;
 
-/// Credits of a lane, and those that publications may use.
+/// Credits of a lane.
 const CREDITS: u32 = 1024;
+/// The part of the credits that publications may use.
 const PUBLISH_CREDITS: u32 = CREDITS / 2;
 
 /// Returns a channel whose home is that worker of the three.

@@ -15,13 +15,13 @@ use Veche\Exception\ServerException;
 interface Transport
 {
     /**
-     * Makes one `POST` request. It may be sent a second time by itself only if nothing of it had been sent before.
+     * Makes one `POST` request. An implementation may repeat it only if no byte of it was sent before.
      *
      * @param string $path Such as `/api/push`.
      * @param array<string, string> $headers
-     * @param float $timeout Seconds for all of it.
+     * @param float $timeout Seconds for the whole request.
      * @throws NetworkException
-     * @throws ServerException if the answer is not HTTP
+     * @throws ServerException if the response is not HTTP
      */
     public function post(string $path, array $headers, string $body, float $timeout): Response;
 }

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\Net;
 
 /**
- * A point in time until which something may take.
+ * The point in time until which an operation may take.
  *
  * @internal
  */

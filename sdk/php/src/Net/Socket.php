@@ -24,7 +24,7 @@ final class Socket
     }
 
     /**
-     * Connects, with the TLS handshake where the address asks for it.
+     * Connects, and performs the TLS handshake if the address requires one.
      *
      * @param string|null $caFile Certificates to trust instead of the system's.
      * @throws NetworkException
@@ -82,7 +82,7 @@ final class Socket
     }
 
     /**
-     * Returns at least one byte, or an empty string at the end of the stream; null when nothing came in time.
+     * Returns at least one byte, or an empty string at the end of the stream; null if nothing arrived in time.
      */
     public function read(Deadline $deadline): ?string
     {
@@ -101,7 +101,8 @@ final class Socket
     }
 
     /**
-     * Returns what has come already, without waiting: null if nothing, an empty string at the end of the stream.
+     * Returns the data that have already arrived, without waiting: null if there are none, an empty string at the end
+     * of the stream.
      */
     public function poll(): ?string
     {

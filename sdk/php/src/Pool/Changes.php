@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\Pool;
 
 /**
- * What a statement has changed.
+ * The effect of a statement on the database.
  */
 final class Changes
 {

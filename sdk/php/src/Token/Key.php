@@ -112,7 +112,7 @@ final class Key
     }
 
     /**
-     * Turns an ECDSA signature from DER, a sequence of two integers, into r and s one behind the other (RFC 7518,
+     * Converts an ECDSA signature from DER, a sequence of two integers, to the concatenation of r and s (RFC 7518,
      * section 3.4).
      */
     private static function concatenated(string $der, int $bytes): string

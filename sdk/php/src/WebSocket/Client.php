@@ -28,7 +28,7 @@ use Veche\Net\Socket;
  */
 final class Client
 {
-    /** Control frames that a call without time left passes over. */
+    /** Maximum number of control frames that a call handles after its time is over. */
     private const CONTROL_FRAMES_MAX = 100;
 
     private bool $isClosed = false;
@@ -196,7 +196,7 @@ final class Client
     }
 
     /**
-     * Returns the next event, after it was answered where it asks for an answer; null at the deadline.
+     * Returns the next event, which was answered if necessary; null at the deadline.
      */
     private function event(Deadline $deadline): ?Event
     {

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\WebSocket;
 
 /**
- * What a {@see Receiver} has found: a message, or a control frame.
+ * An item found by a {@see Receiver}: a message, or a control frame.
  *
  * @internal
  */

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\WebSocket;
 
 /**
- * Encodes the frames that a client sends: whole and masked.
+ * Encodes frames of a client: unfragmented and masked.
  *
  * @internal
  */

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\WebSocket;
 
 /**
- * What a frame is (RFC 6455, section 5.2).
+ * The kind of a frame (RFC 6455, section 5.2).
  *
  * @internal
  */

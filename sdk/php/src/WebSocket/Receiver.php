@@ -7,7 +7,7 @@ namespace Veche\WebSocket;
 use Veche\Exception\ProtocolException;
 
 /**
- * Turns the bytes that a server sends into messages and control frames (RFC 6455, section 5). It does no I/O.
+ * Decodes the bytes from a server into messages and control frames (RFC 6455, section 5). It does no I/O.
  *
  * ```php
  * $receiver = new Receiver();
@@ -28,7 +28,7 @@ final class Receiver
     /** Kind of the message whose fragments are arriving. */
     private ?Opcode $open = null;
     private ?Utf8 $text = null;
-    /** Bytes of the frame that has begun that were given to `$text`. */
+    /** Number of bytes of the current frame that were already passed to `$text`. */
     private int $validated = 0;
     private string $message = '';
     private int $fragments = 0;
@@ -44,7 +44,7 @@ final class Receiver
     }
 
     /**
-     * Takes received bytes.
+     * Accepts received bytes.
      */
     public function feed(string $bytes): void
     {
@@ -56,7 +56,7 @@ final class Receiver
     }
 
     /**
-     * Returns the next message or control frame; null: it takes more bytes, or a Close has come.
+     * Returns the next message or control frame; null: more bytes are needed, or a Close was received.
      *
      * @throws ProtocolException with the close code; from then on each call throws it
      */
@@ -123,7 +123,7 @@ final class Receiver
     }
 
     /**
-     * Checks what has arrived of a text: one that is wrong already is not waited for.
+     * Validates the received part of a text: an invalid text is refused without waiting for its end.
      */
     private function validate(Opcode $opcode, int $head, int $arrived): void
     {
@@ -139,7 +139,7 @@ final class Receiver
     }
 
     /**
-     * Checks that a data frame is one that may come now (section 5.4).
+     * Checks that a data frame is permitted in the current state (section 5.4).
      */
     private function order(Opcode $opcode): void
     {

@@ -5,13 +5,13 @@ declare(strict_types=1);
 namespace Veche\WebSocket;
 
 /**
- * Checks a text that arrives in parts.
+ * Validates a text that arrives in parts.
  *
  * @internal
  */
 final class Utf8
 {
-    /** The beginning of a character whose end is still to come. */
+    /** The beginning of an incomplete character. */
     private string $open = '';
 
     /**

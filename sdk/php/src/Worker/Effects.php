@@ -10,13 +10,13 @@ use Veche\Exception\CallerException;
 use Veche\Json;
 
 /**
- * What a handler wants done, in order, and the data of it.
+ * The effects that a handler requests, in order, and their data.
  *
  * @internal
  */
 class Effects
 {
-    /** Most effects of one frame. */
+    /** Maximum number of effects in one frame. */
     private const EFFECTS_MAX = 4096;
 
     /** @var list<array<string, mixed>|string> Effects as arrays, or as JSON. */
@@ -48,8 +48,8 @@ class Effects
     }
 
     /**
-     * Keeps data and returns the number of its part. What was kept last is not kept twice, so a message to many
-     * connections travels once.
+     * Adds data and returns the number of their part. Data equal to the last part are not added again, so that a
+     * message to many connections is transferred once.
      */
     public function keep(string $data): int
     {
@@ -67,7 +67,8 @@ class Effects
     }
 
     /**
-     * Keeps data of a publication: text, bytes, or anything else as JSON. Returns what an effect says of them.
+     * Adds the data of a publication: text, bytes, or anything else as JSON. Returns the members of an effect that
+     * refer to them.
      *
      * @return array{data: int, data_kind?: string}
      */
@@ -86,7 +87,8 @@ class Effects
     }
 
     /**
-     * Returns the members of a head as JSON, each with a comma before it, and the parts; and begins again.
+     * Returns the members of a head as JSON, each with a comma before it, and the parts; then starts again without
+     * effects.
      *
      * @return array{string, list<string>}
      * @throws CallerException if JSON can't express an effect

@@ -48,7 +48,7 @@ final class Engine
     /** @var list<Fiber<mixed, mixed, mixed, mixed>> */
     private array $idle = [];
     private ?Handling $active = null;
-    /** How many Fibers are resumed, one by the other. */
+    /** Number of nested Fibers, each resumed by the previous one. */
     private int $depth = 0;
     private int $lastCall = 0;
     private bool $isStopped = false;
@@ -89,7 +89,7 @@ final class Engine
     }
 
     /**
-     * Returns the engine that runs the handler that is calling.
+     * Returns the engine of the current handler.
      *
      * @throws CallerException outside of handlers
      */
@@ -99,7 +99,7 @@ final class Engine
     }
 
     /**
-     * Takes bytes of Veche, and runs handlers as far as they go.
+     * Accepts bytes from Veche, and runs handlers as far as possible.
      *
      * @throws VecheException if Veche refuses the worker, or this is not Veche
      */
@@ -110,7 +110,7 @@ final class Engine
     }
 
     /**
-     * Returns what is to be written, and forgets it.
+     * Returns the bytes to be written, and removes them from the engine.
      */
     public function takeOutput(): string
     {
@@ -120,7 +120,7 @@ final class Engine
     }
 
     /**
-     * Returns when the next handler that sleeps is due; null: none sleeps.
+     * Returns the time at which the next sleeping handler is due; null if none sleeps.
      */
     public function wakesAt(): ?float
     {
@@ -128,7 +128,7 @@ final class Engine
     }
 
     /**
-     * Goes on with handlers whose sleep is over.
+     * Continues handlers whose sleep is over.
      */
     public function wake(float $now): void
     {
@@ -142,7 +142,7 @@ final class Engine
     }
 
     /**
-     * Returns whether the worker is to end: it was told to stop, and nothing is left in hand.
+     * Returns whether the worker has to end: it was requested to stop, and no event is being handled.
      */
     public function isOver(): bool
     {
@@ -160,7 +160,7 @@ final class Engine
     }
 
     /**
-     * Returns the effects of the handler that is calling.
+     * Returns the effects of the current handler.
      */
     public function effects(): Effects
     {
@@ -168,7 +168,7 @@ final class Engine
     }
 
     /**
-     * Suspends the handler that is calling until that time.
+     * Suspends the current handler until that time.
      */
     public function sleepUntil(float $time): void
     {
@@ -178,7 +178,7 @@ final class Engine
     }
 
     /**
-     * Makes a call and suspends the handler that is calling until its result has come.
+     * Makes a call and suspends the current handler until the result arrives.
      *
      * @param array<string, mixed> $head Members of the call; null leaves one out.
      * @throws VecheException if it fails
@@ -215,7 +215,7 @@ final class Engine
     }
 
     /**
-     * Writes the answers of handlers that an end of the process interrupts.
+     * Writes the answers of handlers that are interrupted by the end of the process.
      */
     public function fail(string $why): void
     {
@@ -230,7 +230,7 @@ final class Engine
     }
 
     /**
-     * Takes a frame. Returns what is to be handled of it.
+     * Accepts a frame. Returns the events that it brings.
      */
     private function take(Frame $frame): ?Handling
     {
@@ -263,7 +263,7 @@ final class Engine
     }
 
     /**
-     * Begins events that may begin.
+     * Starts the events that may start.
      */
     private function begin(): void
     {
@@ -275,7 +275,7 @@ final class Engine
     }
 
     /**
-     * Returns the next event that may begin now, and takes frames up to it.
+     * Returns the next event that may start now, and decodes frames up to it.
      */
     private function next(): ?Handling
     {
@@ -316,9 +316,9 @@ final class Engine
     }
 
     /**
-     * Handles one event after the other. A switch of Fibers costs more than most handlers, so a Fiber goes on with the
-     * next event itself; where a handler suspends it, another Fiber does. Those that others have resumed go back to
-     * them.
+     * Handles events one after the other. A switch of Fibers costs more than most handlers, so a Fiber continues with
+     * the next event itself; if a handler suspends it, another Fiber takes over. Fibers that were resumed by others
+     * return to them.
      */
     private function work(Handling $handling): never
     {
@@ -424,7 +424,7 @@ final class Engine
     }
 
     /**
-     * Returns an error with its place and its trace, for the log.
+     * Returns an error with its location and its trace, for the log.
      */
     public static function described(Throwable $error): string
     {

@@ -16,10 +16,12 @@ use Veche\Json;
  */
 final class Frame
 {
-    /** Bytes before the head: its length and the payload's, the least significant byte first. */
+    /** Length of the prefix before the head: the lengths of head and payload, little-endian. */
     public const PREFIX_BYTES = 8;
 
-    /** How Veche writes the head of a message's event: its beginning, what follows the id, and its ends. */
+    /**
+     * The form in which Veche writes the head of a message's event: its beginning, the text after the id, and its ends.
+     */
     private const EVENT = '{"type":"event","id":';
     private const CONNECTION = ',"event":"message","connection":"';
     private const USER = '","user":"';
@@ -34,7 +36,7 @@ final class Frame
     }
 
     /**
-     * Writes the bytes of a frame. Parts are numbered from 0; their lengths are in the head where they are several.
+     * Encodes a frame. Parts are numbered from 0; if there are several, the head has their lengths.
      *
      * @param array<string, mixed> $head
      * @param list<string> $parts
@@ -51,7 +53,7 @@ final class Frame
     }
 
     /**
-     * Returns what comes before a head that is encoded and its payload.
+     * Returns the prefix for an encoded head and its payload.
      *
      * @throws CallerException if the head or the payload is longer than Veche takes
      */
@@ -86,7 +88,7 @@ final class Frame
     }
 
     /**
-     * Returns the part with that number, or null where the head names none.
+     * Returns the part with that number; null if the head refers to none.
      *
      * @throws ServerException if there is no such part
      */
@@ -103,7 +105,7 @@ final class Frame
     }
 
     /**
-     * Reads the head of a message's event. Null: it has other fields, or is written in another way, and is JSON.
+     * Decodes the head of a message's event. Null: it has other fields or another form, and has to be decoded as JSON.
      *
      * @return array<string, mixed>|null
      */

@@ -7,7 +7,7 @@ namespace Veche\Worker;
 use Veche\Exception\ServerException;
 
 /**
- * Cuts a stream of bytes into frames, however it was split on its way. It does no I/O.
+ * Splits a stream of bytes into frames, however the bytes arrive. It does no I/O.
  *
  * @internal
  */
@@ -35,7 +35,7 @@ final class FrameDecoder
     }
 
     /**
-     * Returns the next whole frame; null: it takes more bytes.
+     * Returns the next complete frame; null if more bytes are needed.
      *
      * @throws ServerException if this is no stream of frames
      */

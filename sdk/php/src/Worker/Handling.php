@@ -8,7 +8,7 @@ use Closure;
 use Fiber;
 
 /**
- * One event that a handler works on, and what the handler wants done.
+ * An event that a handler processes, and the effects that the handler requests.
  *
  * @internal
  */

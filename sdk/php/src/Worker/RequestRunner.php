@@ -7,7 +7,7 @@ namespace Veche\Worker;
 use Veche\Exception\VecheException;
 
 /**
- * Handles the one event of a FastCGI request: the request's body is the event's frame, and the response's body has the
+ * Handles the event of a FastCGI request: the request's body is the event's frame, and the response's body has the
  * frames of the handler.
  *
  * @internal
@@ -23,8 +23,8 @@ final class RequestRunner
     }
 
     /**
-     * Returns whether Veche has made the request that this process serves. Clients of a web server can't pretend so:
-     * their headers reach PHP as `HTTP_…`.
+     * Returns whether this process serves a request made by Veche. Clients of a web server can't imitate one: their
+     * headers reach PHP as `HTTP_…`.
      *
      * @param array<string, mixed> $server `$_SERVER`.
      */
@@ -34,7 +34,7 @@ final class RequestRunner
     }
 
     /**
-     * Returns the frames that an event's frame leads to, up to its answer.
+     * Returns the frames that result from an event's frame, up to its answer.
      *
      * @throws VecheException if this is no frame of an event
      */
@@ -50,7 +50,7 @@ final class RequestRunner
     }
 
     /**
-     * Serves the request. What handlers print goes to the log.
+     * Serves the request. Output of handlers goes to the log.
      *
      * @param array<string, mixed> $server `$_SERVER`.
      */

@@ -7,7 +7,7 @@ namespace Veche\Worker;
 use Veche\Exception\NetworkException;
 
 /**
- * Carries bytes between an {@see Engine} and Veche's descriptor.
+ * Transfers bytes between an {@see Engine} and Veche's descriptor.
  *
  * @internal
  */
@@ -32,7 +32,7 @@ final class Runner
     }
 
     /**
-     * Runs until Veche has the worker stop, or is gone. Where a handler ends the process, its event is answered first.
+     * Runs until Veche stops the worker, or is gone. If a handler ends the process, its event is answered first.
      */
     public function run(): void
     {
@@ -68,7 +68,7 @@ final class Runner
     }
 
     /**
-     * Returns why the process ends in the middle of a handler.
+     * Returns the reason why the process ends during a handler.
      */
     public static function endOfProcess(): string
     {

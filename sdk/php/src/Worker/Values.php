@@ -9,7 +9,7 @@ use Veche\Exception\CallerException;
 use Veche\Exception\ServerException;
 
 /**
- * Values of databases as bytes, as the runtime protocol has them.
+ * Converts values of databases to and from bytes, in the form of the runtime protocol.
  *
  * @internal
  */
@@ -24,7 +24,7 @@ final class Values
     private const MAP = 6;
     private const ERROR = 7;
 
-    /** Whole numbers up to here are all there among 64-bit floats. */
+    /** Up to here every integer is exact as a 64-bit float. */
     private const WHOLE_MAX = 1 << 53;
 
     private int $at = 0;
@@ -61,7 +61,7 @@ final class Values
     }
 
     /**
-     * Writes a list or map too, which results of Redis have.
+     * Encodes one value. It may also be a list or a map, which occur in results of Redis.
      */
     public static function one(mixed $value): string
     {

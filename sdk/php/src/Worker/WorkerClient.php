@@ -10,7 +10,7 @@ use Veche\Exception\VecheException;
 use Veche\Result\Reply;
 
 /**
- * The calls of the API from within a handler, over the worker's own socket: no key, no HTTP. A call suspends its
+ * Calls of the API from within a handler, over the worker's own socket: without a key and HTTP. A call suspends its
  * handler.
  *
  * @internal
@@ -27,7 +27,7 @@ final class WorkerClient extends AbstractClient
     }
 
     /**
-     * Within a process each command of a batch is a call of its own.
+     * Within a process each command of a batch is a separate call.
      */
     private function reply(Command $command): Reply
     {

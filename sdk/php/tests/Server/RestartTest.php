@@ -13,7 +13,7 @@ use Veche\LineClient;
 use Veche\Tests\Support\Server;
 
 /**
- * A server that goes and comes back, and one that is asked too much.
+ * A server that ends and returns, and one that is overloaded.
  */
 final class RestartTest extends TestCase
 {

@@ -13,7 +13,7 @@ use Veche\Token\Tokens;
 use Veche\WebSocket\Client as Socket;
 
 /**
- * The server takes the tokens that are made here, with keys of each kind.
+ * The server accepts the tokens that the SDK makes, with each kind of key.
  */
 final class TokensTest extends TestCase
 {

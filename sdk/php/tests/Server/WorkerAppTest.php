@@ -9,7 +9,7 @@ use Veche\Tests\Support\Server;
 use Veche\WebSocket\Client as Socket;
 
 /**
- * An application in one worker process of a real server, whose handlers wait side by side.
+ * An application in one worker process of a real server, with several suspended handlers at once.
  */
 final class WorkerAppTest extends ServerTestCase
 {

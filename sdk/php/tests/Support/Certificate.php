@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\Tests\Support;
 
 /**
- * A certificate for localhost that signs itself.
+ * A self-signed certificate for localhost.
  */
 final class Certificate
 {

@@ -7,7 +7,7 @@ namespace Veche\Tests\Support;
 use RuntimeException;
 
 /**
- * Debian's php-fpm with one pool of two processes, and as much of FastCGI as a test needs to ask it.
+ * Debian's php-fpm with one pool of two processes, and a FastCGI client with what the tests need.
  */
 final class Fpm
 {
@@ -37,7 +37,7 @@ final class Fpm
     }
 
     /**
-     * Returns a php-fpm, or null where none is installed.
+     * Starts a php-fpm; null if none is installed.
      */
     public static function start(): ?self
     {

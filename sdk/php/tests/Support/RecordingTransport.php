@@ -9,7 +9,7 @@ use Veche\Http\Response;
 use Veche\Http\Transport;
 
 /**
- * Answers with what a test has prepared, and keeps what was sent.
+ * Returns prepared responses, and records the requests.
  */
 final class RecordingTransport implements Transport
 {

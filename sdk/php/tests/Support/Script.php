@@ -8,9 +8,9 @@ use Closure;
 use RuntimeException;
 
 /**
- * A peer that behaves as a test says, in a process of its own: a server that closes early, answers rubbish or is slow.
+ * A peer in a separate process that behaves as the test says: a server that closes early, sends garbage or is slow.
  *
- * What the script appends to the journal is what the test can ask for.
+ * The script appends lines to a journal, which the test can read.
  */
 final class Script
 {

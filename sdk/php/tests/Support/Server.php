@@ -42,7 +42,7 @@ final class Server
     }
 
     /**
-     * Starts the process, after a pause of its own, and returns at once.
+     * Starts the process after a pause, and returns at once.
      */
     public function begin(float $pause = 0.0): void
     {
@@ -70,7 +70,7 @@ final class Server
     }
 
     /**
-     * Stops the server and leaves its folder, so that it can be started again.
+     * Stops the server but keeps its folder, so that it can be started again.
      */
     public function halt(): void
     {

@@ -22,7 +22,7 @@ use Veche\Tests\Support\RuntimeVectors;
 use Veche\Worker\Engine;
 
 /**
- * Applications answer the events of the vectors with the bytes that the vectors have.
+ * Applications answer the events of the vectors with exactly the bytes in the vectors.
  */
 final class AppTest extends TestCase
 {

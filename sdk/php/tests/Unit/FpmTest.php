@@ -11,7 +11,7 @@ use Veche\Worker\Frame;
 use Veche\Worker\FrameDecoder;
 
 /**
- * The same application under php-fpm, which is asked as Veche asks it: one event a request.
+ * An application under php-fpm, with requests like those of Veche: one event per request.
  */
 final class FpmTest extends TestCase
 {

@@ -17,7 +17,7 @@ use Veche\Tests\Support\RuntimeVectors;
 use Veche\Worker\Values;
 
 /**
- * Calls to servers outside, by the vectors and in tests of an application.
+ * Calls to other servers, with the vectors and in tests of an application.
  */
 final class PoolTest extends TestCase
 {

@@ -12,7 +12,7 @@ use Veche\WebSocket\Opcode;
 use Veche\WebSocket\Receiver;
 
 /**
- * The receiver against the vectors that the server's codec is tested by.
+ * Runs the receiver on the vectors that test the server's codec.
  */
 final class ReceiverTest extends TestCase
 {

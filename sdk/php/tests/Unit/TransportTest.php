@@ -17,7 +17,7 @@ use Veche\Tests\Support\Ports;
 use Veche\Tests\Support\Script;
 
 /**
- * Both transports against servers that behave in all ways.
+ * Both transports against well-behaved and misbehaving servers.
  */
 final class TransportTest extends TestCase
 {

@@ -142,7 +142,7 @@ final class WorkerFrameTest extends TestCase
     }
 
     /**
-     * Makes objects of those empty arrays that are objects in the other value.
+     * Converts those empty arrays to objects that are objects in the other value.
      */
     private static function objects(mixed $value, mixed $other): mixed
     {

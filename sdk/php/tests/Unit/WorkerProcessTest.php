@@ -9,7 +9,7 @@ use Veche\Worker\Frame;
 use Veche\Worker\FrameDecoder;
 
 /**
- * A worker as a process of its own; the test is the server at the other end of its descriptor 3.
+ * A worker in a separate process; the test is the server at the other end of its descriptor 3.
  */
 final class WorkerProcessTest extends TestCase
 {

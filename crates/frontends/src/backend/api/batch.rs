@@ -45,7 +45,7 @@ impl ApiBatch {
             let methods = waiting.iter().map(|(method, _)| *method);
             methods.filter(|method| is_one(*method)).count()
         };
-        // Each visits all channels.
+        // Each of these commands visits all channels.
         if count(|method| method == ApiMethod::Channels) > 1 {
             return Err(BadCommand::new(
                 "a batch may contain only one channels command",

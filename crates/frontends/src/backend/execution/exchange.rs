@@ -13,8 +13,9 @@ use crate::http::api_error::write_error;
 /// The error for a publication without an answer from the engine.
 const UNANSWERED: &str = "internal server error: the publication may have been made or not; it can be repeated with its idempotency key";
 
-/// Added to [`Exchange::open`] until the user's home has sent the number of answers to a user command: earlier answers
-/// are subtracted from it, and it never reaches 0.
+/// Added to [`Exchange::open`], the number of answers still to come, while that number is unknown for a user command:
+/// until the user's home has sent it. Answers that come before are subtracted from the sum, which therefore never
+/// reaches 0 too early.
 pub(super) const UNCOUNTED: u32 = 1 << 31;
 
 /// How the results of a publication are combined.
@@ -128,7 +129,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the answer has a list, which may be long.
+    /// Returns whether the answer has a list, which may be long.
     pub(crate) fn is_list(&self) -> bool {
         self.list().is_some()
     }

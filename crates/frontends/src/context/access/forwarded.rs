@@ -14,7 +14,7 @@ pub enum ClientAddress {
     /// `X-Forwarded-For`, a list of addresses.
     #[default]
     XForwardedFor,
-    /// `Forwarded` (RFC 7239), its `for`.
+    /// The `for` parameter of `Forwarded` (RFC 7239).
     Forwarded,
     /// A header with this name that contains only the address.
     Header(String),

@@ -10,7 +10,7 @@ pub struct RouteHeaders(Box<[Added]>);
 struct Added {
     name: String,
     value: String,
-    /// Whether error responses get it too.
+    /// Whether error responses get the header too.
     is_of_refusals: bool,
 }
 

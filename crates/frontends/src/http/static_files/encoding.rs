@@ -138,7 +138,7 @@ mod tests {
             (&["x-gzip"], &[Gzip], true),
             (&["deflate, zstd"], &[], true),
             (&["brotli, gz, gzipped, bro"], &[], true),
-            // Weights.
+            // Codings with weights.
             (&["gzip;q=1, br;q=0.9"], &[Gzip, Brotli], true),
             (&["gzip;q=0.8, br;q=0.801"], &[Brotli, Gzip], true),
             (&["br;q=0, gzip"], &[Gzip], true),
@@ -146,7 +146,7 @@ mod tests {
             (&["br;q=0.001"], &[Brotli], true),
             (&["gzip \t; \tq=0.5 "], &[Gzip], true),
             (&["gzip;q=0, gzip"], &[Gzip], true),
-            // The unencoded file.
+            // The unencoded file, with weights.
             (&["identity"], &[], true),
             (&["identity, gzip, br"], &[Brotli, Gzip], true),
             (&["identity;q=1, gzip;q=0.5"], &[], true),

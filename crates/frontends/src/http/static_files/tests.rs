@@ -446,7 +446,7 @@ fn variants_by_what_the_client_accepts() {
             "{target}"
         );
     }
-    // In the order of the route.
+    // The route's order determines the preference.
     let order = [ContentCoding::Gzip, ContentCoding::Brotli];
     let (_, _, body, _) = get_of(&order, "GET", "/both.css", "Accept-Encoding: br, gzip\r\n");
     assert_eq!(body, "<gz>");

@@ -48,7 +48,8 @@ pub(super) fn may_subscribe(
     }
 }
 
-/// Returns whether a user may publish, and whether that requires a hook decision. Tokens do not matter.
+/// Returns the permission of a user to publish: without further checks or with a hook decision; `None` if the user may
+/// not publish. Tokens do not matter.
 pub(super) fn may_publish(
     channel: ChannelName<'_>,
     user: &str,

@@ -1,4 +1,4 @@
-//! Close codes and reasons of the server as those of the protocol.
+//! Conversion of the server's close codes and reasons to those of the protocol.
 
 use std::borrow::Cow;
 

@@ -148,7 +148,7 @@ impl Centrifuge {
                 frame.reply(id, Outcome::Rpc(RpcResult { data }));
                 CommandStatus::Yes
             }
-            // No target for the request.
+            // Neither the back end nor an application handles calls.
             Ok(None) => refuse(id, ErrorCode::NotAvailable, frame),
             Err(done) => done,
         }
@@ -168,7 +168,7 @@ impl Centrifuge {
         };
         match self.log_decision(id, HookKind::Message, ask, frame, cx) {
             Ok(Some(_)) => CommandStatus::Yes,
-            // No target for the request.
+            // Neither the back end nor an application handles messages.
             Ok(None) => CommandStatus::Close(DisconnectCode::NotAvailable),
             Err(done) => done,
         }
@@ -333,7 +333,7 @@ fn write_answer(
             };
             refuse(id, code, frame)
         }
-        // Not an answer to a client's query.
+        // Other replies do not answer a client's query.
         _ => refuse(id, ErrorCode::Internal, frame),
     }
 }

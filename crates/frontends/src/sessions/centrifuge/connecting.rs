@@ -451,7 +451,7 @@ impl Centrifuge {
         if let Some(end) = self.is_disconnected_meanwhile(cx) {
             return end;
         }
-        // Calls that end subscriptions apply too.
+        // Unsubscriptions that were called for in the meantime apply too.
         connecting.channels.retain(|given| {
             let channel = &given.granted.channel;
             let is_over = self.is_unsubscribed(channel, cx);

@@ -100,7 +100,7 @@ impl HookState {
         pending.is_some_and(|pending| pending.is_withdrawn)
     }
 
-    /// Returns a grant whose command could not be executed now and will be retried.
+    /// Stores a grant whose command could not be executed now and will be retried.
     pub(super) fn put_back(&mut self, grant: Box<HookGrant>) {
         self.decision = Some(HookDecision::Granted(grant));
     }
@@ -271,7 +271,7 @@ impl Centrifuge {
         }
         let deciders = route.hook_targets.as_deref();
         let decider = deciders.and_then(|deciders| deciders.of(HookKind::Disconnect));
-        // It sends no further requests.
+        // The session sends no further requests.
         let (Some(decider), Some(asker)) = (decider, self.hooks.caller.take()) else {
             return;
         };

@@ -91,7 +91,7 @@ impl Centrifuge {
         self.has_requested_keys = false;
         self.hooks.forget();
         match done {
-            // It requests no long replies.
+            // The connect request of a one-way client has no long reply.
             CommandStatus::Yes | CommandStatus::Not(_) | CommandStatus::Answers(_) => {
                 Flow::Continue
             }

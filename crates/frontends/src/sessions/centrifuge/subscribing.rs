@@ -208,8 +208,8 @@ impl Subscriptions {
         self.due_ms = self.all.iter().filter_map(ClientSubscription::due_ms).min();
     }
 
-    /// Returns when the first subscription expires or has to be renewed, in monotonic milliseconds, or when to check
-    /// again; without the one that waits for an answer.
+    /// Returns the time at which the first subscription expires or has to be renewed, in monotonic milliseconds, or at
+    /// which to check again; without the one that waits for an answer.
     pub(super) fn deadline_ms(&self, now: Now, awaited: Option<&str>) -> u64 {
         let left_ms = |due_ms: u64| due_ms.saturating_sub(now.wall_ms).min(EXPIRY_CHECK_MS);
         let mut first_ms = self.due_ms;
@@ -229,7 +229,7 @@ impl ClientSubscription {
         self.is_renewed && self.renewal.is_none()
     }
 
-    /// Returns when to check it.
+    /// Returns the time at which to check it.
     fn due_ms(&self) -> Option<u64> {
         let expires_ms = self.expires_ms?;
         match self.defers_renewal() {
@@ -529,7 +529,7 @@ impl Centrifuge {
             (Err(code), _) => Some(code),
             (_, None) => Some(ErrorCode::PermissionDenied),
             (_, Some(_)) if request.kind != 0 => Some(ErrorCode::NotAvailable),
-            // Nothing to refresh.
+            // The subscription has no expiry that could be extended.
             (_, Some(one)) if one.expires_ms.is_none() => Some(ErrorCode::BadRequest),
             (_, Some(_)) if request.token.is_empty() => Some(ErrorCode::BadRequest),
             (_, Some(_)) => None,

@@ -133,7 +133,7 @@ proptest! {
         let mut peer = client(&mut world, user);
         for look in ["history", "presence", "presence_stats"] {
             let code = refused(&mut world, peer, &json!({ "id": 2, look: place }));
-            // Or the channel does not have it for any client.
+            // Code 108: the channel has no history or presence for any client.
             prop_assert!(matches!(code, Some(103 | 108)), "{}: {:?}", look, code);
         }
         let publish = json!({ "id": 3, "publish": { "channel": name, "data": 1 } });

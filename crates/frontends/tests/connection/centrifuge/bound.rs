@@ -225,7 +225,7 @@ fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
     world.judge(1, &question, granted(HookGrant::default()));
     let heard = take(&mut world, peer);
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
-    // The same if the decision contains the user.
+    // The client is not let in either if the decision contains the user.
     let peer = world.open(1, "/centrifuge/asked/x/websocket");
     assert_eq!(ask(&mut world, peer, super::CONNECT), Heard::default());
     let question = self::question(&mut world, 1);

@@ -84,7 +84,7 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
         let heard = ask(&mut world, peer, r#"{"id":9,"ping":{}}"#);
         assert_eq!(heard.closed, None, "{heard:?}");
     }
-    // A new token sets it again, also after one without an end.
+    // A new token sets the expiry again, also after one without an end.
     let token = {
         let at = in_seconds(&world, 2);
         anns(&world, json!({ "expire_at": at }))
@@ -132,7 +132,7 @@ fn expire_at_says_how_long_a_subscription_lasts() {
     let push = json!({ "push": { "channel": "token:1",
         "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
     assert_eq!(lines, [push]);
-    // The other one has no end.
+    // The other subscription never expires.
     for _ in 0..400 {
         world.advance(10_000);
         assert!(ask(&mut world, peer, "{}").closed.is_none());

@@ -94,7 +94,7 @@ fn a_subscription_ends_with_its_token_and_with_the_one_that_renewed_it() {
             (heard.lines, heard.closed),
             (vec![expired("token:1")], None)
         );
-        // The connection's own expiry.
+        // The next deadline is the expiry of the connection itself.
         assert!(
             world
                 .due_ms(peer)

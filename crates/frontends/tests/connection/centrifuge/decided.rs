@@ -133,7 +133,7 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
     let subs = reply["subs"].as_object().expect("channels");
     let names: Vec<&String> = subs.keys().collect();
     assert_eq!(names, ["#ann", "chat:1", "news"]);
-    // Its public data.
+    // The public data of the client.
     let presence = r#"{"id":2,"presence":{"channel":"chat:1"}}"#;
     let lines = ask(&mut world, peer, presence).lines;
     let client = &lines[0]["presence"]["presence"][&*asker.client];
@@ -340,7 +340,7 @@ fn a_client_that_leaves_during_a_hook_leaves_no_state() {
     assert_eq!(questions.len(), 2);
     world.reset(gone);
     world.settle();
-    // A drain is not delayed.
+    // A drain does not wait for decisions.
     world.drain();
     let heard = take(&mut world, closed);
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3001));
@@ -526,7 +526,7 @@ fn connections_last_until_expiry_unless_refreshed() {
             (questions[0].kind, &*questions[0].user),
             (HookKind::Refresh, "ann")
         );
-        // Meanwhile it continues, and no command waits.
+        // Meanwhile the session continues, and no command waits.
         let pong = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
         assert_eq!(pong.lines, [json!({"id": 2, "ping": {}})]);
         let verdict = until(&world, 40);

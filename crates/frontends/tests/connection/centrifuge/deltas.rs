@@ -119,7 +119,7 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
     let first: Value = serde_json::from_str(&line).expect("JSON");
     publish(&mut world, back_end, "long:1", &first, &Value::Null);
     assert_eq!(client.take(&mut world), [(first.clone(), false)]);
-    // The same with another line, which together are not JSON; and then bytes that are.
+    // The same JSON line followed by another one: together they are not JSON. Then binary data that are valid JSON.
     let two = STANDARD.encode(format!("{line}\n{{}}"));
     let more = STANDARD.encode(line.replace("a\"", "a!\""));
     let mut more_read = first.clone();
@@ -136,7 +136,7 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
         assert!(world.ask(back_end, format!("{line}\n")).is_empty());
         assert_eq!(client.take(&mut world), [(expected, is_delta)]);
     }
-    // The same for recovering clients.
+    // Recovering clients get the same.
     let mut back = wants("long:1");
     back["recover"] = json!(true);
     back["epoch"] = joined["epoch"].clone();
@@ -194,7 +194,7 @@ fn unstored_publications_do_not_break_the_delta_chain() {
         }
         let key = json!({ "id": 3, "unsubscribe": { "channel": channel } });
         ask(&mut world, client.peer, &key.to_string());
-        // Unsubscribed and back, without deltas: all as usual.
+        // The client unsubscribes and subscribes again without deltas: it gets the usual data.
         let again = json!({ "id": 4, "subscribe": { "channel": channel } });
         ask(&mut world, client.peer, &again.to_string());
         publish(&mut world, back_end, channel, &state(9), &asks);
@@ -275,8 +275,8 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
         )
     };
     let mut before = counts(&world);
-    // On each of two workers: whole data in two encodings, then the delta; and once unchanged, for the client without
-    // deltas.
+    // For the first publication each of the two workers encodes the whole data in both encodings, and for later ones a
+    // single delta in both encodings. Worker 0 also encodes the whole data for the client without deltas.
     for (number, (pushes, deltas)) in [(5, 0), (5, 2), (5, 2)].into_iter().enumerate() {
         let new = state(number as u32).to_string();
         publish(

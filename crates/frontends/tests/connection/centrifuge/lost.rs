@@ -156,7 +156,7 @@ fn a_subscription_that_can_not_be_made_fails() {
     world.check_empty();
 }
 
-/// So do a session's server-side channels, whose client then reconnects.
+/// A session whose server-side channels are not available is closed; its client then reconnects.
 #[test]
 fn a_session_whose_channels_are_not_available_is_closed() {
     let mut world = super::world(2);
@@ -180,7 +180,7 @@ fn a_session_whose_channels_are_not_available_is_closed() {
         matches!(&closed[..], [Said::Close(Some(1013), _)]),
         "{closed:?}"
     );
-    // Both reconnect.
+    // Both clients reconnect.
     world.is_engine_down = false;
     connect(&mut world, 0, &target, &json!({}));
     world.open(0, &format!("/ws?user={user}"));

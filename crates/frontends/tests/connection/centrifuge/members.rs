@@ -35,7 +35,7 @@ fn sessions_end_with_the_protocol_s_own_codes() {
         take(&mut world, ended).closed.map(|(code, _)| code),
         Some(3503)
     );
-    // Closed by the server's end.
+    // A client closed by the drain.
     let last = ann(&mut world, 0);
     world.drain();
     assert_eq!(
@@ -140,7 +140,7 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
         assert_eq!(lines[0]["push"]["unsubscribe"], ended);
         publish(&mut world, back_end, "chat:1", 3);
         assert_eq!(take(&mut world, peer), Heard::default());
-        // Only that one.
+        // Only this connection is closed.
         call(
             &mut world,
             "disconnect",

@@ -551,7 +551,7 @@ fn a_foreign_event_id_is_not_recovered() {
         );
         assert_eq!((&sub["offset"], said.len()), (&json!(1), 1));
     }
-    // The last event of a browser is newer than the request that it repeats.
+    // A browser repeats its first request, but its last event id is newer than the positions in that.
     let mut browser = Browser::default();
     let peer = browser.connect(&mut world, 0, &request);
     let epoch = browser.take()[0]["connect"]["subs"]["chat:1"]["epoch"].clone();

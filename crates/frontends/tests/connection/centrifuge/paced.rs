@@ -88,7 +88,8 @@ fn each_command_of_a_message_is_counted() {
                     world.ask(peer, text(&publications(MANY)))
                 }
             };
-            // Connecting counted; the excess command passes if the rest waits for it.
+            // The connect command counted as well. If excess commands are delayed, one of them is executed at once, and
+            // the rest waits for it.
             assert_eq!(delivered(&mut world, listener).len(), at_once, "{what}");
             let closed = said(&said_all)
                 .into_iter()
@@ -142,7 +143,7 @@ fn commands_that_wait_for_something_else_are_counted_once() {
         numbers.extend(delivered(&mut world, listener));
     }
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
-    // The last of them used up the allowed excess: the next one passes, and later ones wait.
+    // The last of them used up the allowed excess, so neither of two more commands is executed at once.
     let heard = ask(&mut world, peer, &publications(2));
     assert_eq!(delivered(&mut world, listener).len(), 0, "{heard:?}");
     world.advance(4_000);

@@ -129,7 +129,7 @@ fn tokens_that_do_not_hold_open_nothing() {
         assert_eq!(error, code, "{pass}");
         assert_eq!(heard.closed.map(|(code, _)| code), closed, "{pass}");
         if closed.is_none() {
-            // Another one may be good.
+            // The client may retry with another token.
             let command = json!({ "id": 2, "connect": { "token": good } }).to_string();
             let heard = ask(&mut world, peer, &command);
             assert_eq!(heard.lines[0]["connect"]["ttl"], 60);

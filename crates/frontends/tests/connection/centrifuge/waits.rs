@@ -75,7 +75,7 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
 
 #[test]
 fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
-    // The user's personal channel is homed here, so its commands are; the command's channel is elsewhere.
+    // The user's personal channel has its home on the client's worker, and the command's channel on another one.
     let mut world = super::world(2);
     let user = world.user_at(0);
     let target = format!("/centrifuge/named?user={user}");
@@ -114,7 +114,7 @@ fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
     let (id, none) = (json!(2), Value::Null);
     let expected: Vec<(&Value, &Value)> = [(&id, &none)].into_iter().chain(pushes).collect();
     assert_eq!(told, expected);
-    // The limit applies to waiting relays all the same.
+    // The client can subscribe to the channel again.
     let again = ask(&mut world, peer, &subscribe(3, &channel, ""));
     assert_eq!(
         again.lines[0]["subscribe"]["recoverable"], true,
@@ -218,7 +218,7 @@ fn commands_that_pile_up_are_counted_by_request() {
                 let ids: Vec<u64> = said.iter().filter_map(|one| one["id"].as_u64()).collect();
                 assert_eq!(ids, expected);
             }
-            // Waiting messages are limited all the same.
+            // The number of waiting messages is limited all the same.
             false => {
                 let last = &said.last().expect("the end")["push"]["disconnect"];
                 assert_eq!(last["code"], 3013);

@@ -181,7 +181,7 @@ pub(super) const FIGURES: [Figure; 80] = [
         Unit::Bytes,
     ),
     seconds("seconds", "/seconds"),
-    // Common names.
+    // Groups of statuses under their common names.
     part("http.status_2xx", "2", SENT),
     part("http.status_3xx", "3", SENT),
     part("http.status_4xx", "4", SENT),

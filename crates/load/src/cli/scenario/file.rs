@@ -1,6 +1,6 @@
 //! The file of a scenario: TOML parsed to phases with their plans, and objectives.
 //!
-//! All problems are reported at once with their locations. [`super::words`] defines the keys of a phase,
+//! All problems are reported at once with their locations. [`super::command_flags`] defines the keys of a phase,
 //! [`super::figures`] the figures of objectives. Nothing is run here, but host names are resolved.
 
 use std::path::Path;

@@ -231,7 +231,7 @@ impl Slo {
     }
 }
 
-/// Parses the bound to the figure's unit, and whether it is a share.
+/// Returns the bound of an objective in the figure's unit, and whether it is a share.
 fn bound(figure: &Figure, text: &str) -> Option<(f64, bool)> {
     let end = text
         .find(|c: char| !matches!(c, '0'..='9' | '.' | '_'))
@@ -333,7 +333,7 @@ mod tests {
             ("errors.refused", "\"<= 2\"", true),
             ("errors.reset", "0", true),
             ("messages.sent", "\">= 1_000\"", true),
-            // Never measured, so always missed.
+            // These figures are not measured, so their promises are broken.
             ("ledger.lost", "0", false),
             ("handshake.p99", "\"<= 1h\"", false),
             ("server.bytes_per_connection", "\"<= 1GiB\"", false),

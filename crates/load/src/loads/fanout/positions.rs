@@ -56,7 +56,7 @@ impl ChannelPositions {
         self.0.retain(|(known, _)| **known != *channel);
     }
 
-    /// Appends them to a request target as `since=…`.
+    /// Appends the positions to a request target as `since=…`.
     pub(super) fn write(&self, path: &mut String) {
         for (_, position) in &self.0 {
             path.push(if path.contains('?') { '&' } else { '?' });

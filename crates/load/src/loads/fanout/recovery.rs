@@ -110,7 +110,7 @@ impl RecoveryState {
                 page.exclude_until(io.net.now_ns);
             }
             None => {
-                // Silence excuses nothing.
+                // Without a report nothing is excused as lost.
                 receiver.heard = SubscribeStatus::Recovered;
                 page.recover();
                 let words = "the server did not report whether a receiver's recovery is complete";

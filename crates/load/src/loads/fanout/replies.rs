@@ -29,7 +29,7 @@ struct Reply {
 
 #[derive(Deserialize)]
 struct Connect {
-    // Every connect reply has it.
+    // Every connect reply has this field, so other replies are not mistaken for one.
     #[serde(rename = "client")]
     _client: IgnoredAny,
     #[serde(default)]

@@ -14,9 +14,9 @@ const RISK: f64 = 0.05;
 pub struct Estimate {
     /// The other group's figure divided by the first group's.
     pub ratio: f64,
-    /// Lower end of its interval.
+    /// Lower end of the ratio's interval.
     pub low: f64,
-    /// Upper end of its interval.
+    /// Upper end of the ratio's interval.
     pub high: f64,
     /// Probability that such an interval contains the true ratio, from 0 to 1: at least 0.95 with enough runs.
     pub confidence: f64,
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_statistic_has_its_known_distribution() {
-        // Counted by hand: how many of the 20 orders of 3 and 3 have 0, 1, … 9 inversions.
+        // Counted by hand: of the 20 ways to interleave two groups of 3 values, the number with 0, 1, … 9 inversions.
         let expected = [1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 2.0, 1.0, 1.0].map(|count| count / 20.0);
         for (found, expected) in mann_whitney(3, 3).iter().zip(expected) {
             assert!((found - expected).abs() < 1e-12);

@@ -144,7 +144,7 @@ fn methods(page: &mut TextPage, comparison: &Comparison) {
         .fold(f64::NAN, f64::min);
     if poor.is_finite() {
         lines.push(format!(
-            "Too few runs for 95 %: intervals are right {:.0} % of the time. Four runs of each are the least.",
+            "Too few runs for 95 %: intervals are right {:.0} % of the time. At least four runs of each are needed.",
             poor * 100.0
         ));
     }

@@ -5,7 +5,7 @@ use super::super::text::{doubts, is_bottleneck};
 use super::super::units::{clean, many, seconds, share};
 use super::Group;
 
-/// Shorter runs, in seconds, mostly measure their beginning.
+/// The shortest run, in seconds, that causes no warning: shorter ones mostly measure the start of the load.
 const SECONDS_MIN: f64 = 5.0;
 
 pub(super) fn of(groups: &[(Group, Vec<&Report>)]) -> Vec<String> {
@@ -197,7 +197,7 @@ fn flags(command: &[String]) -> String {
     }
 }
 
-/// Returns whether each group has several runs and all of one began before all of the other.
+/// Returns whether both groups have several runs and all runs of one group began before the first of the other.
 fn one_after_the_other(one: &[&Report], other: &[&Report]) -> bool {
     let ends = |runs: &[&Report]| {
         let starts = runs.iter().map(|run| run.started.clone());

@@ -91,7 +91,7 @@ impl Axis {
         }
     }
 
-    /// Returns whether it is logarithmic.
+    /// Returns whether the axis is logarithmic.
     pub(super) fn is_log(&self) -> bool {
         self.log
     }

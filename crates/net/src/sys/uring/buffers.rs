@@ -174,7 +174,8 @@ impl Buffers {
             self.settle(buffer);
             return None;
         }
-        // Otherwise the bytes would belong to another connection.
+        // If the kernel and this process disagreed about the end of the buffer, the next bytes would be given to
+        // another connection.
         assert_eq!(
             has_more,
             progress.filled < self.size,

@@ -3,7 +3,7 @@
 use super::bans::users;
 use super::*;
 
-/// What a store contains.
+/// A copy of a store's content.
 struct Copy {
     epoch: u64,
     stream: Vec<(u64, Bytes)>,
@@ -21,7 +21,7 @@ impl Cluster {
         }
     }
 
-    /// The store restarts from a copy, and none of the nodes reaches it yet.
+    /// Restarts the store from a copy; none of the nodes is connected to it yet.
     fn roll_back(&mut self, copy: Copy) {
         for number in 0..self.nodes.len() {
             self.cut(number);
@@ -120,7 +120,7 @@ fn an_entry_that_replaces_a_lost_one_is_carried_out() {
     assert_eq!(users(&cluster, last), names(["anna", "boris"]));
 }
 
-/// The last entry that a node knows was appended again at its offset, and another one is before it.
+/// The last entry that a node knows was appended again at the same offset, and another entry precedes it there.
 #[test]
 fn an_entry_before_a_repeated_one_is_carried_out() {
     let mut cluster = Cluster::of(3);
@@ -156,7 +156,7 @@ fn a_ban_that_the_store_has_lost_reaches_nodes_that_never_had_it() {
     assert_eq!((cluster.table.len(), cluster.top), (1, top));
 }
 
-/// The entry was carried out by the store and its answer has arrived, but no node has read it.
+/// The store has executed the append and its answer has arrived, but no node has read the entry.
 #[test]
 fn an_appended_ban_that_no_node_has_read_is_appended_again() {
     let mut cluster = Cluster::of(2);

@@ -157,7 +157,7 @@ fn write_header(out: &mut Vec<u8>, name: &str, value: &str) {
     }
 }
 
-/// Returns whether it contains no line break.
+/// Returns whether a part of the request contains no line break and no zero byte.
 fn is_safe(part: &str) -> bool {
     !part.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
 }

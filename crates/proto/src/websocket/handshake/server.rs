@@ -107,7 +107,7 @@ fn only<'b>(head: &Head<'b>, name: &str) -> Option<&'b str> {
     values.next().is_none().then_some(value)
 }
 
-/// Returns whether it is base64 of 16 bytes: 22 characters and two pads. Their value does not matter.
+/// Returns whether a key is base64 of 16 bytes: 22 characters and two pads. The value of the bytes does not matter.
 fn is_key(key: &str) -> bool {
     key.len() == KEY_LEN
         && key.ends_with("==")

@@ -433,7 +433,7 @@ unsafe extern "C-unwind" fn see(state: *mut lua_State) -> c_int {
 
 /// `update_seen(table, key, changes, snapshot)` → whether there is such a row; nil if it has changed since.
 unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the fourth argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the type of the fourth argument is checked before it is read.
     unsafe {
         method(state, "update", |call| {
             let changes = call.changes(3)?;
@@ -454,7 +454,7 @@ unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
 /// `note(table)` → a new batch; `note(table, batch, kind, …)` adds a change; `note(table, batch)` executes it.
 unsafe extern "C-unwind" fn note(state: *mut lua_State) -> c_int {
     const BATCH: &CStr = c"veche.batch";
-    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
     unsafe {
         method(state, "batch", |call| {
             let Some(batch) = boxed::<Batch>(state, 2, BATCH) else {
@@ -519,7 +519,7 @@ unsafe extern "C-unwind" fn watch(state: *mut lua_State) -> c_int {
 
 /// `next(table, changes, waits)` → the next change as JSON; if there is none, false and, if it waits, the wait's token.
 unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
     unsafe {
         method(state, "changes", |_| {
             let Some(changes) = boxed::<Arc<Watcher>>(state, 2, CHANGES) else {

@@ -96,7 +96,7 @@ impl Call {
                     {
                         options.rows_max = Some(value as usize);
                     }
-                    // `columns` has read them.
+                    // The function `columns` has read this option.
                     (InputValue::Text(b"columns"), InputValue::Other("table")) => {}
                     (InputValue::Text(b"reverse"), _) => {
                         return Err(bad("reverse: true or false expected"));
@@ -119,8 +119,8 @@ impl Call {
         Ok(())
     }
 
-    /// Writes the values of a slice's rows into the list at a stack index, one after the other; returns the number of
-    /// rows, and whether there may be more.
+    /// Appends the values of a slice's rows to the list at a stack index; returns the number of rows, and whether there
+    /// may be more.
     fn fill(
         &self,
         list: c_int,
@@ -135,7 +135,7 @@ impl Call {
             for &column in columns {
                 let column = usize::from(column);
                 at += 1;
-                // SAFETY: there is a table at that place, `lua/table.lua` sees to that, and room for a value.
+                // SAFETY: `lua/table.lua` passes a table at that index, and the stack has room for a value.
                 unsafe {
                     row::push_cell(state, &all[column], row.get(column));
                     ffi::lua_rawseti(state, list, at);
@@ -150,7 +150,7 @@ impl Call {
 /// `columns(table, names, as_values, number)` → the numbers of columns, a byte for each, for `scan` and `values`;
 /// `number` is the argument that has the names.
 pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
     unsafe {
         let name = match ffi::lua_toboolean(state, 3) {
             0 => "scan",
@@ -180,7 +180,7 @@ pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
 }
 
 unsafe fn begin_as(state: *mut lua_State, name: &'static str) -> c_int {
-    // SAFETY: as the caller; the third argument is a string of `columns`.
+    // SAFETY: the callers are made by `functions`; the third argument is a string made by `columns`.
     unsafe {
         method(state, name, |call| {
             let InputValue::Text(columns) = row::given(state, 3) else {
@@ -213,7 +213,7 @@ pub(super) unsafe extern "C-unwind" fn begin_values(state: *mut lua_State) -> c_
 
 /// `more(table, list, scan)` → the number of rows in the list, and whether there may be more.
 pub(super) unsafe extern "C-unwind" fn more(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the third argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the type of the third argument is checked before it is read.
     unsafe {
         method(state, "scan", |call| {
             let Some(ScanRequest { scan, columns }) = boxed(state, 3, SCAN) else {
@@ -240,7 +240,7 @@ struct Aggregation {
 /// aggregation to continue with. Without a column it only counts rows; without an index it covers all rows. `aggregate`
 /// and `count` call it.
 pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
-    // SAFETY: this function was made by `functions`; the second argument is looked at before it is read.
+    // SAFETY: this function was made by `functions`; the type of the second argument is checked before it is read.
     unsafe {
         let is_column = ffi::lua_type(state, 2) > ffi::LUA_TNIL;
         let name = if is_column { "aggregate" } else { "count" };

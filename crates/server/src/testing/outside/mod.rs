@@ -320,7 +320,7 @@ impl MockState {
         self.finish();
     }
 
-    /// Completes the calls with all their answers.
+    /// Produces the outcome of each pending call all of whose parts are answered.
     fn finish(&mut self) {
         let is_said = |pending: &mut MockCall| {
             let mut parts = pending.parts.iter();

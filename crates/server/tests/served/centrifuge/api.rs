@@ -197,7 +197,7 @@ fn channels_of_unknown_namespaces_are_errors_where_that_is_wanted() {
         let answer = call(server.internal, "publish", &body);
         assert!(answer["result"].is_object(), "{channel}: {answer}");
     }
-    // Otherwise they are ordinary channels.
+    // Without that option the same channels are ordinary ones.
     let server = with("", "");
     let body = json!({ "channel": "none:1", "data": 1 });
     let answer = call(server.internal, "publish", &body);

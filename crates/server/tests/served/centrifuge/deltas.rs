@@ -147,7 +147,7 @@ fn clients_of_both_encodings_receive_deltas() {
                 assert_eq!(binary.publication(), state(number));
             }
             assert_eq!((has.deltas, binary.has.deltas), (9, 9));
-            // Its own publications arrive as deltas too.
+            // A client's own publications arrive as deltas too.
             if channel.starts_with("all") {
                 let publish = json!({ "channel": channel, "data": state(10) });
                 json_client.say(&json!({ "id": 3, "publish": publish }));

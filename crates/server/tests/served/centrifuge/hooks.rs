@@ -372,7 +372,7 @@ fn held() -> (Asked, SyncSender<()>) {
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |request| {
         if asked(request).1["method"] == "wait" {
-            // The end of the test releases it too.
+            // The end of the test releases the back end too.
             let _ = wait.lock().recv();
         }
         decide(request)

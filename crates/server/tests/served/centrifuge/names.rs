@@ -65,7 +65,7 @@ fn a_wildcard_subscription_covers_its_namespace() {
         }
         assert_eq!(bob.publication(), json!({ "data": 1, "offset": 1 }));
 
-        // Clients receive from it, and can't publish to it.
+        // Clients receive publications through a wildcard subscription, and can't publish to it.
         let refused = bob.ask(json!({ "id": 3, "publish": { "channel": "news:*", "data": 1 } }));
         assert_eq!(refused["error"]["code"], 103, "{refused}");
         bob.ask(json!({ "id": 4, "publish": { "channel": "news:x", "data": 6 } }));
@@ -105,7 +105,7 @@ fn a_pattern_has_its_options_and_its_user() {
         // This channel does not match the pattern.
         let joined = ann.ask(subscribe(6, "/users/ann/orders/7"));
         assert_eq!(joined["subscribe"], json!({}));
-        // A wildcard subscription to channels without a namespace does not receive it.
+        // A wildcard subscription to channels without a namespace does not receive publications of this channel.
         let (mut eve, _) = Client::connect(&server, "eve");
         eve.ask(subscribe(2, "*"));
         let joined = ann.ask(subscribe(4, "/rooms/lobby"));
@@ -271,7 +271,7 @@ fn a_script_decides_itself_but_for_users_own_channels() {
         eve.say("#bob");
         let why = eve.text();
         assert!(why.contains("marks personal channels"), "{why}");
-        // So this user is not mistaken for bob.
+        // eve could not subscribe to bob's personal channel, so she is not mistaken for bob.
         let request = json!({ "user": "bob" });
         let answer = call(server.internal, "user_status", &request);
         assert_eq!(answer["result"]["connections"], 0, "{answer}");

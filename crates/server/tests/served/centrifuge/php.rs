@@ -1,4 +1,4 @@
-//! Handlers of Centrifugo's commands in PHP, and what goes on without a handler.
+//! Handlers of Centrifugo's commands in PHP, and the behaviour of commands without a handler.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -153,7 +153,7 @@ fn an_application_in_php_decides_on_each_kind() {
         for method in ["throw", "exit"] {
             assert_eq!(ann.ask(rpc(9, method))["error"], internal, "{method}");
         }
-        // What is handed to it meanwhile would be in its hands at its end.
+        // Events that the process got before its end would be lost with it.
         until("its end", || server.log().contains("a process has ended"));
         // A message without a reply, and the end of a client.
         bob.say(&json!({"send": {"data": "hello"}}));
@@ -186,11 +186,11 @@ fn an_application_in_php_prolongs_connections_and_subscriptions() {
         text.contains("brief\n") && text.contains("asked:brief\n")
     });
     std::thread::sleep(Duration::from_secs(3));
-    // It would have expired.
+    // Without the refresh the connection would have expired.
     assert_eq!(brief.ask(rpc(3, "echo"))["rpc"]["data"]["user"], "brief");
 }
 
-/// A process may be slow to begin, and until then it is unknown which handlers there are.
+/// A process may be slow to start, and until then the server does not know which handlers it has.
 #[test]
 fn commands_without_a_handler_go_on_as_without_an_application() {
     if !has_php() {
@@ -219,7 +219,7 @@ fn commands_without_a_handler_go_on_as_without_an_application() {
             ..Options::default()
         };
         let server = Server::with(setup, &options);
-        // Once with a process that has not begun, and once more.
+        // The first round meets a process that has not started yet, the second one a running process.
         for round in 0..2 {
             let socket = Socket::open(server.public, "/c?user=ann");
             let lines = VecDeque::new();

@@ -38,7 +38,7 @@ const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\napp = 
 fn decisions_wait_for_no_publication_of_another_client() {
     let options = Options {
         routes: ROUTES,
-        // Otherwise the signal would kill the process.
+        // Otherwise the signal for a file at its size limit would kill the process.
         shell: "trap '' XFSZ",
         files: &[("app.lua", APP)],
         ..Options::default()

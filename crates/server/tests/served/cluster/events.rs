@@ -1,4 +1,4 @@
-//! Event webhooks of two nodes with one receiver: each event comes once, whichever nodes the connections are on.
+//! Event webhooks of two nodes with one receiver: each event arrives once, whichever nodes the connections are on.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::asked::{Asked, answer};
 use crate::support::backing::Backing;
 use crate::support::{Server, Socket, now, until};
 
-/// Longer than the leave delay below, and than an event is on its way.
+/// Longer than the leave delay below and the delivery of an event.
 const CALM: Duration = Duration::from_secs(3);
 
 fn options(back_end: &Asked) -> String {
@@ -60,7 +60,7 @@ impl World {
         self.back_end.heads().iter().map(body).collect()
     }
 
-    /// The events so far, by their time, each with its subject.
+    /// Returns the events so far in the order of their times, each with its subject.
     fn told(&self) -> Vec<String> {
         let mut told = Vec::new();
         for batch in self.batches() {
@@ -80,7 +80,7 @@ impl World {
         self.told().iter().filter(|one| *one == what).count()
     }
 
-    /// Asserts these events among the new ones once nothing more comes.
+    /// Asserts that exactly these new events arrive.
     fn expect(&self, known: &mut usize, expected: &[&str]) {
         until("the events", || {
             self.told().len() >= *known + expected.len()
@@ -105,12 +105,12 @@ fn each_event_comes_once_whatever_node_its_connections_are_on() {
         known,
         &["online ann", "occupied hall:1", "joined hall:1 ann"],
     );
-    // Neither the user nor the channel is new; this connection is.
+    // The user and the channel are already known; only this connection is new.
     let there = world.hear(1, "ann", "hall:1");
     world.expect(known, &["joined hall:1 ann"]);
     drop(here);
     world.expect(known, &["left hall:1 ann"]);
-    // To the other node within the delay, in which the room stays occupied as well.
+    // Ann moves to the other node within the delay, during which the room stays occupied as well.
     drop(there);
     let there = world.hear(1, "ann", "room:1");
     world.expect(
@@ -127,7 +127,7 @@ fn each_event_comes_once_whatever_node_its_connections_are_on() {
     world.expect(known, &[]);
     drop(here);
     world.expect(known, &["left room:1 ann", "vacated room:1", "offline ann"]);
-    // Both nodes have sent some, and say so; no two batches have the same id.
+    // Both nodes have sent batches under their own names, and no two batches have the same id.
     let batches = world.batches();
     for name in ["a", "b"] {
         assert!(batches.iter().any(|batch| batch["node"] == name), "{name}");
@@ -149,7 +149,7 @@ fn the_channels_and_members_of_a_killed_node_leave_once() {
         world.hear(1, "ben", "room:1"),
     );
     let _eve = world.hear(1, "eve", "room:2");
-    // She is a member of one room on both.
+    // Ann is a member of one room on both nodes.
     let _there = world.hear(1, "ann", "room:1");
     let _and_there = world.hear(1, "ann", "room:2");
     until("all to be there", || {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// The longest time until a change of the fault takes effect.
+/// The longest delay until a change of the fault takes effect.
 const STEP: Duration = Duration::from_millis(10);
 
 /// The behaviour of a relay.
@@ -20,9 +20,9 @@ pub(crate) enum Fault {
     Cut,
     /// Connections stay open, and nothing passes until the fault ends.
     Stall,
-    /// Bytes to the engine are taken and lost; nothing is returned. Connections are closed when the fault ends.
+    /// Bytes to the engine are accepted and lost; nothing is returned. Connections are closed when the fault ends.
     HalfOpen,
-    /// Each piece waits this many milliseconds.
+    /// Each piece is delayed by this many milliseconds.
     Delay(u64),
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Begins a relay to a port of this machine.
+    /// Starts a relay to a port of this machine.
     pub(crate) fn to(engine: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("bound").port();
@@ -75,7 +75,7 @@ fn join(client: &TcpStream, server: &TcpStream, fault: &Arc<Mutex<Fault>>) {
     }
 }
 
-/// Passes bytes on until one side ends.
+/// Forwards bytes until one side ends.
 fn pass(mut from: &TcpStream, mut to: &TcpStream, fault: &Mutex<Fault>) {
     let mut bytes = vec![0; 64 << 10];
     let mut has_lost = false;
@@ -99,7 +99,7 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, fault: &Mutex<Fault>) {
             }
             Err(_) => return,
         };
-        // The fault may have begun while this waited.
+        // The fault may have changed while this thread waited for bytes.
         match *fault.lock() {
             Fault::Cut => return,
             Fault::HalfOpen => {

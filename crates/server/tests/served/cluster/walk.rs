@@ -6,7 +6,7 @@ use super::{ROUTES, knows, setup};
 use crate::support::backing::Backing;
 use crate::support::{Http, Options, Seen, Server, Socket, call, until};
 
-/// Has the application carry out a call of the API.
+/// Makes the application execute a call of the API.
 const APP: &str = r#"
 local veche = require "veche"
 local app = {}
@@ -54,14 +54,14 @@ impl Client {
         Self(socket)
     }
 
-    /// Returns the next message that has the words.
+    /// Returns the next message that contains these words.
     fn hears(&mut self, words: &str) -> String {
         loop {
             let text = self.0.text();
             if text.contains(words) {
                 return text;
             }
-            // Otherwise a ping or a push of something else.
+            // Other messages are pings, and pushes about something else.
             assert!(text == "{}" || text.contains("push"), "{words}: {text}");
         }
     }

@@ -37,7 +37,8 @@ fn publications_to_unknown_channels_during_a_cut_are_not_missed_unnoticed() {
     publish("news:2", 3);
     thread::sleep(Duration::from_millis(500));
     relay.set(Fault::None);
-    // The client of one channel gets what it has missed; that of all is notified.
+    // The subscriber of one channel gets the missed publications; the wildcard subscriber is unsubscribed, so that it
+    // knows of the loss.
     assert!(one.text().contains("\"n\":2"));
     let text = whole.text();
     assert!(text.contains("\"unsubscribe\":{\"code\":2500"), "{text}");

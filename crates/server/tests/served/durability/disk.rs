@@ -21,7 +21,7 @@ pub(super) const FULL: &str = "full";
 pub(super) const WRITE_FAILS: &str = "write-fails";
 pub(super) const FSYNC_FAILS: &str = "fsync-fails";
 
-/// A server whose history and bans are on such a disk.
+/// A server with its history and bans on a disk with simulated faults.
 pub(super) struct OnDisk {
     pub(super) server: Server,
     routes: String,
@@ -53,7 +53,7 @@ impl OnDisk {
         })
     }
 
-    /// Restarts it with a clock that is ahead.
+    /// Restarts the server with a clock that is ahead.
     pub(super) fn start_again(&mut self, ahead_s: i64) {
         let shell = shell(ahead_s).expect("it was there");
         self.server.start_again(&options(&self.routes, &shell));

@@ -100,7 +100,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     until("it to be counted", || count(&server, failures, label) > 0.0);
     assert_eq!(get(server.internal, "/health").status, 200);
 
-    // It starts and validates the names.
+    // The authority starts, and validates the names.
     pebble.start(server.public.port());
     try_now(&cache);
     until("a certificate", || orders(&server, "issued") == 1.0);
@@ -242,7 +242,7 @@ fn a_lost_account_is_created_again() {
     until("a certificate", || orders(&server, "issued") == 1.0);
     let account = || fs::read(cache.join("account.json")).unwrap_or_default();
     let before = account();
-    // It does not survive a restart.
+    // The account of the authority does not survive its restart.
     pebble.stop();
     pebble.start(server.public.port());
     put_old(&Authority::new("old"), &cache);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::Sealed;
 use crate::support::{Options, on_all};
 
-/// Returns its output for a connection that requests a page.
+/// Returns the output of `openssl s_client` for a connection that requests a page.
 fn connect(sealed: &Sealed, arguments: &[&str]) -> String {
     let mut child = Command::new("openssl")
         .args([
@@ -27,7 +27,7 @@ fn connect(sealed: &Sealed, arguments: &[&str]) -> String {
         .spawn()
         .expect("openssl is installed");
     let request = b"GET /index.html HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    // It may have exited already if the handshake fails.
+    // The process may have exited already if the handshake fails.
     let _ = child.stdin.take().expect("piped").write_all(request);
     let output = child.wait_with_output().expect("it ends");
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()

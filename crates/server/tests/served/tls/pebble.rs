@@ -41,7 +41,7 @@ impl Pebble {
         let folder = std::env::temp_dir().join(format!("veche-{test}-{}", std::process::id()));
         let authority = Authority::new(test);
         authority.server(&["127.0.0.1"], &folder, "own");
-        // Free now; it binds them in a moment.
+        // These ports are free now; Pebble binds them in a moment.
         let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
         let [address, management] = listeners.map(|one| one.local_addr().expect("bound"));
         Some(Self {
@@ -74,7 +74,7 @@ impl Pebble {
         folder.join("acme").join(name)
     }
 
-    /// Starts it with the port on which it validates names.
+    /// Starts Pebble with the port on which it validates names.
     pub(super) fn start(&mut self, tls_port: u16) {
         let config = json!({"pebble": {
             "listenAddress": self.address,

@@ -121,7 +121,7 @@ fn a_cancelled_coroutine_dials_no_longer() {
         let (tell, told) = sync_channel(8);
         let address = serve(move |_, socket| {
             let mut peer = Peer::meet(socket).expect("a request");
-            // No response, but its end.
+            // The peer sends no response, and reports the end of the connection.
             let _ = tell.send(peer.hear());
         });
         let script = format!(

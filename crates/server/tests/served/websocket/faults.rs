@@ -83,7 +83,7 @@ fn refused_and_unanswered_dials() {
         drop(free);
         let told = run(&server, &format!("websocket.connect('ws://{address}/')"));
         assert!(told.contains("connection refused"), "{told}");
-        // It accepts the connection and the request, and stays silent.
+        // The peer accepts the connection and the request, and stays silent.
         let silent = serve(|_, socket| {
             thread::sleep(Duration::from_secs(2));
             drop(socket);

@@ -12,7 +12,7 @@ use super::{run, start};
 use crate::peer::{Heard, Peer, serve};
 use crate::support::{on_all, until};
 
-/// Long enough that all of them exceed the kernel's buffers and ours.
+/// Long enough that all messages together exceed the kernel's buffers and the server's.
 const MESSAGE_BYTES: usize = 10_000;
 const MESSAGES: usize = 3000;
 
@@ -49,7 +49,7 @@ fn a_script_that_does_not_receive_holds_the_server_back() {
         );
         thread::scope(|scope| {
             let receiver = scope.spawn(|| run(&server, &script));
-            // Wait until it makes no further progress.
+            // Wait until the sender makes no further progress.
             let mut before = usize::MAX;
             until("the server to be held back", || {
                 thread::sleep(Duration::from_millis(300));
@@ -73,7 +73,7 @@ fn a_server_that_does_not_read_makes_send_say_so() {
         let counted = Arc::clone(&heard);
         let address = serve(move |_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
-            // Its own messages are received meanwhile.
+            // The peer's own messages are received meanwhile.
             peer.say("said while nothing was read");
             assert_eq!(
                 peer.hear(),

@@ -54,7 +54,7 @@ fn a_certificate_that_is_not_believed() {
             setup,
             &[("ca.pem", &pem), ("its.pem", &its), ("empty.pem", "")],
         );
-        // Self-signed, of another authority, for another name, and no TLS at all.
+        // Certificates that are self-signed, of another authority or for another name, and no TLS at all.
         for (address, options, words) in [
             (address, "{}", "invalid peer certificate"),
             (
@@ -85,7 +85,7 @@ fn a_certificate_that_is_not_believed() {
                 "{options}: {told}"
             );
         }
-        // And the other way round.
+        // A plain client of the TLS server fails too.
         let told = run(&server, &format!("websocket.connect('ws://{address}/')"));
         assert!(told.starts_with("error: "), "{told}");
     });

@@ -95,7 +95,7 @@ impl<'a, 'b> Reader<'a, 'b> {
                 _ => {
                     if let Some(other) = found {
                         let why = format!(
-                            "there are two lists, \"{other}\" and \"{name}\": choose one with list"
+                            "there are two lists, \"{other}\" and \"{name}\": choose one with the option \"list\""
                         );
                         return bad(self.window.offset(), why);
                     }

@@ -17,7 +17,7 @@ fn both(limits: Limits) -> Lua {
     lua
 }
 
-/// Returns limits with a number of our own steps.
+/// Returns limits with this maximum of steps of our functions.
 fn steps(steps_max: u64) -> Limits {
     Limits {
         steps_max,
@@ -25,7 +25,7 @@ fn steps(steps_max: u64) -> Limits {
     }
 }
 
-/// Returns limits with which our functions match everything.
+/// Returns limits with which our functions match every pattern themselves and never call LuaJIT's.
 fn all_counted() -> Limits {
     Limits {
         native_steps_max: 0,
@@ -33,8 +33,8 @@ fn all_counted() -> Limits {
     }
 }
 
-/// `compare(s, p, init, replacement, count_max)` returns in which functions ours differ and how; "costly" if ours gave
-/// up.
+/// `compare(s, p, init, replacement, count_max)` returns the first function whose result differs, and both results;
+/// "costly" if ours gave up.
 const COMPARE: &str = include_str!("compare.lua");
 
 /// Random patterns, including malformed ones, with random subjects.
@@ -202,8 +202,8 @@ end
     }
 }
 
-/// The caller of a callback is the shim, a Lua function with a position, which errors of C functions and of level 2
-/// name.
+/// Our `gsub` calls callbacks from a shim in Lua, while LuaJIT's calls them from C. The position in errors of level 2, and
+/// of C functions used as callbacks, is therefore a line of the shim.
 #[test]
 fn errors_of_callbacks_name_the_shim() {
     let lua = Lua::new();
@@ -255,7 +255,7 @@ fn costly_patterns_are_errors_of_the_script() {
     ] {
         assert_eq!(error_of(&lua, script), text, "{script}");
     }
-    // Short enough if it were anchored.
+    // In `gmatch` a leading `^` is no anchor, so the pattern is tried at every position and is too costly.
     let error = error_of(&lua, r#"("^"):rep(256):gmatch("^.*.*%d")()"#);
     assert!(error.contains("pattern too costly"), "{error}");
 }
@@ -277,7 +277,7 @@ fn large_results_are_errors_of_the_script() {
         assert_eq!(error_of(&lua, script), text, "{script}");
         lua.gc_collect().unwrap();
     }
-    // Each match is allowed by itself, but all of them don't fit.
+    // Each result is small enough by itself, but together they exceed the memory.
     let all = r#"(function() local t = {} for i = 1, 9 do t[i] = ("x"):rep(1.6e7 - i) end return t end)()"#;
     assert_eq!(error_of(&lua, all), "not enough memory");
     let all = r#"(function() local s, t = ("x"):rep(1.6e7), {} for i = 1, 9 do t[i] = s:gsub("x", "y", i) end return t end)()"#;
