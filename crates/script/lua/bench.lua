@@ -74,7 +74,12 @@ local function begins_in(number)
 end
 
 local function play(number)
-  sleep(begins_in(number))
+  -- A sleep has the clock of the turn, which may be behind: what is recorded before the start would not be counted.
+  local seconds = begins_in(number)
+  repeat
+    sleep(seconds)
+    seconds = begins_in(number)
+  until seconds <= 0
   if native.is_over() then return end
   native.user_begins()
   local user = { number = number, session = 0, url = native.url }
