@@ -41,6 +41,11 @@ pub(crate) fn peak_kib(raw: u32) -> u64 {
     memory_kib(raw, "VmHWM:")
 }
 
+/// Returns the resident pages of files: of the program and its libraries.
+pub(crate) fn file_kib(raw: u32) -> u64 {
+    memory_kib(raw, "RssFile:")
+}
+
 /// Resets the peak of resident memory (proc(5), `clear_refs`).
 pub(crate) fn forget_peak(raw: u32) {
     fs::write(format!("/proc/{raw}/clear_refs"), "5").expect("a process of ours");
