@@ -78,6 +78,19 @@ def machine():
     return Machine(cpu[1] if cpu else platform.machine(), rustc, libc, valgrind)
 
 
+def baseline():
+    """The counts of the file, or None."""
+    return Baseline.of(tomllib.loads(FILE.read_text())) if FILE.exists() else None
+
+
+def why_not_judged(here):
+    """Why counts of this machine can't be compared with those of the file, or None."""
+    before = baseline()
+    if before and (differences := here.differences(before.machine)):
+        return f"nothing is judged, the file is of another machine ({'; '.join(differences)})"
+    return None
+
+
 def cargo(root, target, *arguments):
     environment = os.environ | {"CARGO_TARGET_DIR": str(target), "GUNGRAUN_COLOR": "never"}
     done = subprocess.run(["cargo", *arguments], cwd=root, env=environment, capture_output=True, text=True)
@@ -254,6 +267,7 @@ def parse():
     parser.add_argument("--only", metavar="TEXT", help="paths with this in their names")
     parser.add_argument("--repeat", metavar="N", type=int, default=1, help="count N times and show how far the runs differ")
     parser.add_argument("--build", action="store_true", help="only build the counted programs")
+    parser.add_argument("--if-judged", action="store_true", help="do nothing where the file is of another machine")
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object and compare nothing")
     arguments = parser.parse_args()
     if arguments.update and (not arguments.reason or arguments.only or arguments.against):
@@ -263,7 +277,7 @@ def parse():
 
 def main():
     arguments = parse()
-    if reason := why_not():
+    if reason := why_not() or (arguments.if_judged and why_not_judged(machine())):
         print(f"SKIPPED: {reason}")
         return SKIPPED
     try:
@@ -293,7 +307,7 @@ def run(arguments):
         grown = [change.path for change in counts.changes(old, new) if change.is_too_much]
         print(f"more than {counts.PATH_GROWTH_MAX} %: {', '.join(grown) or 'none'}")
         return 1 if grown else 0
-    before = Baseline.of(tomllib.loads(FILE.read_text())) if FILE.exists() else Baseline(here, "", {}, {})
+    before = baseline() or Baseline(here, "", {}, {})
     if arguments.update:
         show(before.counts, new, "before")
         FILE.write_text(before.renewed(here, arguments.reason, new).to_toml())
@@ -301,8 +315,8 @@ def run(arguments):
         return 0
     known = {path: value for path, value in before.counts.items() if path in new or not arguments.only}
     show(known, new, "file")
-    if differences := here.differences(before.machine):
-        print(f"SKIPPED: nothing is judged, the file is of another machine ({'; '.join(differences)})")
+    if reason := why_not_judged(here):
+        print(f"SKIPPED: {reason}")
         return SKIPPED
     problems = counts.problems(Baseline(here, before.reason, known, before.first), new)
     for problem in problems:

@@ -129,9 +129,9 @@ MODEL = Step(
     " --features veche-store/model,veche-mailbox/model --lib model_tests",
     2400, needs=BUILT, place=IDLE,
 )  # fmt: skip
-# An optimised build of its own; then every path once under Valgrind.
-COUNTED = Step("build of instructions", "bench/instructions --build", 2400, needs=READY, place=IDLE)
-INSTRUCTIONS = Step("instructions", "bench/instructions", 900, needs=("build of instructions",))
+# An optimised build of its own; then every path once under Valgrind. Neither where no count could be judged.
+COUNTED = Step("build of instructions", "bench/instructions --if-judged --build", 2400, needs=READY, place=IDLE)
+INSTRUCTIONS = Step("instructions", "bench/instructions --if-judged", 900, needs=("build of instructions",))
 DEPENDENCIES = Step("dependencies", "tests/deny.sh", 300, cores=0.5, needs=("setup",))
 # Idle as they wait for each other: cargo does one thing at a time in a folder.
 DOCS = Step("doc tests", f"cargo test --locked --quiet --doc {with_examples()}", 2400, needs=BUILT, place=IDLE)
