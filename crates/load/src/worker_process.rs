@@ -105,7 +105,9 @@ impl WorkerProcess {
             .process_group(0);
         let mut child = command.spawn()?;
         let (Some(mut orders), Some(news)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("the load process was started without pipes"));
+            return Err(io::Error::other(
+                "the load process was started without pipes",
+            ));
         };
         let part = WorkerPlan {
             plan: plan.clone(),

@@ -62,7 +62,9 @@ impl ReplacementContext {
         } else if self.has_archive {
             "[history] path is set, and only one server process at a time can use that folder: this requires a stop and a start"
         } else if self.retiring >= RETIRING_MAX {
-            return Some(format!("{RETIRING_MAX} server processes are still draining"));
+            return Some(format!(
+                "{RETIRING_MAX} server processes are still draining"
+            ));
         } else {
             return None;
         };

@@ -34,7 +34,10 @@ impl Checker<'_> {
             [.., last] => {
                 self.problems.add(
                     table.key_at(last),
-                    format!("{last}: only one of these can be the source of keys: {}", sources()),
+                    format!(
+                        "{last}: only one of these can be the source of keys: {}",
+                        sources()
+                    ),
                 );
                 return None;
             }

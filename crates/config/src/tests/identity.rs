@@ -199,7 +199,9 @@ fn what_is_wrong() {
     let bad: &[(&str, &[&str])] = &[
         (
             "secret_env = \"S\"\nkey_file = \"key.pem\"",
-            &[&format!("5:1: key_file: only one of these can be the source of keys: {SOURCES}")],
+            &[&format!(
+                "5:1: key_file: only one of these can be the source of keys: {SOURCES}"
+            )],
         ),
         (
             "key_file = \"none.pem\"",
