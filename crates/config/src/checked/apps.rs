@@ -230,7 +230,16 @@ impl Checker<'_> {
     /// Returns the index of the app that receives events, if there is one.
     pub(super) fn listener(&mut self, table: &RawTable, apps: &mut CheckedApps) -> Option<usize> {
         let name = text(table, "app")?;
-        self.called(table, &name, apps)
+        let index = self.called(table, &name, apps)?;
+        let CheckedApp { script, app, .. } = &apps.list[index];
+        if script.is_none() && app.is_some() {
+            let why = format!(
+                "app: {name:?} is not an app in Lua, and only those receive events; use url"
+            );
+            self.problems.add(table.value_at("app"), why);
+            return None;
+        }
+        Some(index)
     }
 
     fn script_of_route(

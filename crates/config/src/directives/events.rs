@@ -16,7 +16,7 @@ pub(super) static EVENTS: &[Directive] = &[
             expected: "the name of an [[app]]",
         },
         DefaultValue::Unset("no app receives events"),
-        "The `name` of the `[[app]]` whose handler `events` receives them too, or instead.",
+        "The `name` of the `[[app]]`, in Lua, whose handler `events` receives them too, or instead.",
     ),
     Section::Events.row(
         "secrets",

@@ -29,7 +29,7 @@ pub(super) static ROUTE: &[Directive] = &[
         default: DefaultValue::Required,
         handlers: &[],
         change: ReloadEffect::Reload,
-        doc: "The handler of requests. `\"push\"`: WebSocket clients that the back end pushes to. `\"echo\"`: a WebSocket that returns each message. `\"static\"`: files. `\"api\"`: the server API, on a listener other than the internal ones, which always have it. `\"lua\"`: an app, by WebSocket and plain HTTP. `\"centrifuge\"`: clients of Centrifugo's protocol, such as the `centrifuge` SDKs; see [the guide](../guide/centrifuge.md).",
+        doc: "The handler of requests. `\"push\"`: WebSocket clients that the back end pushes to. `\"echo\"`: a WebSocket that returns each message. `\"static\"`: files. `\"api\"`: the server API, on a listener other than the internal ones, which always have it. `\"app\"`: the `[[app]]` that `app` names, by WebSocket and plain HTTP. `\"lua\"`: such an app in Lua, or a `script`. `\"centrifuge\"`: clients of Centrifugo's protocol, such as the `centrifuge` SDKs; see [the guide](../guide/centrifuge.md).",
     },
     Directive {
         section: Section::Route,

@@ -49,6 +49,12 @@ fn an_app_can_receive_events() {
         &format!("{app}{ROOMS}[events]\napp = \"caht\"\n"),
         &["10:7: app: no [[app]] has the name \"caht\"; did you mean \"chat\"?"],
     );
+    says_after_listen(
+        &format!(
+            "[[app]]\nname = \"chat\"\nruntime = \"php\"\ncommand = [\"php\"]\n{ROOMS}[events]\napp = \"chat\"\n"
+        ),
+        &["11:7: app: \"chat\" is not an app in Lua, and only those receive events; use url"],
+    );
 }
 
 #[test]
