@@ -201,7 +201,7 @@ impl Apps for BackEndApp {
 impl AppHost for BackEndApp {
     type Message = std::convert::Infallible;
 
-    fn worker_id(session: ConnectionId) -> Option<AppId> {
+    fn requesting_app(session: ConnectionId) -> Option<AppId> {
         (session == BACK_END).then_some(AppId(0))
     }
 

@@ -9,16 +9,13 @@ use std::collections::{HashMap, VecDeque};
 use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
 use veche_frontends::command::{self, PublishTarget};
 use veche_frontends::{AppId, Context, DirectCall, DirectCallStatus};
-use veche_hub::{ConnectionId, HubReply, PayloadKind, Ticket};
+use veche_hub::{HubReply, PayloadKind, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_runtime::{Runtime, Token};
 
 use super::app_hosts::AppHosts;
 use super::recorder::{AppRecorder, RecordedEntry};
-
-/// In an API call of an application, this constant minus the application's number takes the place of a session's index.
-/// No connection has an index this high, and [channel queries](super::channel_query) use other indices.
-const CALLERS: u32 = u32::MAX - 1;
+use super::requester::api_call_id;
 
 /// The most calls in progress on one worker; the next constant limits the bytes of those that have not started.
 const UNDER_WAY_MAX: usize = 16_384;
@@ -26,17 +23,6 @@ const BYTES_MAX: usize = 64 << 20;
 
 /// The most waiting calls that are resumed in one turn.
 const TRIED_MAX: usize = 256;
-
-/// Returns the application that made the call, unless a connection did.
-pub(super) fn caller(session: ConnectionId) -> Option<AppId> {
-    let app = CALLERS.checked_sub(session.index)?;
-    u16::try_from(app).ok().map(AppId)
-}
-
-/// Returns the number of the call.
-pub(super) fn number(session: ConnectionId) -> Option<u32> {
-    caller(session).map(|_| session.generation)
-}
 
 /// The API calls of one worker.
 #[derive(Default)]
@@ -178,10 +164,7 @@ impl AppHosts {
             waiting.push_back(number);
             return None;
         }
-        let id = ConnectionId {
-            index: CALLERS - u32::from(command.app.0),
-            generation: number,
-        };
+        let id = api_call_id(command.app, number);
         let direct = match command.body.take() {
             Some(body) => {
                 *bytes -= body.len();

@@ -16,7 +16,7 @@ use veche_proto::http::Status;
 use veche_proto::websocket::{MessageKind, handshake};
 use veche_runtime::{Effects, Event, EventKind, Host, PositionRequest, Runtime, Token};
 
-use super::api_calls::{self, ApiCalls};
+use super::api_calls::ApiCalls;
 use super::calls::{CallExecutor, CallQueue};
 use super::channel_query::outcome;
 use super::deferred_publishes::DeferredPublishes;
@@ -29,6 +29,7 @@ use super::notices::{NoticePublisher, Notices};
 use super::recorder::AppRecorder;
 use super::registry::{AppBundle, AppSet};
 use super::remote_sends::RemoteSends;
+use super::requester::Requester;
 use super::service::{Lifecycle, ServicePhase};
 use super::user_search::UserSearches;
 
@@ -433,9 +434,13 @@ impl Apps for AppHosts {
         answer: HubReply,
         shared: &mut Context,
     ) {
-        match api_calls::number(id) {
-            Some(number) => self.api_call_answered(number, ticket, answer, shared),
-            None => self.answer(app, id, ticket, &answer, shared),
+        match Requester::of(id) {
+            Requester::ApiCall { number, .. } => {
+                self.api_call_answered(number, ticket, answer, shared);
+            }
+            Requester::Query(_) | Requester::Connection => {
+                self.answer(app, id, ticket, &answer, shared);
+            }
         }
     }
 

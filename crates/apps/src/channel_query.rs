@@ -6,20 +6,13 @@ use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, Chan
 use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
 use veche_frontends::{AppId, Context};
 use veche_hub::{
-    ChannelName, ChannelQuery, ClientInfo, ConnectionId, HistoryQuery, HubMessage, HubReply,
-    Outlet as _, PayloadKind, Position, Publication, Since,
+    ChannelName, ChannelQuery, ClientInfo, HistoryQuery, HubMessage, HubReply, Outlet as _,
+    PayloadKind, Position, Publication, Since,
 };
 use veche_runtime::Token;
 
 use super::app_hosts::AppHosts;
-
-/// Stands in for a session's index in queries of applications; no connection has this index.
-const ASKER: u32 = u32::MAX;
-
-/// Returns the application that made a query, unless a session did.
-pub(super) fn requesting_app(session: ConnectionId) -> Option<AppId> {
-    (session.index == ASKER).then_some(AppId(session.generation as u16))
-}
+use super::requester::query_id;
 
 impl AppHosts {
     /// Sends a query to the home of a channel.
@@ -31,10 +24,7 @@ impl AppHosts {
         inquiry: ChannelRequest,
         shared: &mut Context,
     ) {
-        let session = ConnectionId {
-            index: ASKER,
-            generation: app.0.into(),
-        };
+        let session = query_id(app);
         let asked = hub_query(inquiry).and_then(|question| {
             let name = ChannelName::new(channel).map_err(|error| refused(&error.to_string()))?;
             Ok((name, question))

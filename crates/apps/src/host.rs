@@ -7,17 +7,16 @@ use veche_hub::{ChannelEvent, ConnectionId};
 use veche_runtime::Runtime;
 use veche_worker::AppHost;
 
-use super::api_calls;
 use super::app_hosts::AppHosts;
-use super::channel_query::requesting_app;
 use super::remote_sends::AppWorkerMessage;
+use super::requester::Requester;
 use super::service::ServicePhase;
 
 impl AppHost for AppHosts {
     type Message = AppWorkerMessage;
 
-    fn worker_id(session: ConnectionId) -> Option<AppId> {
-        requesting_app(session).or_else(|| api_calls::caller(session))
+    fn requesting_app(session: ConnectionId) -> Option<AppId> {
+        Requester::of(session).app()
     }
 
     fn handle_message(&mut self, message: AppWorkerMessage, shared: &mut Context) {

@@ -27,6 +27,7 @@ mod notices;
 mod recorder;
 mod registry;
 mod remote_sends;
+mod requester;
 mod service;
 mod user_search;
 

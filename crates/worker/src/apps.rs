@@ -19,7 +19,7 @@ pub trait AppHost: Apps {
     type Message;
 
     /// Returns the application that made the hub request with this session id; `None` if it belongs to a connection.
-    fn worker_id(session: ConnectionId) -> Option<AppId> {
+    fn requesting_app(session: ConnectionId) -> Option<AppId> {
         let _ = session;
         None
     }
@@ -259,7 +259,7 @@ impl<A: AppHost, T> Worker<A, T> {
         ticket: Ticket,
         answer: veche_hub::HubReply,
     ) -> Option<veche_hub::HubReply> {
-        let Some(app) = A::worker_id(id) else {
+        let Some(app) = A::requesting_app(id) else {
             return Some(answer);
         };
         self.shared

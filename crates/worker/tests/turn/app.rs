@@ -113,7 +113,7 @@ impl Apps for Numbers {
 impl AppHost for Numbers {
     type Message = u32;
 
-    fn worker_id(session: ConnectionId) -> Option<AppId> {
+    fn requesting_app(session: ConnectionId) -> Option<AppId> {
         (session == APP).then_some(AppId(0))
     }
 

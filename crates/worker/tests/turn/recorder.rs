@@ -128,7 +128,7 @@ impl Apps for Recorder {
 impl AppHost for Recorder {
     type Message = ();
 
-    fn worker_id(session: ConnectionId) -> Option<AppId> {
+    fn requesting_app(session: ConnectionId) -> Option<AppId> {
         (session == APP).then_some(AppId(0))
     }
 

@@ -129,7 +129,7 @@ fn caller(token: u64) -> DialId {
 #[test]
 fn applications_need_neither_messages_nor_events_nor_an_end() {
     let mut apps = TestApps(Rc::default());
-    assert_eq!(TestApps::worker_id(id(0, 1)), None);
+    assert_eq!(TestApps::requesting_app(id(0, 1)), None);
     assert!(!apps.has_messages() && apps.has_stopped());
     assert!(!apps.handle_channel_event(&[], 1), "no work");
 }
