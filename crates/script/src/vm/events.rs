@@ -32,11 +32,11 @@ impl Vm {
         };
         let list = match self.list_of(events) {
             Ok(list) => list,
-            Err(error) => return self.desk.log(Level::Error, modules::words(&error)),
+            Err(error) => return self.context.log(Level::Error, modules::words(&error)),
         };
         let list = match self.machine.keep(list) {
             Ok(list) => list,
-            Err(error) => return self.desk.log(Level::Error, modules::words(&error)),
+            Err(error) => return self.context.log(Level::Error, modules::words(&error)),
         };
         let arguments = [Argument::Registered(list), Argument::Number(lost as f64)];
         let coroutine = self.machine.prepare(function, &arguments);
