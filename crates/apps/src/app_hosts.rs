@@ -67,7 +67,7 @@ pub struct AppHosts {
     /// Handlers that wait for room to write more of a response.
     pub(super) writers: HashMap<ConnectionId, Vec<Token>>,
     /// Records the applications' actions for a test.
-    pub(super) journal: Option<AppRecorder>,
+    pub(super) recorder: Option<AppRecorder>,
     /// The server is shutting down and `stop` of the applications was called.
     pub(super) is_stopping: bool,
     /// Whether services may run.
@@ -183,7 +183,7 @@ impl PendingSubscribes {
 
 /// The answer to the request that is being delivered.
 pub(super) enum ImmediateAnswer {
-    Verdict(HandshakeDecision),
+    Handshake(HandshakeDecision),
     Response(AppResponse),
 }
 
@@ -192,7 +192,7 @@ impl AppHosts {
     pub fn start(
         worker: u16,
         workers: u16,
-        shelf: &AppSet,
+        app_set: &AppSet,
         port: Box<dyn CallExecutor>,
     ) -> Result<Self, String> {
         let held = DeferredPublishes::default();
@@ -215,14 +215,14 @@ impl AppHosts {
             commands: ApiCalls::default(),
             calls: CallQueue::new(port),
             writers: HashMap::new(),
-            journal: None,
+            recorder: None,
             is_stopping: false,
             phase: ServicePhase::Open,
             notices: None,
             host,
             now_ms: 0,
         };
-        for volume in shelf.iter() {
+        for volume in app_set.iter() {
             let app = match volume {
                 Some(volume) if here.is_assigned(volume) => Some(here.load(volume)?),
                 _ => None,
@@ -233,8 +233,8 @@ impl AppHosts {
     }
 
     /// Starts recording log lines and publications for a test.
-    pub fn record_to(&mut self, journal: AppRecorder) {
-        self.journal = Some(journal);
+    pub fn record_to(&mut self, recorder: AppRecorder) {
+        self.recorder = Some(recorder);
     }
 
     /// Sets the function that wakes this worker's thread.
@@ -262,7 +262,7 @@ impl AppHosts {
 
     /// Returns whether this worker runs an application. An instance of a service runs on one worker only.
     pub(super) fn is_assigned(&self, volume: &AppBundle) -> bool {
-        let place = volume.slot.map(|seat| seat.worker(self.workers));
+        let place = volume.slot.map(|slot| slot.worker(self.workers));
         place.is_none_or(|place| place == self.worker)
     }
 
@@ -378,7 +378,7 @@ impl Apps for AppHosts {
                 .handle_event(Event::Handshake { id, request }, now)
         });
         match direct {
-            Some(ImmediateAnswer::Verdict(verdict)) => MaybeDeferred::Ready(verdict),
+            Some(ImmediateAnswer::Handshake(decision)) => MaybeDeferred::Ready(decision),
             _ => MaybeDeferred::Deferred,
         }
     }
@@ -607,7 +607,7 @@ fn only_websocket() -> AppResponse {
 /// Delivers an answer that was not available immediately.
 pub(super) fn deliver_answer(to: ConnectionId, direct: ImmediateAnswer, shared: &mut Context) {
     let answer = match direct {
-        ImmediateAnswer::Verdict(verdict) => AppAnswer::Handshake(verdict),
+        ImmediateAnswer::Handshake(decision) => AppAnswer::Handshake(decision),
         ImmediateAnswer::Response(response) => AppAnswer::Response(response),
     };
     shared.requests.app_answers.push_back((to, answer));

@@ -14,11 +14,11 @@ use veche_runtime::Token;
 use super::app_hosts::AppHosts;
 
 /// Stands in for a session's index in queries of applications; no connection has this index.
-const ASKER: u32 = u32::MAX;
+const APP_INDEX: u32 = u32::MAX;
 
 /// Returns the application that made a query, unless a session did.
 pub(super) fn requesting_app(session: ConnectionId) -> Option<AppId> {
-    (session.index == ASKER).then_some(AppId(session.generation as u16))
+    (session.index == APP_INDEX).then_some(AppId(session.generation as u16))
 }
 
 impl AppHosts {
@@ -32,7 +32,7 @@ impl AppHosts {
         shared: &mut Context,
     ) {
         let session = ConnectionId {
-            index: ASKER,
+            index: APP_INDEX,
             generation: app.0.into(),
         };
         let asked = hub_query(inquiry).and_then(|question| {

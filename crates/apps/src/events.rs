@@ -35,7 +35,7 @@ impl AppHosts {
     }
 
     /// Queues events; returns whether an application handles them.
-    pub(super) fn queue_events(&mut self, happenings: &[ChannelEvent], lost: u64) -> bool {
+    pub(super) fn queue_events(&mut self, events: &[ChannelEvent], lost: u64) -> bool {
         let Some(AppId(place)) = self.listener() else {
             return false;
         };
@@ -45,9 +45,9 @@ impl AppHosts {
             return false;
         }
         let room = WAITING_MAX - self.heard.queue.len();
-        let taken = happenings.len().min(room);
-        self.heard.queue.extend(happenings[..taken].iter().cloned());
-        self.heard.lost += lost + (happenings.len() - taken) as u64;
+        let taken = events.len().min(room);
+        self.heard.queue.extend(events[..taken].iter().cloned());
+        self.heard.lost += lost + (events.len() - taken) as u64;
         true
     }
 
@@ -87,20 +87,20 @@ impl AppHosts {
     }
 }
 
-fn event(happening: &ChannelEvent) -> ChannelEventView<'_> {
+fn event(event: &ChannelEvent) -> ChannelEventView<'_> {
     let EventFields {
         kind,
         channel,
         user,
         client,
         info,
-    } = happening.fields();
+    } = event.fields();
     ChannelEventView {
         kind,
         channel,
         user,
         client,
         info,
-        at_ms: happening.at_ms,
+        at_ms: event.at_ms,
     }
 }

@@ -34,15 +34,15 @@ pub(super) struct ShutdownState {
 impl AppHosts {
     /// Replaces the code of applications whose code has changed. Connections stay open; suspended handlers finish in
     /// the code that they started in.
-    pub fn reload(&mut self, shelf: &AppSet, shared: &mut Context) {
+    pub fn reload(&mut self, app_set: &AppSet, shared: &mut Context) {
         if self.is_stopping {
             return;
         }
-        let count = self.apps.len().max(shelf.len());
+        let count = self.apps.len().max(app_set.len());
         self.apps.resize_with(count, || None);
         for index in 0..count {
             let id = AppId(index as u16);
-            let volume = shelf.get(index).and_then(Option::as_ref);
+            let volume = app_set.get(index).and_then(Option::as_ref);
             match volume.filter(|volume| self.is_assigned(volume)) {
                 Some(volume) => self.replace_code(id, volume, shared),
                 None => self.remove(id, shared),

@@ -307,7 +307,7 @@ impl ActiveRequest {
     fn answered(&mut self, said: ParsedAnswer) -> Option<QueuedRequest> {
         let done = self.done.take()?;
         let next = self.back_end.ended(&said, &self.client, self.asked);
-        done(said.verdict);
+        done(said.decision);
         next
     }
 
