@@ -260,11 +260,11 @@ impl<E: Engine> Hub<E> {
         mut ordered: OrderedPublication<'_>,
         outlet: &mut impl Outlet,
     ) -> u32 {
-        let wildcard = match ordered.event {
+        let wildcard_count = match ordered.event {
             FeedEvent::Published => self.feed_wildcard_subscribers(index, &mut ordered, outlet),
             FeedEvent::Joined | FeedEvent::Left => 0,
         };
-        wildcard + self.send_to_workers(index, ordered, outlet)
+        wildcard_count + self.send_to_workers(index, ordered, outlet)
     }
 
     /// Sends a publication to every worker with subscribers of one entry, including this one. Returns the number of
