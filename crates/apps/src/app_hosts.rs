@@ -53,7 +53,7 @@ pub struct AppHosts {
     /// Hook requests of Centrifuge clients that are undecided.
     pub(super) questions: PendingHooks,
     /// Events that an application has yet to receive.
-    pub(super) heard: EventQueue,
+    pub(super) event_queue: EventQueue,
     /// Requests to the worker, which owns the sockets.
     pub(super) asked: Vec<DialAction>,
     /// Messages for the other workers.
@@ -208,7 +208,7 @@ impl AppHosts {
             tickets: PendingSubscribes::default(),
             held,
             questions: PendingHooks::default(),
-            heard: EventQueue::default(),
+            event_queue: EventQueue::default(),
             asked: Vec::new(),
             far: RemoteSends::new(workers),
             finds: UserSearches::default(),

@@ -44,17 +44,19 @@ impl AppHosts {
             // Code loaded later does not receive earlier events.
             return false;
         }
-        let room = WAITING_MAX - self.heard.queue.len();
+        let room = WAITING_MAX - self.event_queue.queue.len();
         let taken = events.len().min(room);
-        self.heard.queue.extend(events[..taken].iter().cloned());
-        self.heard.lost += lost + (events.len() - taken) as u64;
+        self.event_queue
+            .queue
+            .extend(events[..taken].iter().cloned());
+        self.event_queue.lost += lost + (events.len() - taken) as u64;
         true
     }
 
     /// Returns whether a batch can be delivered.
     pub(super) fn can_deliver_events(&self) -> bool {
         // The handler's publications could not be accepted.
-        if self.heard.queue.is_empty() || self.held.is_full() {
+        if self.event_queue.queue.is_empty() || self.held.is_full() {
             return false;
         }
         match self.listener() {
@@ -73,11 +75,11 @@ impl AppHosts {
             return;
         }
         let Some(listener) = self.listener() else {
-            return self.heard = EventQueue::default();
+            return self.event_queue = EventQueue::default();
         };
-        let count = self.heard.queue.len().min(BATCH_MAX);
-        let batch: Vec<ChannelEvent> = self.heard.queue.drain(..count).collect();
-        let lost = std::mem::take(&mut self.heard.lost);
+        let count = self.event_queue.queue.len().min(BATCH_MAX);
+        let batch: Vec<ChannelEvent> = self.event_queue.queue.drain(..count).collect();
+        let lost = std::mem::take(&mut self.event_queue.lost);
         let events: Vec<ChannelEventView<'_>> = batch.iter().map(event).collect();
         self.run(listener, None, shared, |app, now| {
             let events = &events;

@@ -87,7 +87,7 @@ pub struct Vm {
     /// The state of a service's `run`.
     run: ServiceState,
     /// Whether `app.events` is running.
-    is_told: bool,
+    is_handling_events: bool,
     /// Whether `app.stop` is running.
     is_stopping: bool,
     /// Wakes the coroutines that wait for the stop signal.

@@ -377,7 +377,7 @@ impl ServerControl for RunningServer {
                 Arc::clone(&app_set),
             )
         });
-        self.send_all(|| WorkerMail::Doors(Arc::clone(&acceptors)));
+        self.send_all(|| WorkerMail::Acceptors(Arc::clone(&acceptors)));
         if let Some(dev) = &self.dev {
             dev.reloaded(&config);
             dev.apps_loaded(&apps::warnings(&app_set));
@@ -388,7 +388,7 @@ impl ServerControl for RunningServer {
     fn run_periodic(&self) -> Option<Instant> {
         let (acceptors, next) = self.common.sealing.reload_changed();
         if let Some(acceptors) = acceptors {
-            self.send_all(|| WorkerMail::Doors(Arc::clone(&acceptors)));
+            self.send_all(|| WorkerMail::Acceptors(Arc::clone(&acceptors)));
         }
         let others = [
             self.common.identities.fetch_due_keys(),

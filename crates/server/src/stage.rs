@@ -158,7 +158,7 @@ impl FuzzStage<Simulated> {
         ));
         let messages = [
             WorkerMail::Reload(site, outbox_bytes_max(config), app_set),
-            WorkerMail::Doors(acceptors),
+            WorkerMail::Acceptors(acceptors),
         ];
         for message in messages {
             let posted = self.control.post(0, Class::Control, message);

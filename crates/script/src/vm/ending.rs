@@ -16,7 +16,7 @@ impl Vm {
             Owner::Start => self.open_gate(),
             // An unanswered request is answered with an error.
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
-            Owner::Events => self.is_told = false,
+            Owner::Events => self.is_handling_events = false,
             Owner::Stop => self.is_stopping = false,
             // One of its timers may have failed.
             Owner::Run if self.run != ServiceState::Failed => self.run = ServiceState::Over,
@@ -57,7 +57,7 @@ impl Vm {
             }
             Owner::Events => {
                 // The events of the batch are not delivered again.
-                self.is_told = false;
+                self.is_handling_events = false;
                 self.report(owner, &failure);
             }
             Owner::Spawned(number) => {

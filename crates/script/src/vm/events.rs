@@ -20,7 +20,7 @@ impl Vm {
     /// Returns whether the VM can take a batch of events now.
     #[must_use]
     pub fn takes_events(&self) -> bool {
-        self.has(HandlerName::Events) && self.gate.is_none() && !self.is_told
+        self.has(HandlerName::Events) && self.gate.is_none() && !self.is_handling_events
     }
 
     /// Delivers a batch if [`takes_events`](Self::takes_events); `lost` events were dropped before because the queue
@@ -41,7 +41,7 @@ impl Vm {
         let arguments = [Argument::Registered(list), Argument::Number(lost as f64)];
         let coroutine = self.machine.prepare(function, &arguments);
         self.machine.release(list);
-        self.is_told = true;
+        self.is_handling_events = true;
         self.begin_or_keep(coroutine, Owner::Events);
     }
 

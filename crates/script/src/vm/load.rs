@@ -230,7 +230,7 @@ impl Vm {
             has_begun: false,
             role: app.role,
             run: ServiceState::Idle,
-            is_told: false,
+            is_handling_events: false,
             is_stopping: false,
             told_to_stop: inner.get("told_to_stop")?,
             gate: Some(VecDeque::new()),

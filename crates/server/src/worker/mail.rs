@@ -18,7 +18,7 @@ pub(crate) enum WorkerMail<M = AppWorkerMessage> {
     /// A new configuration, its outbox limit in bytes, and the code of applications.
     Reload(Arc<FrontendConfig>, usize, AppSet),
     /// TLS acceptors of renewed or reloaded certificates, by listener.
-    Doors(TlsAcceptors),
+    Acceptors(TlsAcceptors),
     /// The services of the previous process have ended: those of this one start.
     StartServices,
     /// Closes all connections, spread over this many milliseconds, for a reason.
@@ -43,7 +43,7 @@ impl<A: WorkerApps> WorkerState<A> {
                         .with_apps(|here, shared| here.reload(&app_set, shared));
                     self.worker.set_config(site, outbox_bytes_max);
                 }
-                WorkerMail::Doors(acceptors) => self.acceptors = acceptors,
+                WorkerMail::Acceptors(acceptors) => self.acceptors = acceptors,
                 WorkerMail::StartServices => {
                     self.worker.with_apps(|here, _| here.start_services());
                 }
