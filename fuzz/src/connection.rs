@@ -106,8 +106,8 @@ fn operate(script: &mut Script<'_>, world: &mut World, peers: &mut Vec<Peer>) ->
             world.end_wait(peer);
         }
         13 if argument > 120 => {
-            let verdict = ["accept", "user", "refuse", "bad-user"][usize::from(argument) % 4];
-            world.answer(peer, verdict);
+            let decision = ["accept", "user", "refuse", "bad-user"][usize::from(argument) % 4];
+            world.answer(peer, decision);
         }
         13 | 14 => {
             // A frame with a payload from the script.

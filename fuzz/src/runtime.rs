@@ -59,9 +59,9 @@ fn frames(stream: &[u8], size: usize) -> Frames {
     (found, None)
 }
 
-struct NoDesk;
+struct NoBridge;
 
-impl CallBridge for NoDesk {
+impl CallBridge for NoBridge {
     fn token(&mut self) -> Token {
         Token(1)
     }
@@ -91,7 +91,7 @@ fn read(frame: Frame<'_>, choice: usize) {
         FromWorker::Handled(handled) => {
             let is_over = handled.end.is_some();
             let event = handled.event;
-            let carried = carrier(event).add_effects(handled, &mut NoDesk, &mut effects);
+            let carried = carrier(event).add_effects(handled, &mut NoBridge, &mut effects);
             carried.expect("a few kilobytes have room");
             let answers = effects
                 .list

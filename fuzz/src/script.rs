@@ -82,7 +82,7 @@ pub fn run(data: &[u8]) {
         }
         stage.look();
     }
-    stage.must_work();
+    stage.check_others_served();
     stage.vm.stop(stage.now);
     stage.look();
     stage.vm.finish();
@@ -315,7 +315,7 @@ impl Stage {
     }
 
     /// Checks that other clients are served normally.
-    fn must_work(&mut self) {
+    fn check_others_served(&mut self) {
         let id = self.new_id(30);
         self.sent.clear();
         self.is_full = false;

@@ -323,7 +323,7 @@ impl Scene {
     fn judge(&mut self, how: u8) {
         for worker in 0..self.world.workers.len() {
             for question in self.world.questions(worker) {
-                let verdict = match how % 6 {
+                let decision = match how % 6 {
                     0 => HookDecision::Failed,
                     1 => HookDecision::Error {
                         code: 400,
@@ -339,7 +339,7 @@ impl Scene {
                         ..HookGrant::default()
                     })),
                 };
-                self.world.judge(worker, &question, verdict);
+                self.world.judge(worker, &question, decision);
             }
         }
         self.world.settle();

@@ -222,9 +222,9 @@ impl AppHost for BackEndApp {
         let at_once = hook_outcome::at_once(question);
         let fate = at_once.as_ref().map(|(fate, _)| *fate);
         self.asked.push((question.clone(), fate));
-        if let Some((_, verdict)) = at_once {
-            let verdict = (question.session, question.id, verdict);
-            shared.requests.hook_decisions.push_back(verdict);
+        if let Some((_, decision)) = at_once {
+            let decision = (question.session, question.id, decision);
+            shared.requests.hook_decisions.push_back(decision);
         }
     }
 

@@ -36,7 +36,7 @@ impl World {
             open: 0,
             is_counted: false,
         }));
-        let deed = UserAction::Disconnect {
+        let action = UserAction::Disconnect {
             code: 3503,
             reason: "go".into(),
         };
@@ -45,7 +45,7 @@ impl World {
         shared.set_now(now);
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
         let from = Some((BACK_END, ticket));
-        match hub.send_user_command(from, user, UserCommand::to_all(deed), ports) {
+        match hub.send_user_command(from, user, UserCommand::to_all(action), ports) {
             Ok(RequestOutcome::Done(instructed)) => {
                 self.disconnect_answered(ticket, &HubReply::CommandDispatched(instructed))
             }

@@ -21,7 +21,7 @@ pub(crate) struct DrivenWorker {
     /// The maximum number of connections it had.
     places: usize,
     /// Hook decisions for its next turn.
-    verdicts: Vec<(ConnectionId, HookRequestId, HookDecision)>,
+    decisions: Vec<(ConnectionId, HookRequestId, HookDecision)>,
     /// Hook requests for the back end.
     asked: Vec<AppRequest>,
     /// Orders of the control side for its next turn.
@@ -45,7 +45,7 @@ impl DrivenWorker {
             is_woken: true,
             due_ms: 0,
             places: 0,
-            verdicts: Vec::new(),
+            decisions: Vec::new(),
             asked: Vec::new(),
             orders: Vec::new(),
         }
@@ -107,23 +107,23 @@ impl DrivenWorker {
         &mut self,
         now: Now,
         unfinished: Vec<u32>,
-        mut letters: Vec<Vec<LaneMail>>,
+        mut messages: Vec<Vec<LaneMail>>,
         durable: Option<u64>,
     ) -> TurnResult {
-        letters.push(std::mem::take(&mut self.orders));
+        messages.push(std::mem::take(&mut self.orders));
         let known = self.shared().requests.mailer.lanes.iter();
         let has_credit = known
             .zip(&unfinished)
             .any(|(lane, unfinished)| lane.unfinished != *unfinished);
-        let has_come = durable.is_some() || letters.iter().any(|lane| !lane.is_empty());
+        let has_come = durable.is_some() || messages.iter().any(|lane| !lane.is_empty());
         let turn = TurnInput {
             now,
             unfinished,
-            mail: letters,
+            mail: messages,
             durable,
-            verdicts: std::mem::take(&mut self.verdicts),
+            decisions: std::mem::take(&mut self.decisions),
         };
-        let is_due = self.due_ms <= now.mono_ms || !turn.verdicts.is_empty();
+        let is_due = self.due_ms <= now.mono_ms || !turn.decisions.is_empty();
         let mut outputs = Vec::new();
         let state = self.driver.turn(turn, &mut outputs);
         let is_told = outputs
@@ -180,19 +180,19 @@ impl DrivenWorker {
     pub(crate) fn deliver_decision(
         &mut self,
         question: &HookRequest,
-        verdict: HookDecision,
+        decision: HookDecision,
         now: Now,
     ) {
         let (session, id) = (question.session, question.id);
         match question.target {
-            HookTarget::BackEnd(_) => self.verdicts.push((session, id, verdict)),
+            HookTarget::BackEnd(_) => self.decisions.push((session, id, decision)),
             HookTarget::App { .. } => {
                 let shared = self.shared_mut();
                 shared.set_now(now);
                 shared
                     .requests
                     .hook_decisions
-                    .push_back((session, id, verdict));
+                    .push_back((session, id, decision));
             }
         }
     }

@@ -52,7 +52,7 @@ impl HookOutcome {
     }
 
     /// Encodes the outcome as the answer to a request, at the given Unix time.
-    pub(crate) fn verdict(self, question: &HookRequest, now_s: u64) -> HookDecision {
+    pub(crate) fn decision(self, question: &HookRequest, now_s: u64) -> HookDecision {
         let for_s = match self {
             Self::Failed => return HookDecision::Failed,
             Self::Denied(code) => {
@@ -106,5 +106,5 @@ pub(crate) fn at_once(question: &HookRequest) -> Option<(HookOutcome, HookDecisi
         _ => false,
     };
     let fate = HookOutcome::Granted(0);
-    is_at_once.then(|| (fate, fate.verdict(question, 0)))
+    is_at_once.then(|| (fate, fate.decision(question, 0)))
 }

@@ -82,10 +82,10 @@ impl World {
         }
         let (worker, question) = self.decisions.open.remove(place);
         let fate = HookOutcome::new(salt, question.kind);
-        let verdict = fate.verdict(&question, (WALL_MS + self.now_ms) / 1_000);
+        let decision = fate.decision(&question, (WALL_MS + self.now_ms) / 1_000);
         self.note_decision(worker, &question, fate)?;
         let now = self.now();
-        self.process.workers[worker].deliver_decision(&question, verdict, now);
+        self.process.workers[worker].deliver_decision(&question, decision, now);
         Ok(true)
     }
 

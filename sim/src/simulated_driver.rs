@@ -79,11 +79,11 @@ struct LaneInbox {
 }
 
 impl LaneInbox {
-    fn add(&mut self, letters: Vec<Vec<LaneMail>>) {
-        self.waiting.resize_with(letters.len(), VecDeque::new);
-        self.batches.resize_with(letters.len(), VecDeque::new);
-        for (lane, letters) in self.waiting.iter_mut().zip(letters) {
-            lane.extend(letters);
+    fn add(&mut self, messages: Vec<Vec<LaneMail>>) {
+        self.waiting.resize_with(messages.len(), VecDeque::new);
+        self.batches.resize_with(messages.len(), VecDeque::new);
+        for (lane, messages) in self.waiting.iter_mut().zip(messages) {
+            lane.extend(messages);
         }
     }
 
@@ -103,9 +103,9 @@ impl LaneInbox {
             self.cursor = (self.cursor + 1) % self.batches.len();
         }
         loop {
-            if let Some(letter) = self.batches[self.cursor].pop_front() {
+            if let Some(message) = self.batches[self.cursor].pop_front() {
                 self.held -= 1;
-                return Some((self.cursor, letter));
+                return Some((self.cursor, message));
             }
             self.cursor = (self.cursor + 1) % self.batches.len();
         }
@@ -236,9 +236,9 @@ impl SimulatedDriver {
     fn take_messages(&mut self, unfinished: &[u32], out: &mut Vec<WorkerOutput>) {
         self.count_unfinished(unfinished);
         while self.worker.wants_message()
-            && let Some((from, letter)) = self.mail.next()
+            && let Some((from, message)) = self.mail.next()
         {
-            match letter {
+            match message {
                 LaneMail::Message(message) => self.worker.handle_message(from, message),
                 LaneMail::Drain(within_ms, parting) => {
                     self.worker.handle_drain(within_ms, parting);
@@ -436,8 +436,8 @@ impl WorkerDriver for SimulatedDriver {
         if let Some(durable) = turn.durable {
             self.worker.handle_durable(durable);
         }
-        for (id, question, verdict) in turn.verdicts {
-            self.worker.handle_hook_decision(id, question, verdict);
+        for (id, question, decision) in turn.decisions {
+            self.worker.handle_hook_decision(id, question, decision);
         }
         self.worker.finish_turn();
         self.dial(out);

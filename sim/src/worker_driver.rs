@@ -80,7 +80,7 @@ pub struct TurnInput {
     /// The last durable batch of the log, if that is news.
     pub durable: Option<u64>,
     /// Decisions on hook requests.
-    pub verdicts: Vec<(ConnectionId, HookRequestId, HookDecision)>,
+    pub decisions: Vec<(ConnectionId, HookRequestId, HookDecision)>,
 }
 
 /// An event that a transport reports to its worker.

@@ -425,13 +425,13 @@ impl World {
     pub(crate) fn turn(&mut self, worker: usize, salt: Option<u32>) -> Result<bool, Failure> {
         let now = self.now();
         let lanes = &mut self.process.lanes;
-        let (unfinished, letters) = (lanes.unfinished(worker), lanes.deliver(worker, salt));
+        let (unfinished, messages) = (lanes.unfinished(worker), lanes.deliver(worker, salt));
         let durable = self
             .disk
             .as_mut()
             .and_then(|disk| disk.take_durable(worker));
         let driven = &mut self.process.workers[worker];
-        let turned = driven.turn(now, unfinished, letters, durable);
+        let turned = driven.turn(now, unfinished, messages, durable);
         let mut dialed = Vec::new();
         for output in turned.outputs {
             output.note(&mut self.ledger.trace);

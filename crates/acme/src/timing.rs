@@ -106,7 +106,7 @@ impl OrderHistory {
     }
 
     /// Returns the earliest time of the next order. Values from a clock that was ahead are capped.
-    fn may_order_s(&self, names: &[String], now_s: i64) -> i64 {
+    fn earliest_order_s(&self, names: &[String], now_s: i64) -> i64 {
         let longest_s = LIMITED_S[1] + (LIMITED_S[1] as f64 * WAIT_SPREAD) as i64;
         match self.names == names && self.next_s <= now_s + longest_s {
             true => self.next_s,
@@ -169,7 +169,7 @@ pub(super) fn due_s(
         Some(held) => held.renew_s(random),
         None => 0,
     };
-    wanted_s.max(attempts.may_order_s(names, now_s))
+    wanted_s.max(attempts.earliest_order_s(names, now_s))
 }
 
 #[cfg(test)]

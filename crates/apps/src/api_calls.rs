@@ -89,8 +89,8 @@ impl AppHosts {
             let fault = CallError::new(CallErrorKind::Refused, words);
             return self.finds.complete(app, token, Err(fault));
         }
-        if let Some(journal) = &self.journal {
-            record_publication(journal, &method, body);
+        if let Some(recorder) = &self.recorder {
+            record_publication(recorder, &method, body);
         }
         let number = commands.next_number();
         commands.bytes += body.len();
@@ -191,7 +191,7 @@ impl AppHosts {
 }
 
 /// Records the publication of a call for tests, like a direct one.
-fn record_publication(journal: &AppRecorder, method: &str, body: &[u8]) {
+fn record_publication(recorder: &AppRecorder, method: &str, body: &[u8]) {
     if !matches!(method, "push" | "publish" | "broadcast") {
         return;
     }
@@ -213,7 +213,7 @@ fn record_publication(journal: &AppRecorder, method: &str, body: &[u8]) {
         PublishTarget::Channels(names) => (names.as_slice(), ""),
     };
     for name in names {
-        journal.write(RecordedEntry::Published {
+        recorder.write(RecordedEntry::Published {
             channel: [before, &*name.0].concat(),
             kind,
             data: payload.bytes.to_vec(),

@@ -54,7 +54,7 @@ pub struct AppHosts {
     /// Hook requests of Centrifuge clients that are undecided.
     pub(super) questions: PendingHooks,
     /// Events that an application has yet to receive.
-    pub(super) heard: EventQueue,
+    pub(super) event_queue: EventQueue,
     /// Requests to the worker, which owns the sockets.
     pub(super) asked: Vec<DialAction>,
     /// Messages for the other workers.
@@ -68,7 +68,7 @@ pub struct AppHosts {
     /// Handlers that wait for room to write more of a response.
     pub(super) writers: HashMap<ConnectionId, Vec<Token>>,
     /// Records the applications' actions for a test.
-    pub(super) journal: Option<AppRecorder>,
+    pub(super) recorder: Option<AppRecorder>,
     /// The server is shutting down and `stop` of the applications was called.
     pub(super) is_stopping: bool,
     /// Whether services may run.
@@ -184,7 +184,7 @@ impl PendingSubscribes {
 
 /// The answer to the request that is being delivered.
 pub(super) enum ImmediateAnswer {
-    Verdict(HandshakeDecision),
+    Handshake(HandshakeDecision),
     Response(AppResponse),
 }
 
@@ -193,7 +193,7 @@ impl AppHosts {
     pub fn start(
         worker: u16,
         workers: u16,
-        shelf: &AppSet,
+        app_set: &AppSet,
         port: Box<dyn CallExecutor>,
     ) -> Result<Self, String> {
         let held = DeferredPublishes::default();
@@ -209,21 +209,21 @@ impl AppHosts {
             tickets: PendingSubscribes::default(),
             held,
             questions: PendingHooks::default(),
-            heard: EventQueue::default(),
+            event_queue: EventQueue::default(),
             asked: Vec::new(),
             far: RemoteSends::new(workers),
             finds: UserSearches::default(),
             commands: ApiCalls::default(),
             calls: CallQueue::new(port),
             writers: HashMap::new(),
-            journal: None,
+            recorder: None,
             is_stopping: false,
             phase: ServicePhase::Open,
             notices: None,
             host,
             now_ms: 0,
         };
-        for volume in shelf.iter() {
+        for volume in app_set.iter() {
             let app = match volume {
                 Some(volume) if here.is_assigned(volume) => Some(here.load(volume)?),
                 _ => None,
@@ -234,8 +234,8 @@ impl AppHosts {
     }
 
     /// Starts recording log lines and publications for a test.
-    pub fn record_to(&mut self, journal: AppRecorder) {
-        self.journal = Some(journal);
+    pub fn record_to(&mut self, recorder: AppRecorder) {
+        self.recorder = Some(recorder);
     }
 
     /// Sets the function that wakes this worker's thread.
@@ -263,7 +263,7 @@ impl AppHosts {
 
     /// Returns whether this worker runs an application. An instance of a service runs on one worker only.
     pub(super) fn is_assigned(&self, volume: &AppBundle) -> bool {
-        let place = volume.slot.map(|seat| seat.worker(self.workers));
+        let place = volume.slot.map(|slot| slot.worker(self.workers));
         place.is_none_or(|place| place == self.worker)
     }
 
@@ -379,7 +379,7 @@ impl Apps for AppHosts {
                 .handle_event(Event::Handshake { id, request }, now)
         });
         match direct {
-            Some(ImmediateAnswer::Verdict(verdict)) => MaybeDeferred::Ready(verdict),
+            Some(ImmediateAnswer::Handshake(decision)) => MaybeDeferred::Ready(decision),
             _ => MaybeDeferred::Deferred,
         }
     }
@@ -612,7 +612,7 @@ fn only_websocket() -> AppResponse {
 /// Delivers an answer that was not available immediately.
 pub(super) fn deliver_answer(to: ConnectionId, direct: ImmediateAnswer, shared: &mut Context) {
     let answer = match direct {
-        ImmediateAnswer::Verdict(verdict) => AppAnswer::Handshake(verdict),
+        ImmediateAnswer::Handshake(decision) => AppAnswer::Handshake(decision),
         ImmediateAnswer::Response(response) => AppAnswer::Response(response),
     };
     shared.requests.app_answers.push_back((to, answer));

@@ -35,7 +35,7 @@ impl AppHosts {
     }
 
     /// Queues events; returns whether an application handles them.
-    pub(super) fn queue_events(&mut self, happenings: &[ChannelEvent], lost: u64) -> bool {
+    pub(super) fn queue_events(&mut self, events: &[ChannelEvent], lost: u64) -> bool {
         let Some(AppId(place)) = self.listener() else {
             return false;
         };
@@ -44,17 +44,19 @@ impl AppHosts {
             // Code loaded later does not receive earlier events.
             return false;
         }
-        let room = WAITING_MAX - self.heard.queue.len();
-        let taken = happenings.len().min(room);
-        self.heard.queue.extend(happenings[..taken].iter().cloned());
-        self.heard.lost += lost + (happenings.len() - taken) as u64;
+        let room = WAITING_MAX - self.event_queue.queue.len();
+        let taken = events.len().min(room);
+        self.event_queue
+            .queue
+            .extend(events[..taken].iter().cloned());
+        self.event_queue.lost += lost + (events.len() - taken) as u64;
         true
     }
 
     /// Returns whether a batch can be delivered.
     pub(super) fn can_deliver_events(&self) -> bool {
         // The handler's publications could not be accepted.
-        if self.heard.queue.is_empty() || self.held.is_full() {
+        if self.event_queue.queue.is_empty() || self.held.is_full() {
             return false;
         }
         match self.listener() {
@@ -73,11 +75,11 @@ impl AppHosts {
             return;
         }
         let Some(listener) = self.listener() else {
-            return self.heard = EventQueue::default();
+            return self.event_queue = EventQueue::default();
         };
-        let count = self.heard.queue.len().min(BATCH_MAX);
-        let batch: Vec<ChannelEvent> = self.heard.queue.drain(..count).collect();
-        let lost = std::mem::take(&mut self.heard.lost);
+        let count = self.event_queue.queue.len().min(BATCH_MAX);
+        let batch: Vec<ChannelEvent> = self.event_queue.queue.drain(..count).collect();
+        let lost = std::mem::take(&mut self.event_queue.lost);
         let events: Vec<ChannelEventView<'_>> = batch.iter().map(event).collect();
         self.run(listener, None, shared, |app, now| {
             let events = &events;
@@ -87,20 +89,20 @@ impl AppHosts {
     }
 }
 
-fn event(happening: &ChannelEvent) -> ChannelEventView<'_> {
+fn event(event: &ChannelEvent) -> ChannelEventView<'_> {
     let EventFields {
         kind,
         channel,
         user,
         client,
         info,
-    } = happening.fields();
+    } = event.fields();
     ChannelEventView {
         kind,
         channel,
         user,
         client,
         info,
-        at_ms: happening.at_ms,
+        at_ms: event.at_ms,
     }
 }

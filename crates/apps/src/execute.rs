@@ -57,8 +57,8 @@ impl AppHosts {
         };
         if let Some(slow) = app.runtime.take_slow() {
             let what = || format!("{}: {}", app.volume.name(), slow.handler);
-            let journal = &mut shared.requests.outboxes.access_log;
-            journal.record_duration(SlowEventKind::Handler, slow.ms, what);
+            let recorder = &mut shared.requests.outboxes.access_log;
+            recorder.record_duration(SlowEventKind::Handler, slow.ms, what);
         }
         app.runtime.has_effects()
     }
@@ -195,8 +195,8 @@ impl AppHosts {
                         shared.requests.app_answers.push_back((to, end));
                     }
                     Effect::Handshake { of, reply } => {
-                        let verdict = ImmediateAnswer::Verdict(handshake_verdict(reply));
-                        answer(current, of, verdict, &mut direct, shared);
+                        let handshake = ImmediateAnswer::Handshake(handshake_decision(reply));
+                        answer(current, of, handshake, &mut direct, shared);
                     }
                     Effect::SendFar {
                         worker,
@@ -332,13 +332,13 @@ impl AppHosts {
         data: &[u8],
         shared: &mut Context,
     ) {
-        if let Some(journal) = &self.journal {
+        if let Some(recorder) = &self.recorder {
             let (channel, data) = (channel.clone(), data.to_vec());
             let kind = match kind {
                 PayloadKind::Text | PayloadKind::Json => MessageKind::Text,
                 PayloadKind::Binary => MessageKind::Binary,
             };
-            journal.write(RecordedEntry::Published {
+            recorder.write(RecordedEntry::Published {
                 channel,
                 kind,
                 data,
@@ -394,9 +394,9 @@ impl AppHosts {
     }
 
     fn log(&self, id: AppId, level: Level, text: &str, about: Option<&LogContext>) {
-        if let Some(journal) = &self.journal {
+        if let Some(recorder) = &self.recorder {
             let text = text.to_owned();
-            journal.write(RecordedEntry::Logged { level, text });
+            recorder.write(RecordedEntry::Logged { level, text });
         }
         let (app, worker) = (self.app_name(id), self.worker);
         let connection = about.and_then(|about| about.connection.as_deref());
@@ -437,7 +437,7 @@ fn answer(
     }
 }
 
-fn handshake_verdict(reply: HandshakeReply) -> HandshakeDecision {
+fn handshake_decision(reply: HandshakeReply) -> HandshakeDecision {
     match reply {
         HandshakeReply::Accept { user, protocol } => HandshakeDecision::Accept { user, protocol },
         HandshakeReply::Refuse {

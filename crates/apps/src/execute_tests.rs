@@ -74,7 +74,7 @@ impl Process for Idle {
 /// Returns a single worker whose history log accepts nothing.
 fn worker(config: &Config) -> (AppHosts, Context) {
     let library = AppRegistry::default();
-    let shelf = library.load(config).expect("applications that load");
+    let app_set = library.load(config).expect("applications that load");
     let site = FrontendConfig {
         listeners: Vec::new(),
         routes: Vec::new(),
@@ -107,7 +107,7 @@ fn worker(config: &Config) -> (AppHosts, Context) {
         .is_ok()
     {}
     let port = Box::new(library.outbound.port(|| {}));
-    let here = AppHosts::start(0, 1, &shelf, port).expect("applications that start");
+    let here = AppHosts::start(0, 1, &app_set, port).expect("applications that start");
     (here, shared)
 }
 

@@ -28,21 +28,21 @@ const LAST_WORDS_MS_MAX: u64 = RETIREMENT_MS / 2;
 pub(super) struct ShutdownState {
     since_ms: u64,
     /// The application's clients have been closed.
-    is_told: bool,
+    has_closed_clients: bool,
 }
 
 impl AppHosts {
     /// Replaces the code of applications whose code has changed. Connections stay open; suspended handlers finish in
     /// the code that they started in.
-    pub fn reload(&mut self, shelf: &AppSet, shared: &mut Context) {
+    pub fn reload(&mut self, app_set: &AppSet, shared: &mut Context) {
         if self.is_stopping {
             return;
         }
-        let count = self.apps.len().max(shelf.len());
+        let count = self.apps.len().max(app_set.len());
         self.apps.resize_with(count, || None);
         for index in 0..count {
             let id = AppId(index as u16);
-            let volume = shelf.get(index).and_then(Option::as_ref);
+            let volume = app_set.get(index).and_then(Option::as_ref);
             match volume.filter(|volume| self.is_assigned(volume)) {
                 Some(volume) => self.replace_code(id, volume, shared),
                 None => self.remove(id, shared),
@@ -124,7 +124,7 @@ impl AppHosts {
         app.life = None;
         app.exit = Some(ShutdownState {
             since_ms: shared.now.mono_ms,
-            is_told: false,
+            has_closed_clients: false,
         });
     }
 
@@ -135,8 +135,8 @@ impl AppHosts {
         let Some(app) = self.app(id) else { return };
         let due_ms = app.shutdown_due_ms();
         let Some(exit) = &mut app.exit else { return };
-        if !exit.is_told && now_ms >= due_ms {
-            exit.is_told = true;
+        if !exit.has_closed_clients && now_ms >= due_ms {
+            exit.has_closed_clients = true;
             let (code, reason) = CloseCode::ApplicationGone.parts();
             let clients = app.runtime.connections().into_iter();
             let kicks = clients.map(|client| (client, code, reason.to_owned()));
@@ -188,7 +188,7 @@ impl RunningApp {
     pub(super) fn shutdown_due_ms(&self) -> u64 {
         match self.exit {
             None => u64::MAX,
-            Some(exit) if exit.is_told => exit.since_ms + RETIREMENT_MS,
+            Some(exit) if exit.has_closed_clients => exit.since_ms + RETIREMENT_MS,
             Some(exit) if self.runtime.is_stopping() => exit.since_ms + LAST_WORDS_MS_MAX,
             Some(exit) => exit.since_ms + LAST_WORDS_MS,
         }

@@ -44,7 +44,7 @@ pub(super) struct PendingHooks {
 struct DeferredDecision {
     behind: u64,
     up_to: u64,
-    verdict: (ConnectionId, HookRequestId, HookDecision),
+    decision: (ConnectionId, HookRequestId, HookDecision),
 }
 
 struct PendingHook {
@@ -105,8 +105,8 @@ impl AppHosts {
                 let kind = question.kind.name();
                 warn!(target: LOG, app, kind, "{crowd} hook calls are pending: refusing more");
             }
-            let verdicts = &mut shared.requests.hook_decisions;
-            return verdicts.push_back((session, id, HookDecision::Failed));
+            let decisions = &mut shared.requests.hook_decisions;
+            return decisions.push_back((session, id, HookDecision::Failed));
         }
         let is_starting = self.app(app).is_some_and(|app| app.runtime.is_starting());
         self.questions.last += 1;
@@ -164,7 +164,7 @@ impl AppHosts {
     pub(super) fn hook_answered(
         &mut self,
         number: u64,
-        ruling: HookResponse,
+        response: HookResponse,
         shared: &mut Context,
     ) {
         let Some(PendingHook {
@@ -177,19 +177,19 @@ impl AppHosts {
         else {
             return;
         };
-        let verdict = hook_decision(ruling).unwrap_or_else(|why| {
+        let decision = hook_decision(response).unwrap_or_else(|why| {
             let app = self.app_name(app);
             error!(target: LOG, app, "app.centrifuge: {why}");
             HookDecision::Failed
         });
-        let verdict = (session, id, verdict);
+        let decision = (session, id, decision);
         let up_to = self.held.last_number();
         match self.held.are_published(behind, up_to) {
-            true => shared.requests.hook_decisions.push_back(verdict),
+            true => shared.requests.hook_decisions.push_back(decision),
             false => self.questions.held.push(DeferredDecision {
                 behind,
                 up_to,
-                verdict,
+                decision,
             }),
         }
     }
@@ -200,8 +200,8 @@ impl AppHosts {
         let may_go =
             |held: &mut DeferredDecision| publications.are_published(held.behind, held.up_to);
         let released = self.questions.held.extract_if(.., may_go);
-        let verdicts = released.map(|held| held.verdict);
-        shared.requests.hook_decisions.extend(verdicts);
+        let decisions = released.map(|held| held.decision);
+        shared.requests.hook_decisions.extend(decisions);
     }
 }
 
@@ -223,7 +223,7 @@ pub(super) fn update_hook_kinds(runtime: &impl Runtime, kinds: &HookKinds) {
 
 /// Converts a session's request for the runtime.
 fn hook_request(question: &HookRequest) -> AppHookRequest<'_> {
-    let asker: &HookCaller = &question.caller;
+    let caller: &HookCaller = &question.caller;
     let hook = match question.kind {
         HookKind::Connect => Hook::Connect,
         HookKind::Refresh => Hook::Refresh,
@@ -234,21 +234,21 @@ fn hook_request(question: &HookRequest) -> AppHookRequest<'_> {
         HookKind::Message => Hook::Message,
         HookKind::Disconnect => Hook::Disconnect,
     };
-    let meta = asker.meta.as_ref();
+    let meta = caller.meta.as_ref();
     AppHookRequest {
         hook,
         caller: AppHookCaller {
-            id: &asker.client,
+            id: &caller.client,
             user: &question.user,
-            transport: asker.transport,
-            protocol: match asker.encoding {
+            transport: caller.transport,
+            protocol: match caller.encoding {
                 Encoding::Json => "json",
                 Encoding::Protobuf => "protobuf",
             },
-            name: &asker.name,
-            version: &asker.version,
-            remote: asker.address,
-            headers: &asker.headers,
+            name: &caller.name,
+            version: &caller.version,
+            remote: caller.address,
+            headers: &caller.headers,
             meta: meta.map(|meta| &*meta.bytes),
         },
         subject: match (&question.disconnect, question.kind) {
@@ -272,8 +272,8 @@ fn data(payload: &Payload) -> Data<'_> {
 }
 
 /// Converts a script's response for the session.
-fn hook_decision(ruling: HookResponse) -> Result<HookDecision, &'static str> {
-    Ok(match ruling {
+fn hook_decision(response: HookResponse) -> Result<HookDecision, &'static str> {
+    Ok(match response {
         HookResponse::Granted(granted) => {
             let channels = granted.channels.into_iter().map(|given| {
                 Ok::<_, &'static str>(HookSubscription {

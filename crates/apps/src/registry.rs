@@ -37,8 +37,8 @@ pub struct AppBundle {
 }
 
 /// Returns the names of the applications with their warnings.
-pub fn warnings(shelf: &AppSet) -> Vec<(String, String)> {
-    let volumes = shelf.iter().flatten();
+pub fn warnings(app_set: &AppSet) -> Vec<(String, String)> {
+    let volumes = app_set.iter().flatten();
     let all = volumes.flat_map(|volume| {
         let named = |text: &String| (volume.name().to_owned(), text.clone());
         volume.warnings.iter().map(named)
@@ -74,7 +74,7 @@ impl AppBundle {
 
     /// Returns the initial lifecycle, for a service.
     pub(super) fn lifecycle(&self) -> Option<Lifecycle> {
-        self.slot.map(|seat| Lifecycle::new(seat.restart))
+        self.slot.map(|slot| Lifecycle::new(slot.restart))
     }
 
     /// Returns whether two bundles would behave identically.
@@ -91,15 +91,15 @@ pub type AppSet = Arc<Vec<Option<Arc<AppBundle>>>>;
 
 /// Returns a copy of the applications for one test run: with a store of its own, seeded random numbers, and only the
 /// named services (`None`: all).
-pub fn seeded(shelf: &AppSet, seed: u64, services: Option<&[String]>) -> Result<AppSet, String> {
+pub fn seeded(app_set: &AppSet, seed: u64, services: Option<&[String]>) -> Result<AppSet, String> {
     let is_of = |volume: &AppBundle, name: &str| {
         let rest = volume.name().strip_prefix(name);
-        volume.slot.is_some_and(|seat| {
-            rest.is_some_and(|rest| rest.is_empty() || *rest == format!("/{}", seat.instance))
+        volume.slot.is_some_and(|slot| {
+            rest.is_some_and(|rest| rest.is_empty() || *rest == format!("/{}", slot.instance))
         })
     };
     for name in services.unwrap_or_default() {
-        let mut volumes = shelf.iter().flatten();
+        let mut volumes = app_set.iter().flatten();
         if !volumes.any(|volume| is_of(volume, name)) {
             return Err(format!("there is no service {name:?} in the configuration"));
         }
@@ -109,7 +109,7 @@ pub fn seeded(shelf: &AppSet, seed: u64, services: Option<&[String]>) -> Result<
         _ => true,
     };
     let store = Arc::new(Store::default());
-    let volumes = shelf.iter().map(|volume| {
+    let volumes = app_set.iter().map(|volume| {
         volume.as_ref().filter(|volume| runs(volume)).map(|volume| {
             let mut volume = AppBundle::clone(volume);
             volume.program.seed(&store, seed);
@@ -169,17 +169,17 @@ impl AppRegistry {
                 "more than {VOLUMES_MAX} apps and instances of services"
             ));
         }
-        let mut shelf = Vec::new();
+        let mut app_set = Vec::new();
         let snapshots = Snapshots {
             folder: config.server.snapshots.clone(),
             is_confined: config.server.sandbox,
         };
         let mut put = |AppId(id), mut volume: AppBundle| {
             volume.program.set_snapshots(&snapshots);
-            if shelf.len() <= usize::from(id) {
-                shelf.resize_with(usize::from(id) + 1, || None);
+            if app_set.len() <= usize::from(id) {
+                app_set.resize_with(usize::from(id) + 1, || None);
             }
-            shelf[usize::from(id)] = Some(Arc::new(volume));
+            app_set[usize::from(id)] = Some(Arc::new(volume));
         };
         for (place, app) in config.apps.iter().enumerate() {
             let mut volume = match &app.processes {
@@ -197,7 +197,7 @@ impl AppRegistry {
                 put(self.id(&name), volume);
             }
         }
-        Ok(Arc::new(shelf))
+        Ok(Arc::new(app_set))
     }
 
     /// Returns the instances of a service under internal names, which no app can have.
@@ -215,14 +215,14 @@ impl AppRegistry {
             instance,
             instances: *instances,
         };
-        let seat = |instance| InstanceSlot {
+        let slot = |instance| InstanceSlot {
             instance,
             restart: *restart,
         };
-        let first = self.read(app, role(1), Some(seat(1)), databases)?;
+        let first = self.read(app, role(1), Some(slot(1)), databases)?;
         let volumes = (1..=*instances).map(|instance| {
             let mut volume = first.clone();
-            volume.slot = Some(seat(instance));
+            volume.slot = Some(slot(instance));
             if let Some(program) = volume.program.script_mut() {
                 program.app.role = role(instance);
                 if *instances > 1 {
@@ -259,7 +259,7 @@ impl AppRegistry {
         &self,
         app: &config::AppConfig,
         role: AppRole,
-        seat: Option<InstanceSlot>,
+        slot: Option<InstanceSlot>,
         databases: &Arc<Databases>,
     ) -> Result<AppBundle, String> {
         let failed = |error: &dyn std::fmt::Display| format!("app {:?}: {error}", app.name);
@@ -302,7 +302,7 @@ impl AppRegistry {
                 load_run: self.load_run.clone(),
             })),
             files,
-            slot: seat,
+            slot,
             hears_events: false,
             kinds,
         };

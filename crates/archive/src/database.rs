@@ -101,7 +101,7 @@ impl Database {
         let folder = fs::canonicalize(folder).map_err(|error| failed(folder, error))?;
         let path = folder.join("history.sqlite");
         // Created here with private permissions; SQLite gives its log the same mode.
-        for (file, is_made) in [(&path, true), (&log_of(&path), false)] {
+        for (file, is_made) in [(&path, true), (&wal_path(&path), false)] {
             if is_made || fs::symlink_metadata(file).is_ok() {
                 WriteOptions::private()
                     .open(file)
@@ -310,7 +310,7 @@ impl Database {
 
     /// Does one maintenance step that keeps the files small, if one is due. Its duration is bounded.
     pub(crate) fn maintain(&mut self) -> Result<Maintenance, Error> {
-        let (frames, moved) = self.log_frames()?;
+        let (frames, moved) = self.wal_frames()?;
         let (free, all) = (
             self.number("freelist_count")?.cast_unsigned(),
             self.number("page_count")?.cast_unsigned(),
@@ -358,20 +358,20 @@ impl Database {
     }
 
     fn read_tail(&self) -> Result<WalTail, Error> {
-        let (frames, _) = self.log_frames()?;
+        let (frames, _) = self.wal_frames()?;
         let path = self.log();
         WalTail::read(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
     /// Truncates the log after its last valid commit.
     pub(crate) fn cut_tail(&mut self) -> Result<(), Error> {
-        let (frames, _) = self.log_frames()?;
+        let (frames, _) = self.wal_frames()?;
         let path = self.log();
         wal_tail::cut(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
     /// Returns the number of complete frames in the log, and how many of them are in the tables.
-    fn log_frames(&self) -> Result<(u64, u64), Error> {
+    fn wal_frames(&self) -> Result<(u64, u64), Error> {
         self.checkpoint("noop")
     }
 
@@ -388,7 +388,7 @@ impl Database {
     }
 
     fn log(&self) -> PathBuf {
-        log_of(&self.path)
+        wal_path(&self.path)
     }
 
     fn run(&self, text: &str) -> Result<(), Error> {
@@ -413,7 +413,7 @@ fn tables_of(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 }
 
 /// Returns the path of SQLite's write-ahead log.
-fn log_of(path: &Path) -> PathBuf {
+fn wal_path(path: &Path) -> PathBuf {
     path.with_extension("sqlite-wal")
 }
 

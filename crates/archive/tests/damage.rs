@@ -26,7 +26,7 @@ fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
         models.push(model);
     }
     let copy = folder.copy(name);
-    let bytes = fs::metadata(log_of(&copy)).expect("the log").len();
+    let bytes = fs::metadata(wal_path(&copy)).expect("the log").len();
     assert!(
         bytes < 900 * FRAME_BYTES as u64,
         "{bytes}: some of it may be in the tables"
@@ -68,14 +68,14 @@ fn state_of(loaded: LoadedStreams, models: &[Model]) -> (usize, Said) {
     (last, said)
 }
 
-fn log_of(folder: &Folder) -> std::path::PathBuf {
+fn wal_path(folder: &Folder) -> std::path::PathBuf {
     folder.path().join("history.sqlite-wal")
 }
 
 #[test]
 fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
     let (folder, models) = archive_with_log("torn", 60);
-    let whole = fs::read(log_of(&folder)).expect("the log");
+    let whole = fs::read(wal_path(&folder)).expect("the log");
     let mut random = fastrand::Rng::with_seed(11);
     let mut seen = 0;
     for round in 0..40 {
@@ -85,7 +85,7 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
         } else {
             random.usize(40..whole.len())
         };
-        fs::write(log_of(&copy), &whole[..length]).expect("written");
+        fs::write(wal_path(&copy), &whole[..length]).expect("written");
         let (archive, loaded) = open(&copy, FsyncPolicy::Never);
         let (last, said) = state_of(loaded, &models);
         let is_within_a_frame = (length - 32) % FRAME_BYTES > 0;
@@ -115,7 +115,7 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
 #[test]
 fn a_garbled_log_is_used_up_to_where_it_is_garbled() {
     let (folder, models) = archive_with_log("garbled", 20);
-    let whole = fs::read(log_of(&folder)).expect("the log");
+    let whole = fs::read(wal_path(&folder)).expect("the log");
     let mut random = fastrand::Rng::with_seed(12);
     for _ in 0..40 {
         let mut bytes = whole.clone();
@@ -129,7 +129,7 @@ fn a_garbled_log_is_used_up_to_where_it_is_garbled() {
 #[test]
 fn a_flipped_byte_in_the_log_never_leaves_a_gap_under_the_same_epoch() {
     let (folder, models) = archive_with_log("bit", 20);
-    let whole = fs::read(log_of(&folder)).expect("the log");
+    let whole = fs::read(wal_path(&folder)).expect("the log");
     let mut random = fastrand::Rng::with_seed(14);
     let last_frame = whole.len() - FRAME_BYTES;
     // Each byte of the last commit's header, and some of others.
@@ -148,7 +148,7 @@ fn a_flipped_byte_in_the_log_never_leaves_a_gap_under_the_same_epoch() {
 /// is.
 fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bool {
     let copy = folder.copy("damaged-log");
-    fs::write(log_of(&copy), log).expect("written");
+    fs::write(wal_path(&copy), log).expect("written");
     let (archive, loaded) = open(&copy, FsyncPolicy::EveryCommit);
     let epochs: Vec<_> = { models[models.len() - 1].0.values() }
         .map(|channel| channel.epoch)
@@ -178,7 +178,7 @@ fn archive_with_tables(name: &str, records: Vec<Record>, words: &[u8]) -> (Folde
     let (archive, _) = open(&folder, FsyncPolicy::Never);
     Worker::new(&archive).append(records);
     archive.close().expect("closed");
-    assert!(!log_of(&folder).exists());
+    assert!(!wal_path(&folder).exists());
     let bytes = fs::read(file_of(folder.path())).expect("the file");
     let at = bytes
         .windows(words.len())

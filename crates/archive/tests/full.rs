@@ -235,10 +235,10 @@ fn a_full_disk_has_the_log_moved_into_the_tables() {
             };
             let batch = worker.append(vec![published("a", 1, offset, vec![3; 50_000]), trimmed]);
             // The wait ends after a minute, even if the batch is never written.
-            let mut looks = 0;
-            while worker.durable < batch && looks < 60 && !archive.stats().is_failing {
+            let mut checks = 0;
+            while worker.durable < batch && checks < 60 && !archive.stats().is_failing {
                 worker.look();
-                looks += 1;
+                checks += 1;
             }
             archive.stats()
         };

@@ -129,7 +129,7 @@ pub(super) fn check(
     checker.shared_key(one(Section::Admin), &admin, &api);
     checker.acme = checker.acme(one(Section::Acme));
     let listeners = checker.listeners(all(Section::Listen), has_keys);
-    checker.has_place_for_admin(one(Section::Admin), &listeners);
+    checker.check_admin_listener(one(Section::Admin), &listeners);
     checker.keyless(all(Section::Listen), &listeners, has_keys);
     let mut apps = checker.apps(all(Section::App));
     let services = checker.services(all(Section::Service), &apps);
@@ -143,7 +143,7 @@ pub(super) fn check(
     let node_name = self::text(one(Section::Node), "name");
     let jwt = checker.jwt(one(Section::Jwt));
     let subscription_jwt = checker.jwt(one(Section::SubscriptionJwt));
-    checker.is_used(one(Section::SubscriptionJwt));
+    checker.report_unused(one(Section::SubscriptionJwt));
     checker.ambient(all(Section::Route).zip(&routes), jwt.as_ref());
     let identity_hook = checker.identity_hook(one(Section::IdentityHook));
     checker.slow_hook(
@@ -516,7 +516,7 @@ impl Checker<'_> {
         AdminConfig { keys, files }
     }
 
-    fn has_place_for_admin(&mut self, table: &RawTable, listeners: &[listeners::CheckedListener]) {
+    fn check_admin_listener(&mut self, table: &RawTable, listeners: &[listeners::CheckedListener]) {
         // A listener with an invalid role may have been meant.
         let may_be =
             |role: Option<ListenerRole>| role.is_none_or(|role| role == ListenerRole::Internal);

@@ -128,8 +128,8 @@ impl<'c> ReadinessCheck<'c> {
     fn check_access(&mut self, setting: Option<&'c Setting>, path: &Path, need: RequiredAccess) {
         let fault = match need {
             RequiredAccess::Secret => self.unreadable(path),
-            RequiredAccess::FileIn(whose) => self.unwritable_file(path, whose),
-            RequiredAccess::Folder(whose) => self.unwritable_folder(path, whose),
+            RequiredAccess::FileIn(accessed_by) => self.unwritable_file(path, accessed_by),
+            RequiredAccess::Folder(accessed_by) => self.unwritable_folder(path, accessed_by),
         };
         if let Some(fault) = fault {
             self.add(setting, fault);
@@ -143,15 +143,15 @@ impl<'c> ReadinessCheck<'c> {
         }
     }
 
-    fn unwritable_file(&self, file: &Path, whose: AccessedBy) -> Option<String> {
+    fn unwritable_file(&self, file: &Path, accessed_by: AccessedBy) -> Option<String> {
         // An existing log is written by the server process, whichever user created it.
         if file.is_file() && !self.may(file, AccessRight::Write, AccessedBy::Server) {
             return Some(self.refusal("write", file, AccessedBy::Server));
         }
-        self.unwritable_folder(file.parent()?, whose)
+        self.unwritable_folder(file.parent()?, accessed_by)
     }
 
-    fn unwritable_folder(&self, folder: &Path, whose: AccessedBy) -> Option<String> {
+    fn unwritable_folder(&self, folder: &Path, accessed_by: AccessedBy) -> Option<String> {
         let there = folder.ancestors().find(|folder| folder.exists());
         if there != Some(folder) && made_by_systemd(folder) {
             return None;
@@ -160,16 +160,16 @@ impl<'c> ReadinessCheck<'c> {
             Some(folder) => folder,
             None => Path::new("."),
         };
-        let may = |right| self.may(folder, right, whose);
+        let may = |right| self.may(folder, right, accessed_by);
         match may(AccessRight::Write) && may(AccessRight::Enter) {
             true => None,
-            false => Some(self.refusal("make files in", folder, whose)),
+            false => Some(self.refusal("make files in", folder, accessed_by)),
         }
     }
 
-    fn may(&self, path: &Path, right: AccessRight, whose: AccessedBy) -> bool {
+    fn may(&self, path: &Path, right: AccessRight, accessed_by: AccessedBy) -> bool {
         match &self.account {
-            Some(account) if whose == AccessedBy::Server => account.may_reach(path, right),
+            Some(account) if accessed_by == AccessedBy::Server => account.may_reach(path, right),
             _ => {
                 let rights = match right {
                     AccessRight::Read => Access::READ_OK,
@@ -181,20 +181,20 @@ impl<'c> ReadinessCheck<'c> {
         }
     }
 
-    fn refusal(&self, what: &str, path: &Path, whose: AccessedBy) -> String {
-        let who = match &self.account {
-            Some(_) if whose == AccessedBy::Server => "server.user",
+    fn refusal(&self, what: &str, path: &Path, accessed_by: AccessedBy) -> String {
+        let subject = match &self.account {
+            Some(_) if accessed_by == AccessedBy::Server => "server.user",
             _ => "this user",
         };
         let path_shown = path.display();
         match fs::metadata(path) {
             Ok(about) => format!(
-                "{who} can't {what} {path_shown}, which belongs to user {} and group {} and has the mode {:o}",
+                "{subject} can't {what} {path_shown}, which belongs to user {} and group {} and has the mode {:o}",
                 about.uid(),
                 about.gid(),
                 about.mode() & 0o7777
             ),
-            Err(_) => format!("{who} can't {what} {path_shown}"),
+            Err(_) => format!("{subject} can't {what} {path_shown}"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The life of one connection as a state machine: head → route → upgrade → frames → session. Start reading here.
 //!
 //! [`Connection::handle_received`] takes the bytes; output goes into the connection's outbox; afterwards the worker
-//! queries the state for its transport ([`Connection::is_blocked`], [`Connection::deadline_ms`],
+//! queries the state for its transport ([`Connection::wait_reason`], [`Connection::deadline_ms`],
 //! [`Outbox::end`](crate::Outbox::end)). There is no socket and no clock, so tests, fuzzer and simulator run all of
 //! this code.
 //!
@@ -416,7 +416,7 @@ impl Connection {
     }
 
     /// Returns why input waits, if it does; the transport should be paused meanwhile.
-    pub fn is_blocked(&self) -> Option<WaitReason> {
+    pub fn wait_reason(&self) -> Option<WaitReason> {
         self.blocked
     }
 

@@ -252,10 +252,10 @@ impl Session for AnySession {
     fn handle_hook_decision(
         &mut self,
         question: HookRequestId,
-        verdict: HookDecision,
+        decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        each!(self, session => Session::handle_hook_decision(session, question, verdict, cx))
+        each!(self, session => Session::handle_hook_decision(session, question, decision, cx))
     }
 
     fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
@@ -335,8 +335,8 @@ impl Session for AnySession {
         each!(self, session => Session::renews_by_hook(session, route))
     }
 
-    fn log_names<'s>(&'s self, id: ConnectionId, shared: &'s Context) -> (&'s str, &'s str) {
-        each!(self, session => Session::log_names(session, id, shared))
+    fn user_and_client<'s>(&'s self, id: ConnectionId, shared: &'s Context) -> (&'s str, &'s str) {
+        each!(self, session => Session::user_and_client(session, id, shared))
     }
 
     fn close_code_and_reason<'r>(&self, code: u16, reason: &'r str) -> (u16, Cow<'r, str>) {

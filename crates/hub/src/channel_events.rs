@@ -184,14 +184,14 @@ impl<E: Engine> Hub<E> {
     /// Home: the channel has its first subscriber.
     pub(crate) fn record_occupied(&mut self, index: u32) {
         let name = &self.channels[index].name;
-        let happenings = &mut self.channel_events;
-        let emptying = match happenings.by_name.is_empty() {
+        let events = &mut self.channel_events;
+        let emptying = match events.by_name.is_empty() {
             true => None,
-            false => happenings.by_name.remove(name),
+            false => events.by_name.remove(name),
         };
         if let Some(key) = emptying {
             // Vacated was not reported, so occupied must not be either.
-            happenings.vacated_at.remove(&key);
+            events.vacated_at.remove(&key);
         } else if self.namespaces.of(name).event_level >= EventLevel::Occupancy {
             let name = Arc::clone(name);
             self.change_occupancy(&name, self.now.wall_ms, true);
@@ -250,15 +250,12 @@ impl<E: Engine> Hub<E> {
             let at_ms = self.now.wall_ms;
             return self.change_occupancy(&name, at_ms, false);
         }
-        let happenings = &mut self.channel_events;
-        happenings.serial += 1;
-        let key = (
-            self.now.mono_ms + namespace.leave_delay_ms,
-            happenings.serial,
-        );
+        let events = &mut self.channel_events;
+        events.serial += 1;
+        let key = (self.now.mono_ms + namespace.leave_delay_ms, events.serial);
         let entry = (Arc::clone(name), self.now.wall_ms);
-        happenings.vacated_at.insert(key, entry);
-        happenings.by_name.insert(Arc::clone(name), key);
+        events.vacated_at.insert(key, entry);
+        events.by_name.insert(Arc::clone(name), key);
     }
 
     /// Home: reports channels that have been empty for the whole delay as vacated.
@@ -303,9 +300,9 @@ impl<E: Engine> Hub<E> {
         {
             return;
         }
-        let happenings = &mut self.channel_events;
-        if happenings.empty_reports.note(name, self.now.mono_ms) {
-            happenings.push(name, self.now.wall_ms, ChannelEventKind::Empty);
+        let events = &mut self.channel_events;
+        if events.empty_reports.note(name, self.now.mono_ms) {
+            events.push(name, self.now.wall_ms, ChannelEventKind::Empty);
         }
     }
 

@@ -190,17 +190,17 @@ impl Engine for NodeEngine {
     fn presence(
         &mut self,
         here: LocalMembers<'_>,
-        asker: QueryContext,
+        caller: QueryContext,
     ) -> EngineReply<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
-        on!(self, presence(here, asker))
+        on!(self, presence(here, caller))
     }
 
     fn presence_stats(
         &mut self,
         here: LocalMembers<'_>,
-        asker: QueryContext,
+        caller: QueryContext,
     ) -> EngineReply<Result<PresenceStats, PresenceError>> {
-        on!(self, presence_stats(here, asker))
+        on!(self, presence_stats(here, caller))
     }
 
     fn set_limits(&mut self, namespaces: &Namespaces, bytes_max: usize, workers: u16) {

@@ -215,10 +215,10 @@ impl<E: Engine> Hub<E> {
             }
             _ => {}
         }
-        let overheard = self.wildcard_entry(&self.channels[index].name);
+        let wildcard = self.wildcard_entry(&self.channels[index].name);
         // Marks the entry as in use, since its last subscriber may leave below.
         self.channels[index].waiting += 1;
-        for index in overheard.into_iter().chain([index]) {
+        for index in wildcard.into_iter().chain([index]) {
             let channel = &self.channels[index];
             for share in channel.remote_subscribers.as_slice() {
                 let channel = Arc::clone(&channel.name);

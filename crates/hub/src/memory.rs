@@ -89,11 +89,11 @@ impl MemoryEngine {
             },
         );
         for (channel, is_known) in gone[begin..].iter().zip(dropped) {
-            self.log_dropped(catalog.name(*channel), is_known);
+            self.record_dropped(catalog.name(*channel), is_known);
         }
     }
 
-    fn log_dropped(&mut self, name: &Arc<str>, is_known: bool) {
+    fn record_dropped(&mut self, name: &Arc<str>, is_known: bool) {
         if is_known && let Some(changes) = &mut self.streams.changes {
             changes.dropped.push(Arc::clone(name));
         }
@@ -189,7 +189,7 @@ impl Engine for MemoryEngine {
 
     fn close(&mut self, slot: u32, name: &Arc<str>) {
         let gone = self.streams.close(slot);
-        self.log_dropped(name, gone.is_known);
+        self.record_dropped(name, gone.is_known);
     }
 
     #[inline]

@@ -160,8 +160,8 @@ impl<E: Engine> Hub<E> {
         let channel = &self.channels[index];
         let blocked = self.blocked_by_lane(channel, outlet);
         blocked.or_else(|| {
-            let overheard = self.wildcard_entry(&channel.name)?;
-            self.blocked_by_lane(&self.channels[overheard], outlet)
+            let wildcard = self.wildcard_entry(&channel.name)?;
+            self.blocked_by_lane(&self.channels[wildcard], outlet)
         })
     }
 
@@ -260,11 +260,11 @@ impl<E: Engine> Hub<E> {
         mut ordered: OrderedPublication<'_>,
         outlet: &mut impl Outlet,
     ) -> u32 {
-        let overheard = match ordered.event {
+        let wildcard_count = match ordered.event {
             FeedEvent::Published => self.feed_wildcard_subscribers(index, &mut ordered, outlet),
             FeedEvent::Joined | FeedEvent::Left => 0,
         };
-        overheard + self.send_to_workers(index, ordered, outlet)
+        wildcard_count + self.send_to_workers(index, ordered, outlet)
     }
 
     /// Sends a publication to every worker with subscribers of one entry, including this one. Returns the number of

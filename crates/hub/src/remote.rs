@@ -78,7 +78,7 @@ pub struct RemoteEngine {
     ticks: u32,
     now_ms: u64,
     /// The next indices to check: for missed items, and for unused slots.
-    looks: [u32; 2],
+    next_checks: [u32; 2],
     ignored: u64,
     /// Some channels were not compared yet with a store that may have lost data or been replaced.
     has_unsure: bool,
@@ -129,7 +129,7 @@ enum Task {
     },
     Occupancy(Box<wire::Occupancy>),
     Presence {
-        asker: QueryContext,
+        caller: QueryContext,
         channel: Arc<str>,
         only_counts: bool,
     },
@@ -152,7 +152,7 @@ impl RemoteEngine {
             begun: VecDeque::new(),
             ticks: 0,
             now_ms: 0,
-            looks: [0; 2],
+            next_checks: [0; 2],
             ignored: 0,
             has_unsure: false,
             has_forgotten: false,
@@ -366,12 +366,14 @@ impl RemoteEngine {
                 }
             }
             Task::Presence {
-                asker, only_counts, ..
+                caller,
+                only_counts,
+                ..
             } => match only_counts {
-                true => EngineReport::PresenceStats(asker, Err(PresenceError::Unavailable)),
-                false => EngineReport::Presence(asker, Err(PresenceError::Unavailable)),
+                true => EngineReport::PresenceStats(caller, Err(PresenceError::Unavailable)),
+                false => EngineReport::Presence(caller, Err(PresenceError::Unavailable)),
             },
-            Task::Occupancy(occupancy) => return self.is_unrecorded(occupancy),
+            Task::Occupancy(occupancy) => return self.requeue_unrecorded(occupancy),
             Task::Check(_) => return,
         };
         self.reports.push_back(report);
@@ -417,10 +419,10 @@ impl RemoteEngine {
     }
 
     /// Checks channels without recent items, a part of them at each call.
-    fn look_for_missed(&mut self) {
+    fn check_missed(&mut self) {
         let part = self.entries.end().div_ceil(LOOK_TICKS);
         for _ in 0..part {
-            let place = self.next_look(0);
+            let place = self.next_check(0);
             let Some(entry) = self.entries.get_mut(place) else {
                 continue;
             };
@@ -432,10 +434,10 @@ impl RemoteEngine {
     }
 
     /// Closes unused slots, a part of them at each call.
-    fn look_for_spare(&mut self, catalog: &Catalog<'_>, gone: &mut Vec<u32>) {
+    fn check_spare(&mut self, catalog: &Catalog<'_>, gone: &mut Vec<u32>) {
         let part = self.entries.end().div_ceil(SPARE_TICKS);
         for _ in 0..part {
-            let place = self.next_look(1);
+            let place = self.next_check(1);
             let entry = self.entries.get_mut(place);
             let is_spare = |entry: &&mut Entry| !entry.is_followed && entry.waiting == 0;
             let Some(entry) = entry.filter(is_spare) else {
@@ -453,7 +455,7 @@ impl RemoteEngine {
     }
 
     /// Compares channels again whose comparison with a restarted or replaced store has failed.
-    fn look_at_unsure(&mut self) {
+    fn check_unsure(&mut self) {
         if std::mem::take(&mut self.has_unsure) {
             for place in 0..self.entries.end() {
                 if self.entries.get(place).is_some_and(|one| one.is_unsure) {
@@ -463,9 +465,9 @@ impl RemoteEngine {
         }
     }
 
-    fn next_look(&mut self, which: usize) -> u32 {
-        let look = &mut self.looks[which];
-        *look = (*look + 1) % self.entries.end().max(1);
-        *look
+    fn next_check(&mut self, which: usize) -> u32 {
+        let next_place = &mut self.next_checks[which];
+        *next_place = (*next_place + 1) % self.entries.end().max(1);
+        *next_place
     }
 }

@@ -110,8 +110,8 @@ impl<E: Engine> Hub<E> {
     /// The next sweep empties a full local queue, so that needs no reservation.
     pub(crate) fn reserve(&mut self, channel: u32, blocked: Blocked) {
         if blocked == Blocked::Lane {
-            let overheard = self.wildcard_entry(&self.channels[channel].name);
-            for index in overheard.into_iter().chain([channel]) {
+            let wildcard = self.wildcard_entry(&self.channels[channel].name);
+            for index in wildcard.into_iter().chain([channel]) {
                 for share in self.channels[index].remote_subscribers.as_slice() {
                     self.stalled.reserved[usize::from(share.worker.0)] = true;
                 }

@@ -21,18 +21,18 @@ const SOURCE: WorkerId = WorkerId(3);
 
 /// An outlet with credits by worker that records its output as text.
 #[derive(Default)]
-struct Desk {
+struct TestOutlet {
     credits: [usize; 4],
     out: RefCell<Vec<String>>,
 }
 
-impl Desk {
+impl TestOutlet {
     fn take(&self) -> Vec<String> {
         self.out.take()
     }
 }
 
-impl Outlet for Desk {
+impl Outlet for TestOutlet {
     fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
         let word = match mail {
             HubMessage::Deliver { publication, .. } => {
@@ -74,8 +74,8 @@ fn names(hub: &Hub) -> Vec<String> {
 }
 
 /// Subscribes a session of another worker through that worker's hub.
-fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut Desk) {
-    struct Carry<'a>(&'a mut Hub, &'a mut Desk, WorkerId);
+fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, outlet: &mut TestOutlet) {
+    struct Carry<'a>(&'a mut Hub, &'a mut TestOutlet, WorkerId);
     impl Outlet for Carry<'_> {
         fn send_message(&mut self, _: WorkerId, mail: HubMessage) {
             self.0.receive(self.2, mail, self.1);
@@ -90,7 +90,7 @@ fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut De
         fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
     }
     let mut there = Hub::new(worker, 4, 5, Options::default());
-    let mut carry = Carry(home, desk, worker);
+    let mut carry = Carry(home, outlet, worker);
     subscribe(
         &mut there,
         session(0),
@@ -102,7 +102,7 @@ fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, desk: &mut De
     .expect("there is room");
 }
 
-fn publish_from_source(text: &'static str, channel: &str, home: &mut Hub, desk: &mut Desk) {
+fn publish_from_source(text: &'static str, channel: &str, home: &mut Hub, outlet: &mut TestOutlet) {
     let payload = Payload {
         kind: PayloadKind::Text,
         bytes: Bytes::from_static(text.as_bytes()),
@@ -116,7 +116,7 @@ fn publish_from_source(text: &'static str, channel: &str, home: &mut Hub, desk: 
             terms: None,
             reply,
         },
-        desk,
+        outlet,
     );
 }
 
@@ -124,13 +124,13 @@ fn publish_here(
     text: &str,
     channel: &str,
     home: &mut Hub,
-    desk: &mut Desk,
+    outlet: &mut TestOutlet,
 ) -> Result<RequestOutcome<u32>, NoCredit> {
     let payload = PayloadRef {
         kind: PayloadKind::Text,
         bytes: text.as_bytes(),
     };
-    let outcome = home.publish(None, name(channel), payload, None, desk)?;
+    let outcome = home.publish(None, name(channel), payload, None, outlet)?;
     Ok(match outcome {
         RequestOutcome::Done(published) => {
             RequestOutcome::Done(published.receivers.unwrap_or_default())
@@ -142,72 +142,72 @@ fn publish_here(
 #[test]
 fn a_stalled_publication_keeps_its_place_and_its_lanes_but_no_others() {
     let mut home = Hub::new(HOME, 4, 5, Options::default());
-    let mut desk = Desk {
+    let mut outlet = TestOutlet {
         credits: [0, 1, 0, 9],
-        ..Desk::default()
+        ..TestOutlet::default()
     };
     let names = names(&home);
     let [both, near, source] = &names[..] else {
         panic!("three names")
     };
-    subscribe_from(NEAR, both, &mut home, &mut desk);
-    subscribe_from(FAR, both, &mut home, &mut desk);
-    subscribe_from(NEAR, near, &mut home, &mut desk);
-    subscribe_from(SOURCE, source, &mut home, &mut desk);
+    subscribe_from(NEAR, both, &mut home, &mut outlet);
+    subscribe_from(FAR, both, &mut home, &mut outlet);
+    subscribe_from(NEAR, near, &mut home, &mut outlet);
+    subscribe_from(SOURCE, source, &mut home, &mut outlet);
 
-    publish_from_source("first", both, &mut home, &mut desk);
-    publish_from_source("second", both, &mut home, &mut desk);
+    publish_from_source("first", both, &mut home, &mut outlet);
+    publish_from_source("second", both, &mut home, &mut outlet);
     assert!(
-        desk.take().is_empty(),
+        outlet.take().is_empty(),
         "FAR can't be sent to; credits are kept"
     );
     assert_eq!(home.gauges().stalled, 2);
     assert_eq!(
-        publish_here("third", both, &mut home, &mut desk),
+        publish_here("third", both, &mut home, &mut outlet),
         Err(NoCredit)
     );
     assert_eq!(
-        publish_here("thief", near, &mut home, &mut desk),
+        publish_here("thief", near, &mut home, &mut outlet),
         Err(NoCredit),
         "the one credit of NEAR is the first publication's"
     );
     assert_eq!(
-        publish_here("free", source, &mut home, &mut desk),
+        publish_here("free", source, &mut home, &mut outlet),
         Ok(RequestOutcome::Done(1))
     );
-    assert_eq!(desk.take(), ["free to 3"]);
+    assert_eq!(outlet.take(), ["free to 3"]);
 
-    desk.credits[2] = 2;
-    home.sweep(0, &mut desk);
+    outlet.credits[2] = 2;
+    home.sweep(0, &mut outlet);
     assert_eq!(
-        desk.take(),
+        outlet.take(),
         ["first to 1", "first to 2", "handed 2", "done 3"]
     );
-    desk.credits[1] = 2;
-    home.sweep(0, &mut desk);
+    outlet.credits[1] = 2;
+    home.sweep(0, &mut outlet);
     assert_eq!(
-        desk.take(),
+        outlet.take(),
         ["second to 1", "second to 2", "handed 2", "done 3"]
     );
     assert_eq!(home.gauges().stalled, 0);
     assert_eq!(
-        publish_here("honest", near, &mut home, &mut desk),
+        publish_here("honest", near, &mut home, &mut outlet),
         Ok(RequestOutcome::Done(1))
     );
-    assert_eq!(desk.take(), ["honest to 1"]);
+    assert_eq!(outlet.take(), ["honest to 1"]);
 }
 
 #[test]
 fn a_stalled_publication_is_not_overtaken_when_its_lanes_change() {
     let mut home = Hub::new(HOME, 4, 5, Options::default());
-    let mut desk = Desk {
+    let mut outlet = TestOutlet {
         credits: [0, 0, 0, 9],
-        ..Desk::default()
+        ..TestOutlet::default()
     };
     let name = names(&home).remove(0);
-    subscribe_from(FAR, &name, &mut home, &mut desk);
-    publish_from_source("first", &name, &mut home, &mut desk);
-    subscribe_from(SOURCE, &name, &mut home, &mut desk);
+    subscribe_from(FAR, &name, &mut home, &mut outlet);
+    publish_from_source("first", &name, &mut home, &mut outlet);
+    subscribe_from(SOURCE, &name, &mut home, &mut outlet);
     home.receive(
         FAR,
         HubMessage::Unsubscribe {
@@ -215,11 +215,11 @@ fn a_stalled_publication_is_not_overtaken_when_its_lanes_change() {
             registration: None,
             channel: Arc::from(&name[..]),
         },
-        &mut desk,
+        &mut outlet,
     );
-    publish_from_source("second", &name, &mut home, &mut desk);
-    assert!(desk.take().is_empty());
-    home.sweep(0, &mut desk);
+    publish_from_source("second", &name, &mut home, &mut outlet);
+    assert!(outlet.take().is_empty());
+    home.sweep(0, &mut outlet);
     let expected = [
         "first to 3",
         "handed 1",
@@ -228,7 +228,7 @@ fn a_stalled_publication_is_not_overtaken_when_its_lanes_change() {
         "handed 1",
         "done 3",
     ];
-    assert_eq!(desk.take(), expected);
+    assert_eq!(outlet.take(), expected);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
         ..Options::default()
     };
     let mut home = Hub::new(HOME, 4, 5, options);
-    let mut desk = Desk::default();
+    let mut outlet = TestOutlet::default();
     let channel = names(&home).remove(0);
     for index in 0..20 {
         let joining = SubscribeOptions::default();
@@ -248,42 +248,42 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
             name(&channel),
             Ticket(0),
             &joining,
-            &mut desk,
+            &mut outlet,
         )
         .expect("there is room");
     }
     for text in ["a", "b"] {
         assert_eq!(
-            publish_here(text, &channel, &mut home, &mut desk),
+            publish_here(text, &channel, &mut home, &mut outlet),
             Ok(RequestOutcome::Done(20))
         );
     }
     assert_eq!(
-        publish_here("c", &channel, &mut home, &mut desk),
+        publish_here("c", &channel, &mut home, &mut outlet),
         Err(NoCredit)
     );
-    publish_from_source("d", &channel, &mut home, &mut desk);
+    publish_from_source("d", &channel, &mut home, &mut outlet);
     assert_eq!((home.gauges().queued, home.gauges().stalled), (2, 1));
-    assert!(desk.take().is_empty());
+    assert!(outlet.take().is_empty());
     assert!(home.needs_sweep());
 
-    assert!(home.sweep(39, &mut desk), "one delivery is left");
+    assert!(home.sweep(39, &mut outlet), "one delivery is left");
     assert_eq!(
-        desk.take()[..4],
+        outlet.take()[..4],
         ["a", "b", "a", "b"],
         "the whole batch for each in turn"
     );
-    assert!(home.sweep(1, &mut desk), "the stalled one is queued now");
-    assert_eq!(desk.take(), ["b", "handed 20", "done 3"]);
-    assert!(!home.sweep(100, &mut desk));
-    assert_eq!(desk.take(), vec!["d"; 20]);
+    assert!(home.sweep(1, &mut outlet), "the stalled one is queued now");
+    assert_eq!(outlet.take(), ["b", "handed 20", "done 3"]);
+    assert!(!home.sweep(100, &mut outlet));
+    assert_eq!(outlet.take(), vec!["d"; 20]);
     assert!(!home.needs_sweep());
 }
 
 #[test]
 fn joins_of_a_channel_without_credit_hold_up_no_others() {
     const MANY: u32 = 300;
-    let mut desk = Desk::default();
+    let mut outlet = TestOutlet::default();
     let mut home = Hub::new(HOME, 4, 5, Options::default());
     let mut namespaces = Namespaces::new();
     let told = NamespaceOptions {
@@ -294,9 +294,9 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
     home.set_history(Arc::new(namespaces), usize::MAX);
     let names = names(&home);
     let (blocked, free) = (&names[0], &names[1]);
-    subscribe_from(FAR, blocked, &mut home, &mut desk);
+    subscribe_from(FAR, blocked, &mut home, &mut outlet);
 
-    let join = |home: &mut Hub, desk: &mut Desk, index: u32, channel: &str| {
+    let join = |home: &mut Hub, outlet: &mut TestOutlet, index: u32, channel: &str| {
         let client = ClientInfo {
             user: "".into(),
             client: index.to_string().into(),
@@ -313,24 +313,24 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
             name(channel),
             Ticket(0),
             &joining,
-            desk,
+            outlet,
         )
         .expect("there is room");
     };
     for index in 0..MANY {
-        join(&mut home, &mut desk, index, blocked);
+        join(&mut home, &mut outlet, index, blocked);
     }
-    join(&mut home, &mut desk, MANY, free);
+    join(&mut home, &mut outlet, MANY, free);
     assert!(home.needs_sweep(), "no attempt was made yet");
-    assert!(!home.sweep(100, &mut desk), "nothing can go on by itself");
-    assert_eq!(desk.take(), [format!("Joined {free}")]);
+    assert!(!home.sweep(100, &mut outlet), "nothing can go on by itself");
+    assert_eq!(outlet.take(), [format!("Joined {free}")]);
     assert!(home.has_pending_output());
     assert!(!home.needs_sweep(), "only credit helps");
 
     // With credit the waiting publications are delivered too, each to the remote and the local subscribers.
-    desk.credits[usize::from(FAR.0)] = usize::MAX;
-    while home.sweep(1 << 20, &mut desk) {}
-    let told = desk.take();
+    outlet.credits[usize::from(FAR.0)] = usize::MAX;
+    while home.sweep(1 << 20, &mut outlet) {}
+    let told = outlet.take();
     let far = told.iter().filter(|line| line.ends_with("to 2")).count();
     assert_eq!(far, MANY as usize);
     let near = format!("Joined {blocked}");

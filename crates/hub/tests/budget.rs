@@ -158,13 +158,13 @@ fn no_budget_is_too_small_to_go_on() {
                 }
                 7 => drop(hub.unsubscribe(session(index), name(&channel), &mut Last::default())),
                 8 => {
-                    let asker = (session(index), Ticket(0));
+                    let caller = (session(index), Ticket(0));
                     let all = HistoryQuery {
                         limit: usize::MAX,
                         ..HistoryQuery::default()
                     };
                     let asked = ChannelQuery::History(all);
-                    hub.query(asker, name(&channel), asked, &mut Last::default());
+                    hub.query(caller, name(&channel), asked, &mut Last::default());
                 }
                 _ => hub.maintain(),
             }
@@ -178,13 +178,13 @@ fn no_budget_is_too_small_to_go_on() {
 
 /// Returns the number of stored publications of a channel.
 fn kept(hub: &mut Hub, channel: &str) -> usize {
-    let asker = (session(0), Ticket(0));
+    let caller = (session(0), Ticket(0));
     let all = HistoryQuery {
         limit: usize::MAX,
         ..HistoryQuery::default()
     };
     let asked = ChannelQuery::History(all);
-    match hub.query(asker, name(channel), asked, &mut Last::default()) {
+    match hub.query(caller, name(channel), asked, &mut Last::default()) {
         RequestOutcome::Done(HubReply::History(Ok(page))) => page.len(),
         other => panic!("{other:?}"),
     }

@@ -13,15 +13,15 @@ use veche_hub::{
 
 /// Records the hub's output as text.
 #[derive(Default)]
-struct Desk(Vec<String>);
+struct TestOutlet(Vec<String>);
 
-impl Desk {
+impl TestOutlet {
     fn take(&mut self) -> Vec<String> {
         std::mem::take(&mut self.0)
     }
 }
 
-impl Outlet for Desk {
+impl Outlet for TestOutlet {
     fn send_message(&mut self, _: WorkerId, mail: HubMessage) {
         panic!("there is one worker: {mail:?}");
     }
@@ -61,7 +61,7 @@ impl Outlet for Desk {
 
 struct World {
     hub: Hub,
-    desk: Desk,
+    outlet: TestOutlet,
     /// The last batch taken.
     batch: u64,
 }
@@ -104,7 +104,7 @@ impl World {
         });
         Self {
             hub,
-            desk: Desk::default(),
+            outlet: TestOutlet::default(),
             batch: 0,
         }
     }
@@ -119,12 +119,12 @@ impl World {
 
     /// Subscribes at the home: the outcome is immediate and is added to the others.
     fn join(&mut self, session: ConnectionId, joining: &SubscribeOptions) {
-        let (hub, desk) = (&mut self.hub, &mut self.desk);
-        let outcome = hub.subscribe(session, channel(), Ticket(0), joining, desk);
+        let (hub, outlet) = (&mut self.hub, &mut self.outlet);
+        let outcome = hub.subscribe(session, channel(), Ticket(0), joining, outlet);
         let Ok(RequestOutcome::Done(joined)) = outcome else {
             panic!("{outcome:?}");
         };
-        desk.send_reply(session, Ticket(0), HubReply::Subscribed(joined));
+        outlet.send_reply(session, Ticket(0), HubReply::Subscribed(joined));
     }
 
     fn publish(
@@ -139,11 +139,11 @@ impl World {
         };
         let terms = terms.map(Arc::new);
         let from = Some((ANN, Ticket(ticket)));
-        let outcome = self
-            .hub
-            .publish(from, channel(), payload, terms.as_ref(), &mut self.desk)?;
+        let outcome =
+            self.hub
+                .publish(from, channel(), payload, terms.as_ref(), &mut self.outlet)?;
         if let RequestOutcome::Done(published) = outcome {
-            self.desk
+            self.outlet
                 .send_reply(ANN, Ticket(ticket), HubReply::Published(published));
         }
         Ok(())
@@ -167,8 +167,8 @@ impl World {
     }
 
     fn durable(&mut self) -> Vec<String> {
-        self.hub.batch_durable(self.batch, &mut self.desk);
-        self.desk.take()
+        self.hub.batch_durable(self.batch, &mut self.outlet);
+        self.outlet.take()
     }
 
     fn offsets(&mut self) -> Vec<u64> {
@@ -178,7 +178,7 @@ impl World {
         };
         let from = (ANN, Ticket(0));
         let question = ChannelQuery::History(query);
-        let outcome = self.hub.query(from, channel(), question, &mut self.desk);
+        let outcome = self.hub.query(from, channel(), question, &mut self.outlet);
         let RequestOutcome::Done(HubReply::History(Ok(page))) = outcome else {
             panic!("{outcome:?}");
         };
@@ -219,7 +219,7 @@ fn passing() -> Option<PublishOptions> {
 fn nothing_is_delivered_before_it_is_durable() {
     let mut world = World::new();
     world.subscribe(2);
-    assert_eq!(world.desk.take(), ["joined at 0"]);
+    assert_eq!(world.outlet.take(), ["joined at 0"]);
     assert_eq!(world.take(), ["opened"]);
     world.publish(1, "a", None).expect("room");
     world.publish(2, "b", None).expect("room");
@@ -227,14 +227,14 @@ fn nothing_is_delivered_before_it_is_durable() {
     world.publish(3, "c", None).expect("room");
     // A subscriber in between gets the delivered publications with its subscription, and not again.
     world.subscribe(3);
-    assert_eq!(world.desk.take(), ["joined at 0"]);
+    assert_eq!(world.outlet.take(), ["joined at 0"]);
     assert_eq!(world.offsets(), []);
     let fed = ["a@1", "a@1", "1: to 2 at 1", "b@2", "b@2", "2: to 2 at 2"];
     assert_eq!(world.durable(), fed);
     assert_eq!(world.offsets(), [1, 2]);
     assert_eq!(world.hub.gauges().pending, 1);
     world.subscribe(4);
-    assert_eq!(world.desk.take(), ["joined at 2"]);
+    assert_eq!(world.outlet.take(), ["joined at 2"]);
     assert_eq!(world.take(), ["published 3"]);
     let fed = ["c@3", "c@3", "c@3", "3: to 3 at 3"];
     assert_eq!(world.durable(), fed);
@@ -246,14 +246,17 @@ fn unstored_publications_keep_their_order_and_wait_only_for_earlier_ones() {
     let mut world = World::new();
     world.subscribe(2);
     world.publish(1, "now", passing()).expect("room");
-    assert_eq!(world.desk.take(), ["joined at 0", "now@0", "1: to 1 at 0"]);
+    assert_eq!(
+        world.outlet.take(),
+        ["joined at 0", "now@0", "1: to 1 at 0"]
+    );
     world.take();
     world.publish(1, "a", versioned(5)).expect("room");
     world.publish(2, "passing", passing()).expect("room");
     world.publish(3, "old", versioned(4)).expect("room");
     world.publish(4, "b", keyed("k")).expect("room");
     world.publish(5, "b", keyed("k")).expect("room");
-    assert_eq!(world.desk.take(), [""; 0]);
+    assert_eq!(world.outlet.take(), [""; 0]);
     assert_eq!(world.take(), ["published 1", "published 2"]);
     let fed = [
         "a@1",
@@ -269,14 +272,14 @@ fn unstored_publications_keep_their_order_and_wait_only_for_earlier_ones() {
     // When nothing waits, an unstored publication does not wait either.
     world.publish(6, "b", keyed("k")).expect("room");
     world.publish(7, "old", versioned(5)).expect("room");
-    assert_eq!(world.desk.take(), ["6: to 1 at 2", "7: to 0 at 2"]);
+    assert_eq!(world.outlet.take(), ["6: to 1 at 2", "7: to 0 at 2"]);
 }
 
 #[test]
 fn joins_and_leaves_follow_earlier_publications() {
     let mut world = World::new();
     world.subscribe(2);
-    world.desk.take();
+    world.outlet.take();
     world.publish(1, "a", None).expect("room");
     let client = ClientInfo {
         user: "bob".into(),
@@ -294,17 +297,17 @@ fn joins_and_leaves_follow_earlier_publications() {
     };
     let joins = |world: &mut World| {
         world.join(bob, &joining);
-        world.hub.sweep(9, &mut world.desk);
+        world.hub.sweep(9, &mut world.outlet);
     };
     joins(&mut world);
-    world.hub.unsubscribe(bob, channel(), &mut world.desk);
-    world.hub.sweep(9, &mut world.desk);
-    assert_eq!(world.desk.take(), ["joined at 0"]);
+    world.hub.unsubscribe(bob, channel(), &mut world.outlet);
+    world.hub.sweep(9, &mut world.outlet);
+    assert_eq!(world.outlet.take(), ["joined at 0"]);
     world.take();
     let fed = ["a@1", "1: to 1 at 1", "Joined", "Left"];
     assert_eq!(world.durable(), fed);
     joins(&mut world);
-    assert_eq!(world.desk.take(), ["joined at 1", "Joined", "Joined"]);
+    assert_eq!(world.outlet.take(), ["joined at 1", "Joined", "Joined"]);
 }
 
 #[test]
@@ -316,7 +319,9 @@ fn a_removal_is_answered_when_the_log_has_it() {
     world.publish(2, "b", None).expect("room");
     let from = (ANN, Ticket(3));
     let question = ChannelQuery::RemoveHistory;
-    let outcome = world.hub.query(from, channel(), question, &mut world.desk);
+    let outcome = world
+        .hub
+        .query(from, channel(), question, &mut world.outlet);
     assert_eq!(outcome, RequestOutcome::Pending);
     world.publish(4, "c", None).expect("room");
     // The batch that the reply waits for removes what was ordered before, including undelivered publications.
@@ -358,20 +363,20 @@ fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
         };
         assert_eq!(world.hub.restore(restored), Ok(true));
     }
-    let looks = |world: &mut World| {
+    let read = |world: &mut World| {
         world.hub.maintain();
         (world.offsets(), world.hub.take_batch(true))
     };
-    assert_eq!(looks(&mut world), (vec![1, 2], None));
+    assert_eq!(read(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 599_000, 1_000_000_000_000);
-    assert_eq!(looks(&mut world), (vec![1, 2], None));
+    assert_eq!(read(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 599_500, 10_000);
-    assert_eq!(looks(&mut world), (vec![1, 2], None));
+    assert_eq!(read(&mut world), (vec![1, 2], None));
     // The grace period is over, and the publication has expired.
     at(&mut world.hub, 600_001, 60_899);
-    assert_eq!(looks(&mut world), (vec![1, 2], None));
+    assert_eq!(read(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 600_002, 60_900);
-    let (offsets, batch) = looks(&mut world);
+    let (offsets, batch) = read(&mut world);
     assert_eq!(offsets, []);
     let dropped = LogRecord::Dropped {
         channel: "chat:1".into(),
@@ -419,12 +424,12 @@ fn a_log_that_is_slow_pauses_publishers() {
     };
     let refused = world
         .hub
-        .publish(None, other, payload, None, &mut world.desk);
+        .publish(None, other, payload, None, &mut world.outlet);
     assert_eq!(refused, Err(NoCredit));
     let terms = passing().map(Arc::new);
     let taken = world
         .hub
-        .publish(None, other, payload, terms.as_ref(), &mut world.desk);
+        .publish(None, other, payload, terms.as_ref(), &mut world.outlet);
     assert_eq!(taken, Ok(RequestOutcome::Done(PublishOutcome::default())));
     world.take();
     assert_eq!(world.durable().len(), count as usize);
@@ -437,12 +442,12 @@ fn removing_history_delivers_pending_publications_first() {
     world.subscribe(2);
     world.publish(1, "a", None).expect("room");
     world.take();
-    world.desk.take();
+    world.outlet.take();
     world.hub.set_history(Arc::default(), usize::MAX);
     assert_eq!(world.publish(2, "b", None), Err(NoCredit));
     assert_eq!(world.durable(), ["a@1", "1: to 1 at 1"]);
     world.publish(2, "b", None).expect("room");
-    assert_eq!(world.desk.take(), ["b@0", "2: to 1 at 0"]);
+    assert_eq!(world.outlet.take(), ["b@0", "2: to 1 at 0"]);
     let batch = world.hub.take_batch(true).expect("it was dropped");
     assert!(matches!(batch.records[..], [LogRecord::Dropped { .. }]));
 }
@@ -481,7 +486,7 @@ fn restored_streams_continue_at_their_position() {
     assert_eq!(world.hub.restore(restored.clone()), Ok(true));
     assert_eq!(world.offsets(), [2, 3]);
     world.publish(1, "old", versioned(9)).expect("room");
-    assert_eq!(world.desk.take(), ["1: to 0 at 3"]);
+    assert_eq!(world.outlet.take(), ["1: to 0 at 3"]);
     world.publish(1, "b", None).expect("room");
     assert_eq!(world.take(), ["published 4"]);
     assert_eq!(world.durable(), ["1: to 0 at 4"]);

@@ -268,15 +268,15 @@ impl World {
     }
 
     fn ask(&mut self, worker: WorkerId, channel: &str, question: ChannelQuery) -> HubReply {
-        let asker = session(0);
+        let caller = session(0);
         self.wires.answers.clear();
         let (hub, mut port) = self.at(worker);
-        match hub.query((asker, Ticket(9)), name(channel), question, &mut port) {
+        match hub.query((caller, Ticket(9)), name(channel), question, &mut port) {
             RequestOutcome::Done(answer) => answer,
             RequestOutcome::Pending => {
                 self.settle();
                 let found = self.wires.answers.pop().expect("an answer");
-                assert_eq!((found.0, found.1), (asker, Ticket(9)));
+                assert_eq!((found.0, found.1), (caller, Ticket(9)));
                 found.2
             }
         }

@@ -288,12 +288,12 @@ fn counted_history_bytes_match_allocated_bytes() {
     assert!((0.9..1.2).contains(&records), "{records}");
 
     let names: Vec<_> = (0..1 << 13).map(|number| format!("{number:016}")).collect();
-    let asker = (session(0), Ticket(0));
+    let caller = (session(0), Ticket(0));
     let before = hub.gauges().history_bytes;
     let allocated = measure(|| {
         for channel in &names {
             let question = ChannelQuery::RemoveHistory;
-            hub.query(asker, name(channel), question, &mut Tally::default());
+            hub.query(caller, name(channel), question, &mut Tally::default());
         }
     });
     let streams = share(&hub, before, allocated.bytes_current);

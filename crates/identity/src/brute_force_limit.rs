@@ -88,44 +88,44 @@ mod tests {
 
     #[test]
     fn wrong_ones_are_counted_by_network_and_paid_for_later() {
-        let guesses = BruteForceLimit::new(Some(Rate::new(3, 60_000)));
+        let limit = BruteForceLimit::new(Some(Rate::new(3, 60_000)));
         let (ann, eve) = (address("192.0.2.1"), address("2001:db8::1"));
         for _ in 0..3 {
-            assert_eq!(guesses.wait_ms(eve, 1_000), 0);
-            guesses.record_failure(eve, 1_000);
+            assert_eq!(limit.wait_ms(eve, 1_000), 0);
+            limit.record_failure(eve, 1_000);
         }
-        assert_eq!(guesses.wait_ms(eve, 1_000), 20_000);
-        assert_eq!(guesses.wait_ms(address("2001:db8::2"), 1_000), 20_000);
-        assert_eq!(guesses.wait_ms(ann, 1_000), 0);
-        assert_eq!(guesses.wait_ms(eve, 21_000), 0);
+        assert_eq!(limit.wait_ms(eve, 1_000), 20_000);
+        assert_eq!(limit.wait_ms(address("2001:db8::2"), 1_000), 20_000);
+        assert_eq!(limit.wait_ms(ann, 1_000), 0);
+        assert_eq!(limit.wait_ms(eve, 21_000), 0);
         // Failures of attempts that were already in progress are charged too.
         for _ in 0..10 {
-            guesses.record_failure(eve, 1_000);
+            limit.record_failure(eve, 1_000);
         }
-        assert_eq!(guesses.wait_ms(eve, 1_000), 220_000);
+        assert_eq!(limit.wait_ms(eve, 1_000), 220_000);
         assert_eq!(BruteForceLimit::new(None).wait_ms(eve, 0), 0);
     }
 
     #[test]
     fn expired_delays_are_removed() {
-        let guesses = BruteForceLimit::new(Some(Rate::new(10, 1_000)));
+        let limit = BruteForceLimit::new(Some(Rate::new(10, 1_000)));
         for number in 0..10_000u32 {
-            guesses.record_failure(IpAddr::V4(number.into()), u64::from(number));
+            limit.record_failure(IpAddr::V4(number.into()), u64::from(number));
         }
-        assert!(guesses.table.lock().meters.len() < 1_000);
+        assert!(limit.table.lock().meters.len() < 1_000);
     }
 
     #[test]
     fn a_full_table_has_room_again() {
-        let guesses = BruteForceLimit::new(Some(Rate::new(1, 60_000)));
+        let limit = BruteForceLimit::new(Some(Rate::new(1, 60_000)));
         // All addresses arrive before an entry can expire.
         for number in 0..ADDRESSES_MAX as u32 + 10 {
-            guesses.record_failure(IpAddr::V4(number.into()), 0);
+            limit.record_failure(IpAddr::V4(number.into()), 0);
         }
-        assert_eq!(guesses.table.lock().meters.len(), ADDRESSES_MAX);
+        assert_eq!(limit.table.lock().meters.len(), ADDRESSES_MAX);
         let late = address("192.0.2.1");
-        guesses.record_failure(late, 60_000);
-        assert_eq!(guesses.wait_ms(late, 60_000), 60_000);
-        assert_eq!(guesses.table.lock().meters.len(), 1);
+        limit.record_failure(late, 60_000);
+        assert_eq!(limit.wait_ms(late, 60_000), 60_000);
+        assert_eq!(limit.table.lock().meters.len(), 1);
     }
 }

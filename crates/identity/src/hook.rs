@@ -207,8 +207,8 @@ impl HookBackend {
 
     fn complete(&self, asking: Vec<WaitingClient>, finding: &IdentityResult) {
         self.figures.waiting.sub(asking.len() as u64);
-        for WaitingClient { id, desk } in asking {
-            desk.complete(id, finding.clone());
+        for WaitingClient { id, sink } in asking {
+            sink.complete(id, finding.clone());
         }
     }
 }
@@ -221,15 +221,15 @@ impl IdentityBackend for HookBackend {
         &self,
         question: &IdentityRequest<'_>,
         id: ConnectionId,
-        desk: &Arc<dyn CompletionSink>,
+        sink: &Arc<dyn CompletionSink>,
         _: Now,
     ) -> MaybeDeferred<IdentityResult> {
         let headers = question::forwarded_headers(question, &self.options.headers);
         let digest = question::digest(&headers);
-        let desk = Arc::clone(desk);
+        let sink = Arc::clone(sink);
         // Counted before a completion can decrease it.
         self.figures.waiting.add(1);
-        match self.look_up(digest, WaitingClient { id, desk }) {
+        match self.look_up(digest, WaitingClient { id, sink }) {
             Err((asked, finding)) => {
                 self.figures.waiting.sub(1);
                 self.figures.count_lookup(asked);

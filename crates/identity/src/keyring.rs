@@ -172,8 +172,8 @@ impl Keyring {
         fetching.due = Some(now() + wait);
         let waiting = std::mem::take(&mut fetching.waiting);
         drop(fetching);
-        for (id, desk) in waiting {
-            desk.complete(id, IdentityResult::KeysFetched);
+        for (id, sink) in waiting {
+            sink.complete(id, IdentityResult::KeysFetched);
         }
     }
 }
@@ -186,7 +186,7 @@ impl KeyProvider for Keyring {
     fn fetch(
         &self,
         id: ConnectionId,
-        desk: &Arc<dyn CompletionSink>,
+        sink: &Arc<dyn CompletionSink>,
         seen: Option<&Arc<Keys>>,
     ) -> bool {
         let KeySource::Published(published) = &self.source else {
@@ -195,7 +195,7 @@ impl KeyProvider for Keyring {
         let mut fetching = self.fetching.lock();
         if self.keys().as_ref().map(Arc::as_ptr) != seen.map(Arc::as_ptr) {
             drop(fetching);
-            desk.complete(id, IdentityResult::KeysFetched);
+            sink.complete(id, IdentityResult::KeysFetched);
             return true;
         }
         let now = now();
@@ -203,7 +203,7 @@ impl KeyProvider for Keyring {
         if !fetching.is_under_way && !is_fair || fetching.waiting.len() >= WAITING_MAX {
             return false;
         }
-        fetching.waiting.push((id, Arc::clone(desk)));
+        fetching.waiting.push((id, Arc::clone(sink)));
         if !std::mem::replace(&mut fetching.is_under_way, true) {
             // The first refresh is due anyway, whichever caller starts it.
             if fetching.due.is_some() {
@@ -260,8 +260,8 @@ mod tests {
         keyring.fetching.lock().due = Some(now());
 
         let told = Arc::new(RecordedResults::default());
-        let desk = Arc::clone(&told) as Arc<dyn CompletionSink>;
-        assert!(keyring.fetch(ID, &desk, seen.as_ref()));
+        let sink = Arc::clone(&told) as Arc<dyn CompletionSink>;
+        assert!(keyring.fetch(ID, &sink, seen.as_ref()));
         assert!(matches!(told.0.lock()[..], [IdentityResult::KeysFetched]));
         let fetching = keyring.fetching.lock();
         assert!(!fetching.is_under_way);

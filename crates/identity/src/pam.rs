@@ -49,7 +49,7 @@ const REFUSED_MS: u64 = 60_000;
 pub(super) struct PamContext {
     options: config::PamConfig,
     pool: HelperPool,
-    guesses: BruteForceLimit,
+    brute_force_limit: BruteForceLimit,
     figures: Arc<IdentityMetrics>,
     clock: Clock,
 }
@@ -59,7 +59,7 @@ impl PamContext {
         Arc::new(Self {
             options: options.clone(),
             pool: HelperPool::new(options, figures),
-            guesses: BruteForceLimit::new(options.wrong_per_address),
+            brute_force_limit: BruteForceLimit::new(options.wrong_per_address),
             figures: Arc::clone(figures),
             clock: Clock::new(),
         })
@@ -72,7 +72,7 @@ impl PamContext {
 
     /// Returns how long an address has to wait, in seconds, if it has to.
     fn barred(&self, client: IpAddr) -> Option<u32> {
-        let wait_ms = self.guesses.wait_ms(client, self.clock.now_ms());
+        let wait_ms = self.brute_force_limit.wait_ms(client, self.clock.now_ms());
         (wait_ms > 0).then(|| u32::try_from(wait_ms.div_ceil(1000)).unwrap_or(u32::MAX))
     }
 }
@@ -226,16 +226,16 @@ impl PasswordVerifier for PasswordService {
         credentials: Credentials,
         client: IpAddr,
         id: ConnectionId,
-        desk: &Arc<dyn CompletionSink>,
+        sink: &Arc<dyn CompletionSink>,
         _: Now,
     ) -> MaybeDeferred<IdentityResult> {
         let address = client.to_canonical().to_string();
         let digest = self.digest(&credentials, &address);
-        let desk = Arc::clone(desk);
+        let sink = Arc::clone(sink);
         let figures = &self.pam.figures.passwords;
         // Counted before a completion can decrease it.
         figures.waiting.add(1);
-        match self.look_up(digest, WaitingClient { id, desk }, client) {
+        match self.look_up(digest, WaitingClient { id, sink }, client) {
             Err((asked, finding)) => {
                 figures.waiting.sub(1);
                 figures.asked(asked);
@@ -243,7 +243,7 @@ impl PasswordVerifier for PasswordService {
             }
             Ok(false) => figures.asked(LookupOutcome::Joined),
             Ok(true) => {
-                let asker = self.me.upgrade().expect("it exists while it is called");
+                let observer = self.me.upgrade().expect("it exists while it is called");
                 self.pam.pool.submit(PasswordCheck {
                     question: PamRequest {
                         service: self.service.clone(),
@@ -253,7 +253,7 @@ impl PasswordVerifier for PasswordService {
                     },
                     until: now() + self.pam.options.timeout,
                     ticket: CheckTicket { digest, client },
-                    asker,
+                    observer,
                 });
             }
         }
@@ -277,7 +277,9 @@ impl CheckObserver for PasswordService {
         figures.asked(asked);
         let now_ms = self.pam.clock.now_ms();
         if is_charged {
-            self.pam.guesses.record_failure(ticket.client, now_ms);
+            self.pam
+                .brute_force_limit
+                .record_failure(ticket.client, now_ms);
         }
         let mut state = self.state.lock();
         let asking = state.questions.answered(&ticket.digest, &mut finding);
@@ -300,8 +302,8 @@ impl CheckObserver for PasswordService {
             warn!(target: TARGET, "pam {}: {trouble}", self.service);
         }
         figures.waiting.sub(asking.len() as u64);
-        for WaitingClient { id, desk } in asking {
-            desk.complete(id, finding.clone());
+        for WaitingClient { id, sink } in asking {
+            sink.complete(id, finding.clone());
         }
     }
 }
@@ -397,7 +399,7 @@ mod tests {
                     index: 0,
                     generation: 0,
                 },
-                desk: Arc::new(NullSink),
+                sink: Arc::new(NullSink),
             };
             let looked_up = passwords.look_up([number; 32], asking, client);
             looked_up.map_err(|(asked, _)| asked)

@@ -14,7 +14,7 @@ use super::revoked_sessions::RevokedSessions;
 #[derive(Debug)]
 pub(super) struct WaitingClient {
     pub(super) id: ConnectionId,
-    pub(super) desk: Arc<dyn CompletionSink>,
+    pub(super) sink: Arc<dyn CompletionSink>,
 }
 
 /// The reason why no new lookup is made.

@@ -119,7 +119,7 @@ impl TokenError {
 
     /// Returns whether both errors have the same label.
     #[must_use]
-    pub fn looks_like_token(&self, other: &Self) -> bool {
+    pub fn is_same_kind(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }

@@ -235,7 +235,10 @@ impl ClientLedger {
         if self.is_away() {
             return;
         }
-        let next = self.streams.iter().map(|(who, stream)| (*who, stream.next));
+        let next = self
+            .streams
+            .iter()
+            .map(|(client_index, stream)| (*client_index, stream.next));
         self.aways.push(AbsencePeriod {
             next: next.collect(),
             until_ns: None,
@@ -540,17 +543,17 @@ mod tests {
             at_ns: (0..10).map(|number| number * 10).collect(),
             unsure: unsure.to_vec(),
         };
-        let books = DeliveryLedger {
+        let delivery_ledger = DeliveryLedger {
             pages: vec![page],
             log: SentLog::from([((3, None), sent)]),
             returns,
         };
-        let json = serde_json::to_string(&books).unwrap();
+        let json = serde_json::to_string(&delivery_ledger).unwrap();
         assert_eq!(
             serde_json::from_str::<DeliveryLedger>(&json).unwrap(),
-            books
+            delivery_ledger
         );
-        books.reconcile()
+        delivery_ledger.reconcile()
     }
 
     #[test]

@@ -84,11 +84,11 @@ impl Payload {
         }
     }
 
-    /// Returns message `number` of client `who`.
+    /// Returns message `number` of client `client_index`.
     #[inline]
-    pub(crate) fn stamp(&mut self, who: u32, number: u32) -> &[u8] {
+    pub(crate) fn stamp(&mut self, client_index: u32, number: u32) -> &[u8] {
         if self.is_stamped {
-            write_hex(&mut self.bytes[..8], who);
+            write_hex(&mut self.bytes[..8], client_index);
             write_hex(&mut self.bytes[8..STAMP_BYTES], number);
         }
         &self.bytes
@@ -99,11 +99,11 @@ impl Payload {
         self.is_stamped
     }
 
-    /// Classifies a message to client `who` by its stamp; `None` if messages have none. The answer to number `due` is
+    /// Classifies a message to client `client_index` by its stamp; `None` if messages have none. The answer to number `due` is
     /// expected.
     pub(crate) fn recognize(
         &mut self,
-        who: u32,
+        client_index: u32,
         due: u32,
         kind: MessageKind,
         data: &[u8],
@@ -116,10 +116,10 @@ impl Payload {
             let digits = std::str::from_utf8(data.get(range)?).ok()?;
             u32::from_str_radix(digits, 16).ok()
         };
-        let is_to_us = hex(0..8) == Some(who);
+        let is_to_us = hex(0..8) == Some(client_index);
         let number = hex(8..STAMP_BYTES).filter(|_| is_to_us);
         if let Some(number) = number
-            && data == self.stamp(who, number)
+            && data == self.stamp(client_index, number)
         {
             return Some(if kind == own {
                 Recognized::Answer(number)
@@ -127,7 +127,7 @@ impl Payload {
                 Recognized::Altered(Some(number))
             });
         }
-        let due = self.stamp(who, due);
+        let due = self.stamp(client_index, due);
         let same = due.iter().zip(data).filter(|(one, other)| one == other);
         let is_like_ours = data.len() == due.len() && same.count() * 2 >= due.len();
         Some(if is_like_ours {
@@ -137,16 +137,16 @@ impl Payload {
         })
     }
 
-    /// Returns whether it is message `number` of client `who` with the wrong kind, text instead of binary or vice
+    /// Returns whether it is message `number` of client `client_index` with the wrong kind, text instead of binary or vice
     /// versa, which is not a greeting.
     pub(crate) fn is_of_other_kind(
         &mut self,
-        who: u32,
+        client_index: u32,
         number: u32,
         kind: MessageKind,
         data: &[u8],
     ) -> bool {
-        kind != self.kind && data == self.stamp(who, number)
+        kind != self.kind && data == self.stamp(client_index, number)
     }
 
     /// Describes an unexpected answer.
@@ -162,10 +162,16 @@ impl Payload {
         )
     }
 
-    /// Returns whether it is message `number` of client `who`.
+    /// Returns whether it is message `number` of client `client_index`.
     #[inline]
-    pub(crate) fn is(&mut self, who: u32, number: u32, kind: MessageKind, data: &[u8]) -> bool {
-        kind == self.kind && data == self.stamp(who, number)
+    pub(crate) fn is(
+        &mut self,
+        client_index: u32,
+        number: u32,
+        kind: MessageKind,
+        data: &[u8],
+    ) -> bool {
+        kind == self.kind && data == self.stamp(client_index, number)
     }
 }
 

@@ -381,7 +381,10 @@ fn assemble(tally: &Tally, seconds: f64) -> Report {
         histogram: tally.latency.times.buckets(),
         distribution: tally.latency.times.distribution(),
         timeline: tally.latency.timeline(seconds),
-        ledger: tally.books.as_ref().map(DeliveryLedger::reconcile),
+        ledger: tally
+            .delivery_ledger
+            .as_ref()
+            .map(DeliveryLedger::reconcile),
         http: tally.http.clone(),
         steps: tally.steps.clone(),
         generator: GeneratorUse {

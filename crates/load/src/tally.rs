@@ -110,7 +110,7 @@ pub(crate) struct Tally {
     pub(crate) first_connect_ns: Option<u64>,
     pub(crate) settled_ns: Option<u64>,
     pub(crate) http: Option<HttpTally>,
-    pub(crate) books: Option<DeliveryLedger>,
+    pub(crate) delivery_ledger: Option<DeliveryLedger>,
     pub(crate) steps: Vec<Step>,
     /// The CPU time of the busiest thread, and of all.
     pub(crate) cpu_ns_max: u64,
@@ -187,8 +187,10 @@ impl Tally {
         if let Some(http) = &other.http {
             self.http.get_or_insert_default().add(http);
         }
-        if let Some(books) = other.books {
-            self.books.get_or_insert_default().add(books);
+        if let Some(delivery_ledger) = other.delivery_ledger {
+            self.delivery_ledger
+                .get_or_insert_default()
+                .add(delivery_ledger);
         }
         self.steps.extend(other.steps);
         self.cpu_ns_max = self.cpu_ns_max.max(other.cpu_ns_max);

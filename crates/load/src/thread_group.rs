@@ -97,7 +97,7 @@ impl Generators {
 
     pub(crate) fn start_at(&mut self, at_ns: u64) {
         match self {
-            Self::Threads(crew) => crew.control.start_at(at_ns),
+            Self::Threads(group) => group.control.start_at(at_ns),
             Self::Processes(members) => members.iter_mut().for_each(|one| one.start_at(at_ns)),
             Self::Script(run) => run.start_at(at_ns),
         }
@@ -105,7 +105,7 @@ impl Generators {
 
     pub(crate) fn stop(&mut self) {
         match self {
-            Self::Threads(crew) => crew.control.stop(),
+            Self::Threads(group) => group.control.stop(),
             Self::Processes(members) => members.iter_mut().for_each(WorkerProcess::stop),
             Self::Script(run) => run.stop(),
         }
@@ -113,7 +113,7 @@ impl Generators {
 
     pub(crate) fn hold(&mut self, held: bool) {
         match self {
-            Self::Threads(crew) => crew.control.hold(held),
+            Self::Threads(group) => group.control.hold(held),
             Self::Processes(members) => members.iter_mut().for_each(|one| one.hold(held)),
             // The script opens and closes its own connections.
             Self::Script(_) => {}
@@ -122,7 +122,7 @@ impl Generators {
 
     pub(crate) fn sums(&self) -> TotalProgress {
         match self {
-            Self::Threads(crew) => crew.control.sums(),
+            Self::Threads(group) => group.control.sums(),
             Self::Processes(members) => {
                 let mut members = members.iter().map(WorkerProcess::sums);
                 let mut sums = members.next().unwrap_or_default();
@@ -139,7 +139,7 @@ impl Generators {
     /// All participants are lost.
     pub(crate) fn join(self) -> io::Result<(Tally, Vec<LostProcess>)> {
         match self {
-            Self::Threads(crew) => crew.join().map(|tally| (tally, Vec::new())),
+            Self::Threads(group) => group.join().map(|tally| (tally, Vec::new())),
             Self::Script(run) => Ok((run.tally(), Vec::new())),
             Self::Processes(members) => {
                 let count = members.len();

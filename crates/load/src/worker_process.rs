@@ -51,8 +51,8 @@ pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io
     let mut line = String::new();
     orders.read_line(&mut line)?;
     let part: WorkerPlan = serde_json::from_str(&line)?;
-    let crew = ThreadGroup::spawn(&Arc::new(part.plan), part.process)?;
-    let control = Arc::clone(&crew.control);
+    let group = ThreadGroup::spawn(&Arc::new(part.plan), part.process)?;
+    let control = Arc::clone(&group.control);
     thread::spawn(move || {
         for line in orders.lines().map_while(Result::ok) {
             match serde_json::from_str(&line) {
@@ -66,12 +66,12 @@ pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io
         control.stop();
         control.stop();
     });
-    while !crew.is_finished() {
-        send(&mut news, &WorkerReport::Live(crew.control.sums()))?;
+    while !group.is_finished() {
+        send(&mut news, &WorkerReport::Live(group.control.sums()))?;
         thread::sleep(POLL_INTERVAL);
     }
-    send(&mut news, &WorkerReport::Live(crew.control.sums()))?;
-    match crew.join() {
+    send(&mut news, &WorkerReport::Live(group.control.sums()))?;
+    match group.join() {
         Ok(tally) => send(&mut news, &WorkerReport::Tally(Box::new(tally))),
         Err(error) => send(&mut news, &WorkerReport::Failed(error.to_string())),
     }

@@ -81,12 +81,12 @@ pub struct SubscribeAction {
 
 impl UserCommand {
     /// Returns a command for all connections of the user.
-    pub fn to_all(deed: UserAction) -> Self {
+    pub fn to_all(action: UserAction) -> Self {
         Self {
             client: None,
             session: None,
             except: Box::default(),
-            action: deed,
+            action,
         }
     }
 

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use veche_calls::{CallError, CallErrorKind, TlsMode};
 use veche_tls::Roots;
 
-/// Reads the file, if one is named; `whose` is the prefix of errors.
-pub(crate) async fn read(whose: &'static str, tls: &TlsMode) -> Result<Option<Roots>, CallError> {
+/// Reads the file, if one is named; `owner` is the prefix of errors.
+pub(crate) async fn read(owner: &'static str, tls: &TlsMode) -> Result<Option<Roots>, CallError> {
     let TlsMode::Authority(file) = tls else {
         return Ok(None);
     };
-    let fault = |why: String| CallError::new(CallErrorKind::Invalid, format!("{whose}: {why}"));
+    let fault = |why: String| CallError::new(CallErrorKind::Invalid, format!("{owner}: {why}"));
     let file = PathBuf::from(file);
     let read = tokio::task::spawn_blocking(move || Roots::read(&file)).await;
     let roots = read.map_err(|error| fault(error.to_string()))?;

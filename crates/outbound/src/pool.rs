@@ -64,7 +64,7 @@ pub(crate) struct ConnectionPool<D: Dial> {
 type CountedConnection<D> = (<D as Dial>::Connection, ConnectionGuard);
 
 /// The number of checks during the idle limit.
-const LOOKS: u32 = 4;
+const CHECKS_PER_TIMEOUT: u32 = 4;
 
 impl<D: Dial> ConnectionPool<D> {
     /// Has to be called on the runtime.
@@ -239,7 +239,7 @@ impl<D: Dial> Drop for PooledConnection<D> {
 /// Closes idle connections while the pool exists.
 async fn close_idle<D: Dial>(pool: Weak<ConnectionPool<D>>, idle_timeout: Duration) {
     loop {
-        sleep(idle_timeout / LOOKS).await;
+        sleep(idle_timeout / CHECKS_PER_TIMEOUT).await;
         let Some(pool) = pool.upgrade() else { return };
         let mut idle = pool.idle.lock();
         let old = idle

@@ -47,7 +47,7 @@ struct Inbox {
     open: AtomicUsize,
     done: Mutex<Vec<(CallId, CallOutcome)>>,
     /// The worker was woken and has not looked since.
-    is_told: AtomicBool,
+    is_announced: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -56,7 +56,7 @@ impl Port {
         let inbox = Inbox {
             open: AtomicUsize::new(0),
             done: Mutex::default(),
-            is_told: AtomicBool::new(false),
+            is_announced: AtomicBool::new(false),
             wake,
         };
         Self {
@@ -132,13 +132,13 @@ impl Port {
     /// Returns whether outcomes can be [taken](Self::take).
     #[must_use]
     pub fn has_outcomes(&self) -> bool {
-        self.inbox.is_told.load(Ordering::Acquire)
+        self.inbox.is_announced.load(Ordering::Acquire)
     }
 
     /// Appends outcomes to `into`.
     pub fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>) {
         // Cleared first, so that a later outcome wakes again.
-        if self.inbox.is_told.swap(false, Ordering::AcqRel) {
+        if self.inbox.is_announced.swap(false, Ordering::AcqRel) {
             into.append(&mut self.inbox.done.lock());
         }
     }
@@ -162,7 +162,7 @@ impl Inbox {
             return;
         }
         self.done.lock().append(outcomes);
-        if !self.is_told.swap(true, Ordering::AcqRel) {
+        if !self.is_announced.swap(true, Ordering::AcqRel) {
             (self.wake)();
         }
     }

@@ -133,7 +133,7 @@ impl RedisClient {
         let sent = send(&mut connection.connection, commands, is_atomic);
         match timeout(self.keyspace.timeout, sent).await {
             Ok(Ok(replies)) => {
-                connection.has_answered();
+                connection.count_answer();
                 Ok(replies)
             }
             Ok(Err(error)) => {

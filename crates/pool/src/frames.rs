@@ -15,7 +15,7 @@ use crate::figures::PoolFigures;
 use crate::manager::LOG;
 use crate::options::Options;
 use crate::process::{Process, State};
-use crate::shared::{Mail, Outlet, ProcessKey, Shared, bit};
+use crate::shared::{Outlet, PoolMessage, ProcessKey, Shared, bit};
 
 /// The part of a head that names the server thread of a frame.
 #[derive(Debug, Deserialize)]
@@ -108,7 +108,7 @@ pub(crate) fn handle_frame(
 
 /// Passes a frame to a server thread.
 fn put(process: ProcessKey, outlet: &Outlet, event: Option<(u64, u64)>, frame: Frame<'_>) {
-    outlet.mail.push(Mail::Frame {
+    outlet.messages.push(PoolMessage::Frame {
         process,
         event,
         bytes: [frame.head, frame.payload].concat(),

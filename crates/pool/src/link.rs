@@ -49,7 +49,7 @@ impl Link {
 
     /// Returns whether there are messages to take, or an order to announce.
     pub(crate) fn has_news(&self) -> bool {
-        self.has_orders.get() || self.outlet.mail.is_announced()
+        self.has_orders.get() || self.outlet.messages.is_announced()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::frames::{Pool, ReadOutcome, hand_own, handle_frame};
 use crate::options::Options;
 use crate::process::{Process, State};
 use crate::queue::Queue;
-use crate::shared::{Job, Mail, Order, Outlet, ProcessKey, Shared, Unanswered, bit};
+use crate::shared::{Job, Order, Outlet, PoolMessage, ProcessKey, Shared, Unanswered, bit};
 
 /// The target of log lines of applications.
 pub(crate) const LOG: &str = "veche::app";
@@ -28,7 +28,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(30);
 
 /// The interval of checking the processes' memory and age.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The time in which a process has to exit once its socket is closed.
 const GRACE: Duration = Duration::from_millis(300);
@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_millis(300);
 const START_ERRORS_BYTES: usize = 4096;
 
 /// The longest wait of the thread.
-const NAP: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The state of the thread.
 struct Manager {
@@ -57,7 +57,7 @@ struct Manager {
     failures: u32,
     /// The time before which no process is started, after a failed start.
     again_at: Option<Instant>,
-    looked: Instant,
+    checked_at: Instant,
     has_users: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn start(
         last_key: 0,
         failures: 0,
         again_at: None,
-        looked: veche_clock::now(),
+        checked_at: veche_clock::now(),
         has_users: false,
     };
     let thread = std::thread::Builder::new().name("pool".to_owned());
@@ -190,9 +190,9 @@ impl Manager {
             self.figures.add_refused();
             reply(&job, Unanswered::Busy, Some(why));
         }
-        let looks = now.saturating_duration_since(self.looked) >= LOOK_EVERY;
-        if looks {
-            self.looked = now;
+        let is_check_due = now.saturating_duration_since(self.checked_at) >= CHECK_INTERVAL;
+        if is_check_due {
+            self.checked_at = now;
         }
         let is_leaving = self.is_leaving();
         for index in (0..self.processes.len()).rev() {
@@ -234,7 +234,7 @@ impl Manager {
                         self.ended(index, RestartReason::EventTimeout, why, now);
                         continue;
                     }
-                    if looks {
+                    if is_check_due {
                         process.rss_bytes = process.read_rss_bytes().unwrap_or_default();
                         process.worn = process.worn.or(worn(process, &self.options, now));
                     }
@@ -430,7 +430,8 @@ impl Manager {
             let errors = std::mem::take(&mut process.start_errors);
             let text = format!("a process has not started: {why}\n{errors}");
             if let Some(user) = self.shared.first_user() {
-                user.mail.push(Mail::NotStarted(text.trim_end().to_owned()));
+                user.messages
+                    .push(PoolMessage::NotStarted(text.trim_end().to_owned()));
             }
         }
         if was_starting || (!was_asked && self.processes[index].jobs <= 1) {
@@ -467,7 +468,7 @@ impl Manager {
                     .map(|fd| PollFd::new(fd, PollFlags::IN)),
             );
         }
-        let due = self.due(now).saturating_duration_since(now).min(NAP);
+        let due = self.due(now).saturating_duration_since(now).min(WAIT_MAX);
         // The wait is slightly longer, so that the deadline has certainly passed at its end.
         let due = due + Duration::from_micros(100);
         let timeout = Timespec::try_from(due).ok();
@@ -478,7 +479,7 @@ impl Manager {
 
     /// Returns the time of the next work.
     fn due(&self, now: Instant) -> Instant {
-        let mut due = now + NAP;
+        let mut due = now + WAIT_MAX;
         due = due.min(self.queue.due(self.options.queue_timeout).unwrap_or(due));
         due = due.min(self.again_at.filter(|at| *at > now).unwrap_or(due));
         for process in &self.processes {
@@ -600,7 +601,7 @@ fn reply(job: &Job, why: Unanswered, text: Option<String>) {
 
 fn put_unanswered(job: &Job, why: Unanswered, text: Option<String>, process: Option<LogProcess>) {
     let number = job.number;
-    job.outlet.mail.push(Mail::Unanswered {
+    job.outlet.messages.push(PoolMessage::Unanswered {
         number,
         why,
         text,

@@ -54,7 +54,7 @@ pub(crate) enum Unanswered {
 
 /// A message of a pool for a server thread.
 #[derive(Debug)]
-pub(crate) enum Mail {
+pub(crate) enum PoolMessage {
     /// A frame of a process; `event` is the event's number and id, if any.
     Frame {
         process: ProcessKey,
@@ -81,7 +81,7 @@ pub(crate) enum Mail {
 
 /// The queue of messages for one server thread.
 pub(crate) struct Outlet {
-    pub(crate) mail: Inbox<Mail>,
+    pub(crate) messages: Inbox<PoolMessage>,
     wake: Mutex<Option<Wake>>,
 }
 
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Outlet {
 impl Outlet {
     pub(crate) fn new(wake: Option<Wake>) -> Self {
         Self {
-            mail: Inbox::new(),
+            messages: Inbox::new(),
             wake: Mutex::new(wake),
         }
     }
@@ -105,7 +105,7 @@ impl Outlet {
 
     /// Wakes the server thread if there are messages that were not announced to it.
     fn announce(&self) {
-        if self.mail.announce() {
+        if self.messages.announce() {
             let wake = self.wake.lock().clone();
             if let Some(wake) = wake {
                 wake();
@@ -149,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// Wakes the server threads with mail that they do not know of.
+    /// Wakes the server threads with messages that they do not know of.
     pub(crate) fn announce_mail(&self) {
         self.users.lock().iter().for_each(|user| user.announce());
     }
@@ -179,7 +179,9 @@ impl Shared {
         self.events.store(events, Ordering::Release);
         if !self.is_ready.swap(true, Ordering::AcqRel) {
             let users = self.users.lock();
-            users.iter().for_each(|user| user.mail.push(Mail::Ready));
+            users
+                .iter()
+                .for_each(|user| user.messages.push(PoolMessage::Ready));
         }
     }
 

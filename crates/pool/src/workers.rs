@@ -24,7 +24,7 @@ use self::about::HookCaller;
 use crate::connections::{Connection, Connections};
 use crate::link::Link;
 use crate::program::Program;
-use crate::shared::{Job, Mail, Order, ProcessKey, Unanswered, Wake};
+use crate::shared::{Job, Order, PoolMessage, ProcessKey, Unanswered, Wake};
 
 /// The interval of checking for messages if the server thread can't be woken.
 const POLL_MS: u64 = 1;
@@ -53,7 +53,7 @@ pub struct Workers {
     opening: HashMap<ConnectionId, Vec<(Box<[u8]>, usize)>, FixedState>,
     calls: HashMap<u64, Call, FixedState>,
     effects: Effects,
-    mail: Vec<Mail>,
+    messages: Vec<PoolMessage>,
     last: u64,
     generation: u64,
     now_ms: u64,
@@ -161,28 +161,28 @@ impl Workers {
     }
 
     /// Takes the messages of pools for this thread.
-    fn take_mail(&mut self, now: Now) {
+    fn take_messages(&mut self, now: Now) {
         self.now_ms = now.mono_ms;
         for place in 0..self.links().count() {
             let link = self.links().nth(place);
-            let Some(link) = link.filter(|link| link.outlet.mail.is_announced()) else {
+            let Some(link) = link.filter(|link| link.outlet.messages.is_announced()) else {
                 continue;
             };
             let generation = link.generation;
-            let mut mail = mem::take(&mut self.mail);
+            let mut messages = mem::take(&mut self.messages);
             if let Some(link) = self.links().nth(place) {
-                link.outlet.mail.take(&mut mail);
+                link.outlet.messages.take(&mut messages);
             }
-            for letter in mail.drain(..) {
-                self.take_letter(letter, generation);
+            for message in messages.drain(..) {
+                self.handle_message(message, generation);
             }
-            self.mail = mail;
+            self.messages = messages;
         }
     }
 
-    fn take_letter(&mut self, letter: Mail, generation: u64) {
-        match letter {
-            Mail::Unanswered {
+    fn handle_message(&mut self, message: PoolMessage, generation: u64) {
+        match message {
+            PoolMessage::Unanswered {
                 number,
                 why,
                 text,
@@ -192,9 +192,9 @@ impl Workers {
                     self.unanswered(in_hand, why, text, process);
                 }
             }
-            Mail::Ready => self.has_new_hooks = true,
-            Mail::NotStarted(text) => self.effects.log(Level::Error, text, None),
-            Mail::Frame {
+            PoolMessage::Ready => self.has_new_hooks = true,
+            PoolMessage::NotStarted(text) => self.effects.log(Level::Error, text, None),
+            PoolMessage::Frame {
                 process,
                 event,
                 bytes,

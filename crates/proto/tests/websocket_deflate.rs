@@ -422,7 +422,7 @@ fn corrupt_and_too_big_is_too_big() {
     let mut payload = vec![0, 200, 0, 55, 255];
     payload.extend_from_slice(&[b'x'; 200]);
     payload.push(7); // A block of the reserved type.
-    let verdict = |codecs: &mut Codecs, bytes_max| {
+    let decode_error = |codecs: &mut Codecs, bytes_max| {
         let limits = MessageLimits {
             message_bytes_max: bytes_max,
             fragments_max: 1,
@@ -434,16 +434,22 @@ fn corrupt_and_too_big_is_too_big() {
     };
     let mut used = Codecs::new();
     assert_eq!(
-        verdict(&mut used, 10_000),
+        decode_error(&mut used, 10_000),
         Some(ProtocolError::CorruptDeflate)
     );
-    assert_eq!(verdict(&mut used, 199), Some(ProtocolError::MessageTooBig));
     assert_eq!(
-        verdict(&mut Codecs::new(), 199),
+        decode_error(&mut used, 199),
+        Some(ProtocolError::MessageTooBig)
+    );
+    assert_eq!(
+        decode_error(&mut Codecs::new(), 199),
         Some(ProtocolError::MessageTooBig)
     );
     for codecs in [&mut used, &mut Codecs::new()] {
-        assert_eq!(verdict(codecs, 200), Some(ProtocolError::CorruptDeflate));
+        assert_eq!(
+            decode_error(codecs, 200),
+            Some(ProtocolError::CorruptDeflate)
+        );
     }
 }
 

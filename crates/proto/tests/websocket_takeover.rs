@@ -565,12 +565,12 @@ fn a_peer_may_not_refer_beyond_what_was_agreed() {
     let between: Vec<u8> = (0..5000).map(|_| random.u8(..)).collect();
     let mut codecs = Codecs::new();
     let mut decoder = Decoder::new(Role::Client, Some(windows(12, 12)));
-    let mut verdicts = Vec::new();
+    let mut errors = Vec::new();
     for message in [&far, &between, &far] {
         let mut frame = whole_frame(&sender.write(message, false), None);
-        verdicts.push(decoder.decode(&mut frame, &mut codecs, &LIMITS).err());
+        errors.push(decoder.decode(&mut frame, &mut codecs, &LIMITS).err());
     }
-    assert_eq!(verdicts, [None, None, Some(ProtocolError::CorruptDeflate)]);
+    assert_eq!(errors, [None, None, Some(ProtocolError::CorruptDeflate)]);
     assert_eq!(decoder.heap_bytes(), 0);
 }
 

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::watch::ThreadWatch;
 
 /// Checks after which a run counts as long if the clock does not advance.
-const LOOKS_MAX: u32 = 64;
+const CHECKS_MAX: u32 = 64;
 
 /// The time source of turns and runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) struct VmClock {
     /// The tick at which the current run began.
     run_began: Cell<u64>,
     /// The number of times that the current run has checked whether it is long.
-    looks: Cell<u32>,
+    checks: Cell<u32>,
 }
 
 impl VmClock {
@@ -38,7 +38,7 @@ impl VmClock {
             watch,
             runs: Cell::new(0),
             run_began: Cell::new(0),
-            looks: Cell::new(0),
+            checks: Cell::new(0),
         }
     }
 
@@ -54,7 +54,7 @@ impl VmClock {
     /// Starts a run of a coroutine.
     pub(crate) fn begin_run(&self) {
         self.run_began.set(self.ticks());
-        self.looks.set(0);
+        self.checks.set(0);
     }
 
     /// Ends the run of a coroutine.
@@ -68,8 +68,8 @@ impl VmClock {
         if self.pace == ClockMode::Real {
             return self.ticks() != self.run_began.get();
         }
-        let looks = self.looks.get() + 1;
-        self.looks.set(looks);
-        looks >= LOOKS_MAX
+        let checks = self.checks.get() + 1;
+        self.checks.set(checks);
+        checks >= CHECKS_MAX
     }
 }

@@ -87,14 +87,14 @@ pub struct Vm {
     /// The state of a service's `run`.
     run: ServiceState,
     /// Whether `app.events` is running.
-    is_told: bool,
+    is_handling_events: bool,
     /// Whether `app.stop` is running.
     is_stopping: bool,
     /// Wakes the coroutines that wait for the stop signal.
     told_to_stop: Function,
     /// `app.start` has not ended: calls wait here, in order.
     gate: Option<VecDeque<u32>>,
-    desk: Rc<HostContext>,
+    context: Rc<HostContext>,
     tasks_max: usize,
     /// Dropped last: all of the above refers to it.
     lua: Lua,
@@ -135,8 +135,8 @@ impl Vm {
 
     /// Takes the recorded effects and leaves `empty` in their place.
     pub fn take_effects(&mut self, empty: &mut Effects) {
-        std::mem::swap(&mut *self.desk.world.effects.borrow_mut(), empty);
-        let batch = &self.desk.world.batch;
+        std::mem::swap(&mut *self.context.world.effects.borrow_mut(), empty);
+        let batch = &self.context.world.batch;
         batch.set(batch.get().wrapping_add(1));
     }
 
@@ -148,7 +148,7 @@ impl Vm {
     /// Returns whether there are effects to execute.
     #[must_use]
     pub fn has_effects(&self) -> bool {
-        !self.desk.world.effects.borrow().is_empty()
+        !self.context.world.effects.borrow().is_empty()
     }
 
     /// Returns the VM's memory in bytes.
@@ -172,7 +172,7 @@ impl Vm {
     /// Returns the number of stored wake-up times, including those of cancelled coroutines.
     #[must_use]
     pub fn sleepers(&self) -> usize {
-        self.desk.sleepers()
+        self.context.sleepers()
     }
 
     /// Handles an opened connection with its handshake request.
@@ -183,7 +183,7 @@ impl Vm {
         now: Now,
     ) -> HandlerProgress {
         self.set_now(now);
-        let connections = &self.desk.world.connections;
+        let connections = &self.context.world.connections;
         connections.borrow_mut().open(id, request.into());
         let object = self.know(id);
         self.call(id, HandlerName::Open, &[Argument::Registered(object)])
@@ -211,7 +211,7 @@ impl Vm {
             );
             if is_client {
                 let (code, reason) = CloseCode::OutOfMemory.parts();
-                self.desk.close(id, code, reason);
+                self.context.close(id, code, reason);
             }
             return HandlerProgress::Done;
         }
@@ -241,14 +241,14 @@ impl Vm {
     /// Handles a closed connection. This is its last call; `app.close` runs once its other handlers have finished.
     pub fn closed(&mut self, id: ConnectionId, code: u16, reason: &str, now: Now) {
         self.set_now(now);
-        self.desk.world.connections.borrow_mut().set_closing(id);
+        self.context.world.connections.borrow_mut().set_closing(id);
         let Some(local) = self.local(id) else {
             return;
         };
         local.is_ending = true;
         let (object, wait) = (local.object, local.wait);
         // Coroutines waiting for room, possibly in a handler, would wait forever.
-        self.desk.wake_senders(id);
+        self.context.wake_senders(id);
         if let Some(token) = wait {
             self.fail_wait_of(id, token);
         }
@@ -291,7 +291,7 @@ impl Vm {
     /// `is_late`. The handler continues if it has not started to respond and is not late; otherwise its wait fails.
     pub fn gone(&mut self, id: ConnectionId, is_late: bool, now: Now) {
         self.set_now(now);
-        let ended = self.desk.requests().end_all_of(id);
+        let ended = self.context.requests().end_all_of(id);
         for (number, has_begun) in ended {
             if is_late {
                 self.cancel_request(number, veche_runtime::TOO_LATE);
@@ -304,8 +304,8 @@ impl Vm {
 
     /// Sets the time of the turn; a new time starts a new turn.
     fn set_now(&mut self, now: Now) {
-        if self.desk.world.now.replace(now) != now {
-            self.slice.begin(self.desk.clock.ticks());
+        if self.context.world.now.replace(now) != now {
+            self.slice.begin(self.context.clock.ticks());
         }
     }
 
@@ -418,10 +418,10 @@ impl Vm {
         owner: fn(u64) -> Owner,
     ) {
         if !self.has_room() {
-            self.desk.log(Level::Error, OVER_MEMORY);
+            self.context.log(Level::Error, OVER_MEMORY);
             return self.refuse(id, owner(0));
         }
-        let Some(number) = self.desk.requests().begin(id, request) else {
+        let Some(number) = self.context.requests().begin(id, request) else {
             return self.refuse(id, owner(0));
         };
         let owner = owner(number);
@@ -450,11 +450,11 @@ impl Vm {
         owner: Owner,
         handler: &'static str,
     ) -> RunEnd {
-        self.desk.set_running(owner);
+        self.context.set_running(owner);
         let began = self.machine.ticks();
-        self.desk.clock.begin_run();
+        self.context.clock.begin_run();
         let ran = self.machine.resume(coroutine, answer);
-        self.desk.clock.end_run();
+        self.context.clock.end_run();
         let ticks = self.machine.ticks().wrapping_sub(began);
         if ticks >= SLOW_TICKS {
             let ms = ticks * TICK.as_millis() as u64;
@@ -518,7 +518,7 @@ impl Vm {
 
     /// Closes streams that a coroutine has not read to the end. A coroutine that never waited has none.
     fn close_streams(&self, coroutine: &Coroutine) {
-        let mut streams = self.desk.streams.borrow_mut();
+        let mut streams = self.context.streams.borrow_mut();
         streams.close_of(coroutine.reference());
     }
 
@@ -529,7 +529,7 @@ impl Vm {
             .machine
             .guarded_without_limit(|| self.reclaim.call::<()>(()))
         {
-            self.desk.log(Level::Error, modules::words(&error));
+            self.context.log(Level::Error, modules::words(&error));
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(4);
 const QUIET_TICKS: u32 = 250;
 /// The watchdog's interval while it sleeps. It is needed because a run that starts just as the watchdog falls asleep
 /// does not wake it.
-const NAP: Duration = Duration::from_millis(100);
+const SLEEP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The signal; ignored by default, so a stray one is harmless.
 pub(crate) const SIGNAL: i32 = libc::SIGURG;
@@ -155,7 +155,7 @@ impl WatchdogState {
                 thread::sleep(TICK);
             } else {
                 self.asleep.store(true, Relaxed);
-                thread::park_timeout(NAP);
+                thread::park_timeout(SLEEP_INTERVAL);
                 self.asleep.store(false, Relaxed);
             }
         }

@@ -49,28 +49,28 @@ fn bench(handlers: &str) -> Bench {
 }
 
 /// Returns the responses so far, with their numbers, and a description of all other effects.
-fn rulings(bench: &mut Bench) -> (Vec<(u64, HookResponse)>, Vec<String>) {
-    let (mut rulings, mut told) = (Vec::new(), Vec::new());
+fn responses(bench: &mut Bench) -> (Vec<(u64, HookResponse)>, Vec<String>) {
+    let (mut responses, mut told) = (Vec::new(), Vec::new());
     for (line, effect) in bench.effects() {
         match effect {
             Effect::Hook {
                 number: question,
-                response: ruling,
-            } => rulings.push((question, ruling)),
+                response,
+            } => responses.push((question, response)),
             _ => told.push(line),
         }
     }
-    (rulings, told)
+    (responses, told)
 }
 
 fn ask(bench: &mut Bench, asked: &AppHookRequest<'_>) -> (HookResponse, Vec<String>) {
     bench.vm.turn(bench.now);
     bench.vm.decide(7, asked, bench.now);
-    let (mut rulings, told) = rulings(bench);
-    assert_eq!(rulings.len(), 1, "{rulings:?} {told:?}");
-    let (number, ruling) = rulings.remove(0);
+    let (mut responses, told) = responses(bench);
+    assert_eq!(responses.len(), 1, "{responses:?} {told:?}");
+    let (number, response) = responses.remove(0);
     assert_eq!(number, 7);
-    (ruling, told)
+    (response, told)
 }
 
 /// Returns the response of a handler with this body.
@@ -112,8 +112,8 @@ fn handlers_get_the_hook_request() {
             local data = two == 'bye' and two or two and (two.a[1] == 1 and two.a[2] == veche.null and 'data')
             veche.log.info(tostring(one) .. ',' .. tostring(data), client.id, client.user)
             return {}";
-        let (ruling, told) = decided(hook, body);
-        assert_eq!(ruling, HookResponse::Granted(Box::default()), "{told:?}");
+        let (response, told) = decided(hook, body);
+        assert_eq!(response, HookResponse::Granted(Box::default()), "{told:?}");
         assert_eq!(told, [format!("{arguments}\tc1\tann")], "{hook:?}");
     }
     let headers: [(Box<str>, Box<[u8]>); 3] = [
@@ -142,14 +142,14 @@ fn handlers_get_the_hook_request() {
             return { data = data }
         end",
     );
-    let (ruling, told) = ask(&mut bench, &connect);
+    let (response, told) = ask(&mut bench, &connect);
     assert_eq!(
         told,
         ["c1 nobody websocket json binary js 5 t 127.0.0.1 s b 1, 2 1 news 2"]
     );
     // A request with binary data gets a response with binary data.
-    let HookResponse::Granted(granted) = ruling else {
-        panic!("{ruling:?}");
+    let HookResponse::Granted(granted) = response else {
+        panic!("{response:?}");
     };
     assert_eq!(granted.data, bytes(b"\xff\x00"));
 }
@@ -242,8 +242,8 @@ fn errors_and_disconnects_are_returned_or_raised() {
                 let mut bench = bench(&format!("function on.{}() {body} end", hook.name()));
                 bench.vm.decide(1, &asked(hook), bench.now);
                 bench.pass_time();
-                let (rulings, told) = rulings(&mut bench);
-                assert_eq!(rulings, [(1, expected.clone())], "{hook:?} {body}");
+                let (responses, told) = responses(&mut bench);
+                assert_eq!(responses, [(1, expected.clone())], "{hook:?} {body}");
                 assert_eq!(told, [""; 0], "{body}");
             }
         }
@@ -389,8 +389,8 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
             "the code ran too long without waiting and was stopped",
         ),
     ] {
-        let (ruling, told) = decided(hook, body);
-        assert_eq!(ruling, HookResponse::Failed, "{body}");
+        let (response, told) = decided(hook, body);
+        assert_eq!(response, HookResponse::Failed, "{body}");
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].starts_with("Error: "), "{told:?}");
         assert!(told[0].contains(why), "{} for {body}", told[0]);
@@ -415,7 +415,7 @@ fn handlers_wait_and_each_question_is_ruled_once() {
         };
         bench.vm.decide(number, &question, bench.now);
     }
-    assert_eq!(rulings(&mut bench).0, []);
+    assert_eq!(responses(&mut bench).0, []);
     let data = |text: &str| {
         HookResponse::Granted(Box::new(Grant {
             data: json(text),
@@ -423,18 +423,18 @@ fn handlers_wait_and_each_question_is_ruled_once() {
         }))
     };
     bench.advance(1000);
-    assert_eq!(rulings(&mut bench).0, [(2, data("\"1\""))]);
+    assert_eq!(responses(&mut bench).0, [(2, data("\"1\""))]);
     // A handler that takes too long is abandoned; the others continue.
     bench.vm.fail_undecided(1, bench.now);
     bench.vm.fail_undecided(1, bench.now);
-    let (all, told) = rulings(&mut bench);
+    let (all, told) = responses(&mut bench);
     assert_eq!(all, [(1, HookResponse::Failed)]);
     assert!(told[0].contains("longer than request_timeout"), "{told:?}");
     // The end of the VM fails pending requests.
     bench.vm.finish();
-    assert_eq!(rulings(&mut bench).0, [(3, HookResponse::Failed)]);
+    assert_eq!(responses(&mut bench).0, [(3, HookResponse::Failed)]);
     bench.advance(5000);
-    assert_eq!(rulings(&mut bench), (vec![], vec![]));
+    assert_eq!(responses(&mut bench), (vec![], vec![]));
 }
 
 #[test]
@@ -454,9 +454,9 @@ fn hook_requests_wait_for_start_and_abandoned_ones_never_run() {
         bench.vm.decide(number, &question, bench.now);
     }
     bench.vm.fail_undecided(2, bench.now);
-    assert_eq!(rulings(&mut bench).0, [(2, HookResponse::Failed)]);
+    assert_eq!(responses(&mut bench).0, [(2, HookResponse::Failed)]);
     bench.advance(1000);
-    let (all, told) = rulings(&mut bench);
+    let (all, told) = responses(&mut bench);
     let numbers: Vec<u64> = all.iter().map(|(number, _)| *number).collect();
     assert_eq!(
         (numbers, told),
@@ -471,9 +471,9 @@ fn hook_requests_wait_for_start_and_abandoned_ones_never_run() {
 fn methods_may_stand_in_a_table() {
     let mut bench =
         bench("on.rpc = { m = function(client, data) return { data = data.a } end, n = 7 }");
-    let (ruling, _) = ask(&mut bench, &asked(Hook::Rpc));
-    let HookResponse::Granted(granted) = ruling else {
-        panic!("{ruling:?}");
+    let (response, _) = ask(&mut bench, &asked(Hook::Rpc));
+    let HookResponse::Granted(granted) = response else {
+        panic!("{response:?}");
     };
     assert_eq!(granted.data, json("[1,null]"));
     for method in ["n", "x", "__index"] {
@@ -481,13 +481,13 @@ fn methods_may_stand_in_a_table() {
             subject: method,
             ..asked(Hook::Rpc)
         };
-        let (ruling, told) = ask(&mut bench, &question);
+        let (response, told) = ask(&mut bench, &question);
         let expected = HookResponse::Error {
             code: 104,
             message: "method not found".into(),
             is_temporary: false,
         };
-        assert_eq!((ruling, told.len()), (expected, 0), "{method}");
+        assert_eq!((response, told.len()), (expected, 0), "{method}");
     }
     assert_eq!(bench.vm.hooks().collect::<Vec<_>>(), [Hook::Rpc]);
     // A hook without a handler fails.

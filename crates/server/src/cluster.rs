@@ -1,9 +1,9 @@
 //! This process as a node of a cluster: the handle on the [thread] that carries messages between the workers, the node and
 //! the engine.
 
-mod bell;
 mod seen;
 pub(crate) mod thread;
+mod waker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 
-use bell::Bell;
 pub(crate) use seen::Seen;
+use waker::ThreadWaker;
 
 /// The time that an ending process has to notify the other nodes.
 const LEAVE_WITHIN: Duration = Duration::from_millis(300);
 
 /// The process's handle on the node's thread.
 pub(crate) struct Cluster {
-    bell: Arc<Bell>,
+    waker: Arc<ThreadWaker>,
     seen: RwLock<Seen>,
     is_leaving: AtomicBool,
     has_left: AtomicBool,
@@ -29,7 +29,7 @@ impl Cluster {
     /// Creates a cluster whose thread is started by [`start`](thread::start), with the wake for the port.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            bell: Arc::default(),
+            waker: Arc::default(),
             seen: RwLock::default(),
             is_leaving: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
@@ -38,8 +38,8 @@ impl Cluster {
 
     /// Returns a function that ends the wait of the thread.
     pub(crate) fn wake(&self) -> impl Fn() + Send + Sync + 'static {
-        let bell = Arc::clone(&self.bell);
-        move || bell.ring()
+        let waker = Arc::clone(&self.waker);
+        move || waker.notify()
     }
 
     /// Returns the state of the cluster from this node's point of view.
@@ -55,7 +55,7 @@ impl Cluster {
     /// Announces to the other nodes that this one ends.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
-        self.bell.ring();
+        self.waker.notify();
         let began = veche_clock::now();
         while !self.has_left.load(Relaxed) && began.elapsed() < LEAVE_WITHIN {
             std::thread::sleep(Duration::from_millis(5));

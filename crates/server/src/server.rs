@@ -76,7 +76,7 @@ pub(crate) fn start(
     let holds_services = start.holds_services;
     let (back_end, why) = DriverKind::choose(config.server.io)?;
     let library = AppRegistry::for_load_run(load_run);
-    let shelf = library.load_with(&config, start.spawner)?;
+    let app_set = library.load_with(&config, start.spawner)?;
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let workers = usize::from(config.server.workers.resolve(cores));
     let common = ProcessState::new(workers, veche_clock::now())
@@ -102,7 +102,7 @@ pub(crate) fn start(
     let opened = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
-    let doors = common.sealing.begin(&config);
+    let acceptors = common.sealing.begin(&config);
     common.orders.set(&config);
     common.identities.begin(&config);
     common.events.reload(config.events.clone());
@@ -117,7 +117,7 @@ pub(crate) fn start(
     let dev = match start.dev {
         true => {
             let dev = DevMode::new(random_uid()?, &config);
-            dev.apps_loaded(&apps::warnings(&shelf));
+            dev.apps_loaded(&apps::warnings(&app_set));
             Some(Arc::new(dev))
         }
         false => None,
@@ -177,10 +177,10 @@ pub(crate) fn start(
         ports.nodes = has_cluster.then_some(WorkerId(workers as u16));
         let (site, common) = (Arc::clone(&site), Arc::clone(&common));
         let report: Arc<MetricsReport> = Arc::clone(&report);
-        let shelf = Arc::clone(&shelf);
+        let app_set = Arc::clone(&app_set);
         let outbound = library.outbound.clone();
         let dev = dev.clone();
-        let doors = Arc::clone(&doors);
+        let acceptors = Arc::clone(&acceptors);
         let engine = engine.clone();
         let failed = failed.clone();
         thread::Builder::new()
@@ -205,7 +205,7 @@ pub(crate) fn start(
                 let wake: Wake = Arc::new(move || waker.wake());
                 let own = Arc::clone(&wake);
                 let port = outbound.port(move || own());
-                match AppHosts::start(me as u16, workers as u16, &shelf, Box::new(port)) {
+                match AppHosts::start(me as u16, workers as u16, &app_set, Box::new(port)) {
                     Err(error) => return drop(failed.send(Err(error))),
                     Ok(mut here) => {
                         if holds_services {
@@ -220,16 +220,16 @@ pub(crate) fn start(
                         shared.apps = Some(Box::new(here));
                     }
                 }
-                let doors = (sockets, doors);
+                let acceptors = (sockets, acceptors);
                 match driver {
                     DriverInstance::Epoll(own) => {
-                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
+                        serve(*own, shared, mailbox, common, (acceptors, engine), &failed)
                     }
                     DriverInstance::Uring(own) => {
-                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
+                        serve(*own, shared, mailbox, common, (acceptors, engine), &failed)
                     }
                     DriverInstance::Delayed(own) => {
-                        serve(*own, shared, mailbox, common, (doors, engine), &failed)
+                        serve(*own, shared, mailbox, common, (acceptors, engine), &failed)
                     }
                 }
             })
@@ -291,7 +291,7 @@ fn serve<D: Driver>(
     shared: Context,
     mailbox: Mailbox<WorkerMail>,
     common: Arc<ProcessState>,
-    ((sockets, doors), engine): ((Vec<(usize, OwnedFd)>, TlsAcceptors), Option<RemoteStore>),
+    ((sockets, acceptors), engine): ((Vec<(usize, OwnedFd)>, TlsAcceptors), Option<RemoteStore>),
     up: &std::sync::mpsc::SyncSender<Result<(), String>>,
 ) {
     let waker = driver.waker();
@@ -300,7 +300,7 @@ fn serve<D: Driver>(
     if let Some(writer) = writer {
         worker.set_history_writer(writer);
     }
-    worker.set_acceptors(doors);
+    worker.set_acceptors(acceptors);
     let connected = engine.map_or(Ok(()), |engine| {
         let waker = worker.waker();
         worker.set_engine(engine.channels(move || waker.wake())?);
@@ -332,10 +332,10 @@ impl RunningServer {
         Some(next)
     }
 
-    fn send_all(&self, letter: impl Fn() -> WorkerMail) {
+    fn send_all(&self, message: impl Fn() -> WorkerMail) {
         let mut mailbox = self.mailbox.lock();
         for worker in 0..self.workers {
-            if mailbox.post(worker, Class::Control, letter()).is_err() {
+            if mailbox.post(worker, Class::Control, message()).is_err() {
                 warn!(worker, "a worker processes no commands");
             }
         }
@@ -351,10 +351,10 @@ impl RunningServer {
 
 impl ServerControl for RunningServer {
     fn reload(&self, config: Arc<Config>, spawner: Option<Arc<Spawner>>) -> Result<(), String> {
-        let shelf = self.library.load_with(&config, spawner)?;
+        let app_set = self.library.load_with(&config, spawner)?;
         let access = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
         let keys = self.common.identities.read(&config)?;
-        let doors = self.common.sealing.reload(&config)?;
+        let acceptors = self.common.sealing.reload(&config)?;
         let switched = self.common.access.switch(access);
         switched.map_err(|error| error.to_string())?;
         self.common.identities.reload(&config, keys);
@@ -374,21 +374,21 @@ impl ServerControl for RunningServer {
             WorkerMail::Reload(
                 Arc::clone(&site),
                 outbox_bytes_max(&config),
-                Arc::clone(&shelf),
+                Arc::clone(&app_set),
             )
         });
-        self.send_all(|| WorkerMail::Doors(Arc::clone(&doors)));
+        self.send_all(|| WorkerMail::Acceptors(Arc::clone(&acceptors)));
         if let Some(dev) = &self.dev {
             dev.reloaded(&config);
-            dev.apps_loaded(&apps::warnings(&shelf));
+            dev.apps_loaded(&apps::warnings(&app_set));
         }
         Ok(())
     }
 
     fn run_periodic(&self) -> Option<Instant> {
-        let (doors, next) = self.common.sealing.reload_changed();
-        if let Some(doors) = doors {
-            self.send_all(|| WorkerMail::Doors(Arc::clone(&doors)));
+        let (acceptors, next) = self.common.sealing.reload_changed();
+        if let Some(acceptors) = acceptors {
+            self.send_all(|| WorkerMail::Acceptors(Arc::clone(&acceptors)));
         }
         let others = [
             self.common.identities.fetch_due_keys(),

@@ -73,7 +73,7 @@ impl<D: Driver> FuzzStage<D> {
     /// Starts a worker on a driver whose listeners match the valid configuration.
     fn on(network: D, config: &Config) -> Self {
         let library = AppRegistry::default();
-        let shelf = library.load(config).expect("applications that load");
+        let app_set = library.load(config).expect("applications that load");
         let options = veche_mailbox::Options::default();
         let mut ends = Mailbox::mesh(2, &options);
         let control = ends.pop().expect("two ends");
@@ -99,7 +99,8 @@ impl<D: Driver> FuzzStage<D> {
             Arc::new(report),
         );
         let port = library.outbound.port(|| {});
-        let here = AppHosts::start(0, 1, &shelf, Box::new(port)).expect("applications that start");
+        let here =
+            AppHosts::start(0, 1, &app_set, Box::new(port)).expect("applications that start");
         shared.apps = Some(Box::new(here));
         let mut worker: WorkerLoop<D> =
             WorkerLoop::new(network, shared, mailbox, Arc::clone(&common));
@@ -146,8 +147,8 @@ impl FuzzStage<Simulated> {
 
     /// Applies another configuration as the control thread does; returns the error if it can't be.
     pub(crate) fn reload(&mut self, config: &Config) -> Result<(), String> {
-        let shelf = self.library.load(config)?;
-        let doors = self.sealing.reload(config)?;
+        let app_set = self.library.load(config)?;
+        let acceptors = self.sealing.reload(config)?;
         let site = Arc::new(crate::site::build(
             config,
             &self.library,
@@ -155,12 +156,12 @@ impl FuzzStage<Simulated> {
             &self.common.hooks,
             false,
         ));
-        let letters = [
-            WorkerMail::Reload(site, outbox_bytes_max(config), shelf),
-            WorkerMail::Doors(doors),
+        let messages = [
+            WorkerMail::Reload(site, outbox_bytes_max(config), app_set),
+            WorkerMail::Acceptors(acceptors),
         ];
-        for letter in letters {
-            let posted = self.control.post(0, Class::Control, letter);
+        for message in messages {
+            let posted = self.control.post(0, Class::Control, message);
             assert!(posted.is_ok(), "the worker accepts commands");
         }
         self.control.flush();

@@ -167,7 +167,7 @@ impl TlsListeners {
 
 impl TlsState {
     fn acceptors(&self) -> TlsAcceptors {
-        let door = |sealed: &Option<TlsListener>| match sealed {
+        let mode = |sealed: &Option<TlsListener>| match sealed {
             None => ListenerMode::Plain,
             Some(TlsListener {
                 acceptor: Some(acceptor),
@@ -175,7 +175,7 @@ impl TlsState {
             }) => ListenerMode::Sealed(acceptor.clone()),
             Some(_) => ListenerMode::Closed,
         };
-        self.listeners.iter().map(door).collect()
+        self.listeners.iter().map(mode).collect()
     }
 
     fn log_expiring(&self) {

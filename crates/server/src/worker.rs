@@ -71,8 +71,8 @@ struct WorkerState<A: WorkerApps> {
     line: tls::HandshakeQueue,
     readings: TrustLoader,
     /// TLS acceptors by listener.
-    doors: TlsAcceptors,
-    journal: AccessLogBatch,
+    acceptors: TlsAcceptors,
+    access_log: AccessLogBatch,
     /// The history writer, if history is stored.
     ledger: Option<HistoryWriter>,
     /// The way to an engine outside the process.
@@ -115,8 +115,8 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
             plain: Vec::new(),
             line: tls::HandshakeQueue::default(),
             readings: TrustLoader::default(),
-            doors: TlsAcceptors::default(),
-            journal: AccessLogBatch::default(),
+            acceptors: TlsAcceptors::default(),
+            access_log: AccessLogBatch::default(),
             ledger: None,
             engine: None,
             decider: None,
@@ -133,8 +133,8 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     }
 
     /// Sets the TLS acceptors; without any, all connections are plain.
-    pub(crate) fn set_acceptors(&mut self, doors: TlsAcceptors) {
-        self.rest.doors = doors;
+    pub(crate) fn set_acceptors(&mut self, acceptors: TlsAcceptors) {
+        self.rest.acceptors = acceptors;
     }
 
     /// Sets the writer of channel history.
@@ -229,11 +229,11 @@ impl<A: WorkerApps> WorkerState<A> {
         shared.stats.turn(us);
         let letters = shared.stats.mailbox_depth.read();
         let now_ms = shared.now.wall_ms;
-        let journal = &mut shared.requests.outboxes.access_log;
-        journal.record_duration(SlowEventKind::Turn, us / 1000, || {
+        let access_log = &mut shared.requests.outboxes.access_log;
+        access_log.record_duration(SlowEventKind::Turn, us / 1000, || {
             format!("{events} events, {letters} letters")
         });
-        let slow = journal.take_slow_events();
+        let slow = access_log.take_slow_events();
         if !slow.is_empty() {
             for slow in slow {
                 self.common.slow.note(slow, me, now_ms);

@@ -247,17 +247,17 @@ mod tests {
         }
         assert!(!store.expire(9));
         assert_eq!(table.info().rows, 10_000);
-        let (mut looks, mut rows, mut bytes) = (0, 10_000, dict.used_bytes());
+        let (mut passes, mut rows, mut bytes) = (0, 10_000, dict.used_bytes());
         while store.expire(10) {
             let [rows_after, bytes_after] = [table.info().rows, dict.used_bytes()];
             assert!(rows - rows_after <= EXPIRED_PER_PASS);
             // A pass removes at most 64 entries from each of the 32 shards.
             assert!(bytes - bytes_after <= 32 * 64 * 170);
             (rows, bytes) = (rows_after, bytes_after);
-            looks += 1;
+            passes += 1;
         }
         assert_eq!((rows, bytes), (0, 0));
-        assert_eq!(looks, 10_000_usize.div_ceil(EXPIRED_PER_PASS));
+        assert_eq!(passes, 10_000_usize.div_ceil(EXPIRED_PER_PASS));
     }
 
     #[test]

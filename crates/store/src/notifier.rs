@@ -18,7 +18,7 @@ pub struct Notifier {
 
 impl std::fmt::Debug for Notifier {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "Bell({:?})", self.numbers.lock())
+        write!(out, "Notifier({:?})", self.numbers.lock())
     }
 }
 

@@ -67,8 +67,8 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    fn is(&self, number: u64, bell: &Arc<Notifier>) -> bool {
-        self.number == number && Arc::ptr_eq(&self.notifier, bell)
+    fn is(&self, number: u64, notifier: &Arc<Notifier>) -> bool {
+        self.number == number && Arc::ptr_eq(&self.notifier, notifier)
     }
 }
 
@@ -176,14 +176,14 @@ impl Queue {
     }
 
     /// Cancels a wait: if the waiter was notified, the next one is notified instead.
-    pub fn cancel_wait(&self, side: WaitSide, number: u64, bell: &Arc<Notifier>) {
+    pub fn cancel_wait(&self, side: WaitSide, number: u64, notifier: &Arc<Notifier>) {
         let mut state = self.state.lock();
         let state = &mut *state;
         let line = match side {
             WaitSide::Push => &mut state.pushers,
             WaitSide::Pop => &mut state.poppers,
         };
-        if let Some(place) = line.iter().position(|waiter| waiter.is(number, bell)) {
+        if let Some(place) = line.iter().position(|waiter| waiter.is(number, notifier)) {
             line.remove(place);
             return;
         }
@@ -226,12 +226,9 @@ mod tests {
         }
     }
 
-    fn waiter(number: u64, bell: &Arc<Notifier>) -> Option<Waiter> {
-        let bell = Arc::clone(bell);
-        Some(Waiter {
-            number,
-            notifier: bell,
-        })
+    fn waiter(number: u64, notifier: &Arc<Notifier>) -> Option<Waiter> {
+        let notifier = Arc::clone(notifier);
+        Some(Waiter { number, notifier })
     }
 
     fn queue(capacity: usize) -> Queue {
@@ -243,38 +240,38 @@ mod tests {
 
     #[test]
     fn waiters_are_notified_in_order() {
-        let (queue, bell) = (queue(2), Arc::new(Notifier::default()));
-        assert_eq!(queue.pop(waiter(1, &bell)), None);
-        assert_eq!(queue.pop(waiter(2, &bell)), None);
+        let (queue, notifier) = (queue(2), Arc::new(Notifier::default()));
+        assert_eq!(queue.pop(waiter(1, &notifier)), None);
+        assert_eq!(queue.pop(waiter(2, &notifier)), None);
         assert_eq!(queue.push(parcel(7), None), PushResult::Pushed);
         assert_eq!(queue.push(parcel(8), None), PushResult::Pushed);
-        assert_eq!(bell.take(), [1, 2]);
+        assert_eq!(notifier.take(), [1, 2]);
         assert_eq!(
-            queue.push(parcel(9), waiter(3, &bell)),
+            queue.push(parcel(9), waiter(3, &notifier)),
             PushResult::Full(parcel(9))
         );
         assert_eq!(queue.pop(None), Some(parcel(7)));
-        assert_eq!(bell.take(), [3]);
+        assert_eq!(notifier.take(), [3]);
         assert_eq!(queue.pop(None), Some(parcel(8)));
         assert_eq!(queue.pop(None), None);
     }
 
     #[test]
     fn a_cancelled_wait_passes_its_notification_on() {
-        let (queue, bell) = (queue(1), Arc::new(Notifier::default()));
+        let (queue, notifier) = (queue(1), Arc::new(Notifier::default()));
         for number in 1..=3 {
-            queue.pop(waiter(number, &bell));
+            queue.pop(waiter(number, &notifier));
         }
-        queue.cancel_wait(WaitSide::Pop, 2, &bell);
+        queue.cancel_wait(WaitSide::Pop, 2, &notifier);
         queue.push(parcel(7), None);
-        assert_eq!(bell.take(), [1]);
-        queue.cancel_wait(WaitSide::Pop, 1, &bell);
-        assert_eq!(bell.take(), [3]);
+        assert_eq!(notifier.take(), [1]);
+        queue.cancel_wait(WaitSide::Pop, 1, &notifier);
+        assert_eq!(notifier.take(), [3]);
         // The queue still has an item, so this does not wait.
         assert_eq!(queue.pop(None), Some(parcel(7)));
-        queue.pop(waiter(4, &bell));
-        queue.cancel_wait(WaitSide::Pop, 3, &bell);
-        assert_eq!(bell.take(), [0; 0]);
+        queue.pop(waiter(4, &notifier));
+        queue.cancel_wait(WaitSide::Pop, 3, &notifier);
+        assert_eq!(notifier.take(), [0; 0]);
     }
 
     #[test]
@@ -297,12 +294,12 @@ mod tests {
 
     #[test]
     fn changed_limits_apply_to_later_values() {
-        let (queue, bell) = (queue(2), Arc::new(Notifier::default()));
+        let (queue, notifier) = (queue(2), Arc::new(Notifier::default()));
         for number in 0..2 {
             queue.push(parcel(number), None);
         }
         for number in 1..=2 {
-            queue.push(parcel(2), waiter(number, &bell));
+            queue.push(parcel(2), waiter(number, &notifier));
         }
         let resize = |capacity| {
             queue.resize(QueueOptions {
@@ -311,9 +308,9 @@ mod tests {
             });
         };
         resize(4);
-        assert_eq!(bell.take(), [1]);
+        assert_eq!(notifier.take(), [1]);
         assert_eq!(queue.push(parcel(2), None), PushResult::Pushed);
-        assert_eq!(bell.take(), [2]);
+        assert_eq!(notifier.take(), [2]);
         resize(1);
         assert_eq!(queue.len(), 3);
         for number in 0..3 {
@@ -328,36 +325,38 @@ mod tests {
     fn each_value_reaches_one_consumer_and_no_waiter_is_lost() {
         const EACH: u64 = 5_000;
         let (queue, sum, taken) = (queue(3), AtomicU64::new(0), AtomicU64::new(0));
-        let wait = |bell: &Arc<Notifier>| {
-            while !bell.has_notified() {
+        let wait = |notifier: &Arc<Notifier>| {
+            while !notifier.has_notified() {
                 thread::park_timeout(std::time::Duration::from_secs(10));
             }
-            drop(bell.take());
+            drop(notifier.take());
         };
         let own = || {
-            let (bell, thread) = (Arc::new(Notifier::default()), thread::current());
-            bell.set_wake(move || thread.unpark());
-            bell
+            let (notifier, thread) = (Arc::new(Notifier::default()), thread::current());
+            notifier.set_wake(move || thread.unpark());
+            notifier
         };
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let bell = own();
+                    let notifier = own();
                     for number in 0..EACH {
                         let mut next = parcel(number);
-                        while let PushResult::Full(back) = queue.push(next, waiter(number, &bell)) {
-                            wait(&bell);
+                        while let PushResult::Full(back) =
+                            queue.push(next, waiter(number, &notifier))
+                        {
+                            wait(&notifier);
                             next = back;
                         }
                     }
                 });
                 scope.spawn(|| {
-                    let bell = own();
+                    let notifier = own();
                     for number in 0..EACH {
                         let got = loop {
-                            match queue.pop(waiter(number, &bell)) {
+                            match queue.pop(waiter(number, &notifier)) {
                                 Some(got) => break got,
-                                None => wait(&bell),
+                                None => wait(&notifier),
                             }
                         };
                         if let Value::Number(value) = got.value {

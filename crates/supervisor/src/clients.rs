@@ -25,16 +25,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The control socket and its connections.
 pub(super) struct ControlClients {
-    door: ControlSocket,
+    control_socket: ControlSocket,
     clients: Vec<ControlClient>,
     next_id: u64,
     paused_until: Option<Instant>,
 }
 
 impl ControlClients {
-    pub(super) fn new(door: ControlSocket) -> Self {
+    pub(super) fn new(control_socket: ControlSocket) -> Self {
         Self {
-            door,
+            control_socket,
             clients: Vec::new(),
             next_id: 0,
             paused_until: None,
@@ -48,7 +48,7 @@ impl ControlClients {
     /// Adds the descriptors to be polled.
     pub(super) fn add_to<'f>(&'f self, fds: &mut Vec<PollFd<'f>>) {
         if self.accepts() {
-            fds.push(PollFd::new(&self.door, PollFlags::IN));
+            fds.push(PollFd::new(&self.control_socket, PollFlags::IN));
         }
         for client in &self.clients {
             if let Some(wants) = client.poll_events() {
@@ -74,7 +74,7 @@ impl ControlClients {
     /// Accepts clients, and returns complete requests with their clients.
     fn pump(&mut self, now: Instant) -> Vec<(u64, ControlRequest, Option<OwnedFd>)> {
         while self.accepts() {
-            match self.door.accept() {
+            match self.control_socket.accept() {
                 Ok(Some(socket)) => {
                     self.next_id += 1;
                     self.clients
@@ -108,13 +108,13 @@ impl ControlClients {
         self.clients.iter().all(ControlClient::reply_done)
     }
 
-    pub(super) fn door(&self) -> &ControlSocket {
-        &self.door
+    pub(super) fn control_socket(&self) -> &ControlSocket {
+        &self.control_socket
     }
 
     /// Replaces the socket that clients are accepted on.
-    pub(super) fn move_to(&mut self, door: ControlSocket) {
-        self.door = door;
+    pub(super) fn move_to(&mut self, control_socket: ControlSocket) {
+        self.control_socket = control_socket;
     }
 
     fn stay(&mut self, id: u64) {

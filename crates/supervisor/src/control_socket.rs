@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn the_socket_is_private_and_removed_at_the_end() {
         let path = place("owner");
-        let door = ControlSocket::claim(&path).expect("claimed");
+        let control_socket = ControlSocket::claim(&path).expect("claimed");
         let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        drop(door);
+        drop(control_socket);
         assert!(!path.exists());
     }
 
@@ -218,12 +218,12 @@ mod tests {
         // A dropped socket leaves its file.
         drop(UnixListener::bind(&path).expect("bound"));
         assert!(path.exists());
-        let door = ControlSocket::claim(&path).expect("claimed");
+        let control_socket = ControlSocket::claim(&path).expect("claimed");
         assert!(matches!(
             ControlSocket::claim(&path),
             Err(ControlSocketError::Answered(_))
         ));
-        drop(door);
+        drop(control_socket);
         drop(ControlSocket::claim(&path).expect("claimed again"));
     }
 
@@ -317,7 +317,7 @@ mod tests {
     fn of_many_at_once_one_gets_in() {
         let path = place("race");
         drop(UnixListener::bind(&path).expect("bound"));
-        let doors: Vec<_> = std::thread::scope(|scope| {
+        let claimed: Vec<_> = std::thread::scope(|scope| {
             let claims: Vec<_> = (0..8)
                 .map(|_| scope.spawn(|| ControlSocket::claim(&path).ok()))
                 .collect();
@@ -326,6 +326,6 @@ mod tests {
                 .map(|claim| claim.join().expect("no panic"))
                 .collect()
         });
-        assert_eq!(doors.iter().flatten().count(), 1);
+        assert_eq!(claimed.iter().flatten().count(), 1);
     }
 }

@@ -36,7 +36,7 @@ use veche_clock::now;
 /// The version of [`SupervisorState`]: a program takes over only from one with the same version.
 pub(crate) const HANDOVER_VERSION: u32 = 3;
 /// The environment variable of a program started for a handover.
-pub(super) const SIGN: &str = "VECHE_HANDOVER";
+pub(super) const HANDOVER_VARIABLE: &str = "VECHE_HANDOVER";
 const REHEARSAL: &str = "rehearsal";
 
 /// The purpose of a start that takes over from another supervisor.
@@ -57,7 +57,8 @@ struct SupervisorState {
     text: String,
     listeners: Vec<ListenerSockets>,
     /// The path of the control socket.
-    door: PathBuf,
+    #[serde(rename = "door")]
+    control_socket: PathBuf,
     server: ServerState,
     retiring: Vec<RetiringState>,
     uptime_ms: u64,
@@ -91,7 +92,7 @@ pub(super) struct InheritedState {
     /// The configuration in force.
     pub(super) text: String,
     pub(super) listening: Vec<ListeningSockets>,
-    pub(super) door: ControlSocket,
+    pub(super) control_socket: ControlSocket,
     pub(super) server: ServerChild,
     /// Replaced server processes with their deadlines.
     pub(super) retiring: Vec<(ServerChild, Instant)>,
@@ -111,12 +112,12 @@ pub(super) enum ExecFailure {
 
 /// Returns the purpose of this program.
 pub(super) fn role() -> Option<StartRole> {
-    let sign = std::env::var(SIGN).ok()?;
-    if sign == REHEARSAL {
+    let marker = std::env::var(HANDOVER_VARIABLE).ok()?;
+    if marker == REHEARSAL {
         return Some(StartRole::Rehearsal);
     }
     // The pid stays the same, so a child that inherits the variable does not match.
-    (sign == std::process::id().to_string()).then_some(StartRole::Successor)
+    (marker == std::process::id().to_string()).then_some(StartRole::Successor)
 }
 
 /// Starts `binary` to rehearse the handover with the arguments of this process and the configuration `text`; it exits
@@ -126,7 +127,7 @@ pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
     memory.rewind()?;
     Command::new(binary)
         .args(std::env::args_os().skip(1))
-        .env(SIGN, REHEARSAL)
+        .env(HANDOVER_VARIABLE, REHEARSAL)
         .stdin(memory)
         .spawn()
 }
@@ -201,7 +202,7 @@ impl Supervisor {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             text: text.to_owned(),
             listeners: self.listening.iter().map(ListenerSockets::of).collect(),
-            door: self.clients.door().path().to_owned(),
+            control_socket: self.clients.control_socket().path().to_owned(),
             server: ServerState::of(server),
             retiring: self
                 .retiring
@@ -225,7 +226,7 @@ impl Supervisor {
                 .flat_map(|l| &l.sockets)
                 .map(AsFd::as_fd),
         );
-        descriptors.push(self.clients.door().as_fd());
+        descriptors.push(self.clients.control_socket().as_fd());
         descriptors.push(server.link_mut().as_fd());
         descriptors.extend(self.retiring.iter().map(|r| r.server.link_mut().as_fd()));
         let _ours = as_stdin(&descriptors)?;
@@ -233,10 +234,13 @@ impl Supervisor {
         let binary = c_string(binary.as_os_str())?;
         let arguments = std::env::args_os().map(|argument| c_string(&argument));
         let arguments = arguments.collect::<io::Result<Vec<_>>>()?;
-        let sign = (OsString::from(SIGN), std::process::id().to_string().into());
+        let marker = (
+            OsString::from(HANDOVER_VARIABLE),
+            std::process::id().to_string().into(),
+        );
         let environment = std::env::vars_os()
-            .filter(|(name, _)| name != SIGN)
-            .chain([sign]);
+            .filter(|(name, _)| name != HANDOVER_VARIABLE)
+            .chain([marker]);
         let environment = environment
             .map(|(mut name, value)| {
                 name.push("=");
@@ -279,7 +283,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
             .and_then(|mut some| some.pop())
             .ok_or_else(missing)
     };
-    let door = ControlSocket::adopt(one()?, state.door);
+    let control_socket = ControlSocket::adopt(one()?, state.control_socket);
     let server = state.server.adopt(one()?)?;
     let mut retiring = Vec::new();
     for RetiringState { server, ends_in_ms } in state.retiring {
@@ -290,7 +294,7 @@ pub(super) fn take() -> io::Result<InheritedState> {
         program: state.program,
         text: state.text,
         listening,
-        door,
+        control_socket,
         server,
         retiring,
         begun: ago(state.uptime_ms),

@@ -144,7 +144,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     }
     let loaded = LoadedConfig::read(&file)?;
     let config = Arc::clone(&loaded.config);
-    let door = ControlSocket::claim(&config.server.control)?;
+    let control_socket = ControlSocket::claim(&config.server.control)?;
     let raised = descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // Enough for each worker even after a restart with another number of workers, up to the cores.
@@ -181,7 +181,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
         listening,
         raised,
         signals,
-        clients: ControlClients::new(door),
+        clients: ControlClients::new(control_socket),
         logs,
         notifier,
         account,
@@ -195,7 +195,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
         program,
         text,
         listening,
-        door,
+        control_socket,
         server,
         retiring,
         begun,
@@ -207,10 +207,12 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
     handover::unblock_signals()?;
     let loaded = LoadedConfig::of(&file, text)?;
     let control = &loaded.config.server.control;
-    let mut clients = ControlClients::new(door);
-    let moved = match clients.door().path() == control {
+    let mut clients = ControlClients::new(control_socket);
+    let moved = match clients.control_socket().path() == control {
         true => Ok(()),
-        false => ControlSocket::claim(control).map(|door| clients.move_to(door)),
+        false => {
+            ControlSocket::claim(control).map(|control_socket| clients.move_to(control_socket))
+        }
     };
     let account = Account::of(loaded.config.server.run_as.as_ref())?;
     // No error may end the supervisor from here on, since that would end the running server process too.

@@ -248,7 +248,7 @@ impl PreparedServer {
                 (started, config)
             }
         };
-        is_listened_on(&start.listeners, &config)?;
+        check_listeners(&start.listeners, &config)?;
         program.confine(&config)?;
         let log = config.server.log.for_dev(start.dev);
         let logs = logging::start(&log, None).map_err(|e| e.to_string())?;
@@ -566,7 +566,7 @@ impl<P: Program> ServerRun<P> {
 }
 
 /// Checks that the sockets match a configuration, which may be newer when this process replaces another.
-fn is_listened_on(bound: &[ListenerSockets], config: &Config) -> Result<(), String> {
+fn check_listeners(bound: &[ListenerSockets], config: &Config) -> Result<(), String> {
     let wanted = &config.listeners;
     let fits = bound.len() == wanted.len()
         && bound

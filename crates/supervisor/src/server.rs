@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpi
 use veche_config::Account;
 use veche_spawner::{PendingSpawner, Setup};
 
-use super::handover::SIGN;
+use super::handover::HANDOVER_VARIABLE;
 use super::listening::ListeningSockets;
 use super::{notify, stored, worker_spawner};
 use crate::link::ControlLink;
@@ -105,7 +105,7 @@ impl ServerChild {
         let child = command
             .arg0("veche")
             .arg(crate::SERVER_PROCESS)
-            .env_remove(SIGN)
+            .env_remove(HANDOVER_VARIABLE)
             .stdin(Stdio::from(theirs))
             .env_remove(notify::SOCKET)
             .spawn()?;

@@ -63,7 +63,7 @@ pub(super) fn setup(file: &Path, text: &str, account: Option<&Account>) -> Setup
 /// Starts a spawner without the environment variables that only server processes may have.
 pub(super) fn start(binary: &Path, prepared: PendingSpawner) -> io::Result<()> {
     let mut removed = stored::VARIABLES.to_vec();
-    removed.extend([handover::SIGN, notify::SOCKET]);
+    removed.extend([handover::HANDOVER_VARIABLE, notify::SOCKET]);
     let how = Start {
         binary,
         removed: &removed,

@@ -60,20 +60,20 @@ impl VerifiedTickets {
 /// form.
 fn chain_of(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     let mut rest = session;
-    if is_set(&mut rest)? {
+    if take_bool(&mut rest)? {
         let _name = sized(&mut rest, 1)?;
     }
     let _version_and_suite = take(&mut rest, 4)?;
     let _master_secret = sized(&mut rest, 1)?;
     let _extended = take(&mut rest, 1)?;
     let mut chain = Vec::new();
-    if is_set(&mut rest)? {
+    if take_bool(&mut rest)? {
         let mut list = sized(&mut rest, 3)?;
         while !list.is_empty() {
             chain.push(CertificateDer::from(sized(&mut list, 3)?));
         }
     }
-    if is_set(&mut rest)? {
+    if take_bool(&mut rest)? {
         let _protocol = sized(&mut rest, 1)?;
     }
     let _application_data = sized(&mut rest, 2)?;
@@ -81,7 +81,7 @@ fn chain_of(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     rest.is_empty().then_some(chain)
 }
 
-fn is_set(rest: &mut &[u8]) -> Option<bool> {
+fn take_bool(rest: &mut &[u8]) -> Option<bool> {
     match take(rest, 1)? {
         [0] => Some(false),
         [1] => Some(true),

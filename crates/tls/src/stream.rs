@@ -56,8 +56,8 @@ impl TlsStream {
     }
 
     /// Returns a server side that waits for the client hello.
-    pub(crate) fn awaiting_hello(greeting: Box<PendingHello>) -> Self {
-        Self::at(Stage::ClientHello(greeting))
+    pub(crate) fn awaiting_hello(hello: Box<PendingHello>) -> Self {
+        Self::at(Stage::ClientHello(hello))
     }
 
     fn at(stage: Stage) -> Self {
@@ -98,14 +98,14 @@ impl TlsStream {
                 return Err(Error::TooLong);
             }
         }
-        if let Stage::ClientHello(greeting) = &mut self.stage {
-            let Some(greeted) = greeting.receive(&mut bytes)? else {
+        if let Stage::ClientHello(hello) = &mut self.stage {
+            let Some(accepted) = hello.receive(&mut bytes)? else {
                 return Ok(());
             };
             let AcceptedHello {
                 connection,
                 is_challenge: is_for_proof,
-            } = greeted;
+            } = accepted;
             (self.stage, self.is_challenge) = (Stage::connected(connection.into()), is_for_proof);
             self.has_replied = true;
         }
@@ -137,7 +137,7 @@ impl TlsStream {
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         match &mut self.stage {
             // No session exists yet on which to send anything else.
-            Stage::ClientHello(greeting) => out.append(greeting.alert()),
+            Stage::ClientHello(hello) => out.append(hello.alert()),
             Stage::Connected(connection) => {
                 // Writing to memory does not fail, and there is no limit.
                 let _ = connection.writer().write_all(plain);
@@ -163,7 +163,7 @@ impl TlsStream {
     #[must_use]
     pub fn has_output(&self) -> bool {
         match &self.stage {
-            Stage::ClientHello(greeting) => greeting.has_alert(),
+            Stage::ClientHello(hello) => hello.has_alert(),
             Stage::Connected(connection) => connection.wants_write(),
         }
     }

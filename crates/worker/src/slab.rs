@@ -30,7 +30,7 @@ impl<T> ConnectionEntry<T> {
         commands: &mut VecDeque<TransportCommand>,
     ) {
         self.arm(id, self.connection.deadline_ms(), commands);
-        let is_blocked = self.is_held || self.connection.is_blocked().is_some();
+        let is_blocked = self.is_held || self.connection.wait_reason().is_some();
         if is_blocked != self.is_paused {
             self.is_paused = is_blocked;
             commands.push_back(match is_blocked {

@@ -171,9 +171,10 @@ impl<A: AppHost, T> Worker<A, T> {
             return;
         }
         for _ in 0..self.shared.requests.hook_decisions.len() {
-            if let Some((id, question, verdict)) = self.shared.requests.hook_decisions.pop_front() {
+            if let Some((id, question, decision)) = self.shared.requests.hook_decisions.pop_front()
+            {
                 self.with(id, |connection, shared| {
-                    connection.handle_hook_decision(id, question, verdict, shared);
+                    connection.handle_hook_decision(id, question, decision, shared);
                 });
             }
         }

@@ -349,10 +349,10 @@ impl<A: AppHost, T> Worker<A, T> {
         &mut self,
         id: ConnectionId,
         question: HookRequestId,
-        verdict: HookDecision,
+        decision: HookDecision,
     ) {
         self.with(id, |connection, shared| {
-            connection.handle_hook_decision(id, question, verdict, shared);
+            connection.handle_hook_decision(id, question, decision, shared);
         });
         self.is_busy |= self.has_writes;
     }

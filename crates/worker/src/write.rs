@@ -119,7 +119,8 @@ impl<A: AppHost, T> Worker<A, T> {
             entry.connection.handle_all_sent(&self.shared);
         }
         // Before that the connection would only wait again.
-        if unsent <= ANSWERS_BYTES_HIGH && entry.connection.is_blocked() == Some(WaitReason::Output)
+        if unsent <= ANSWERS_BYTES_HIGH
+            && entry.connection.wait_reason() == Some(WaitReason::Output)
         {
             self.resumable.push(id);
         }

@@ -7,7 +7,7 @@ use super::ledger::Chain;
 
 /// A session: its node, its worker, its id there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct SessionLocation {
     pub(super) node: usize,
     pub(super) worker: usize,
     pub(super) session: ConnectionId,
@@ -16,7 +16,7 @@ pub(super) struct Seat {
 /// A subscriber that keeps its positions while it moves from node to node.
 #[derive(Debug, Default)]
 pub(super) struct Client {
-    pub(super) seat: Option<Seat>,
+    pub(super) location: Option<SessionLocation>,
     pub(super) generation: u32,
     pub(super) subscriptions: [Subscription; CHANNELS.len()],
 }

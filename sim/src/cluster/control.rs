@@ -13,7 +13,7 @@ use super::link::Link;
 use super::store::Server;
 
 /// The worker number of the state machine's own answers.
-const SEAT: WorkerId = WorkerId(1);
+const NODE_WORKER: WorkerId = WorkerId(1);
 
 /// A message for the channel of a node, of all nodes, or of the control stream.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Control {
             ..Announcement::default()
         };
         Self {
-            node: Node::new(id, own, 1, SEAT, now_ms),
+            node: Node::new(id, own, 1, NODE_WORKER, now_ms),
             link: Link::default(),
             server: None,
             items: VecDeque::new(),

@@ -35,12 +35,12 @@ pub(super) enum Effect {
 
 /// The effects of one hub.
 #[derive(Debug, Default)]
-struct Desk {
+struct WorkerOutlet {
     effects: Vec<Effect>,
     sent: Vec<(WorkerId, HubMessage)>,
 }
 
-impl Outlet for Desk {
+impl Outlet for WorkerOutlet {
     fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
         self.sent.push((to, mail));
     }
@@ -78,7 +78,7 @@ impl Outlet for Desk {
 struct Worker {
     home: Hub<RemoteEngine>,
     port: Port,
-    desk: Desk,
+    outlet: WorkerOutlet,
 }
 
 /// See the [module](self).
@@ -107,7 +107,7 @@ impl Node {
             Worker {
                 home,
                 port: Port::default(),
-                desk: Desk::default(),
+                outlet: WorkerOutlet::default(),
             }
         };
         let lanes = usize::from(workers) * usize::from(workers);
@@ -160,12 +160,12 @@ impl Node {
         ticket: Ticket,
         options: &SubscribeOptions,
     ) {
-        let Worker { home, desk, .. } = &mut self.workers[worker];
-        let outcome = home.subscribe(session, channel, ticket, options, desk);
+        let Worker { home, outlet, .. } = &mut self.workers[worker];
+        let outcome = home.subscribe(session, channel, ticket, options, outlet);
         match outcome {
             Ok(RequestOutcome::Done(joined)) => {
                 let reply = HubReply::Subscribed(joined);
-                desk.effects.push(Effect::Reply(ticket, reply));
+                outlet.effects.push(Effect::Reply(ticket, reply));
             }
             Ok(RequestOutcome::Pending) => {}
             Err(error) => unreachable!("{error}"),
@@ -179,14 +179,14 @@ impl Node {
         session: ConnectionId,
         channel: ChannelName<'_>,
     ) {
-        let Worker { home, desk, .. } = &mut self.workers[worker];
-        home.unsubscribe(session, channel, desk);
+        let Worker { home, outlet, .. } = &mut self.workers[worker];
+        home.unsubscribe(session, channel, outlet);
         self.end_turn(worker);
     }
 
     pub(super) fn close(&mut self, worker: usize, session: ConnectionId) {
-        let Worker { home, desk, .. } = &mut self.workers[worker];
-        home.close(session, desk);
+        let Worker { home, outlet, .. } = &mut self.workers[worker];
+        home.close(session, outlet);
         self.end_turn(worker);
     }
 
@@ -204,11 +204,11 @@ impl Node {
             kind: PayloadKind::Binary,
             bytes: &bytes,
         };
-        let Worker { home, desk, .. } = &mut self.workers[worker];
-        match home.publish(Some(from), channel, payload, options, desk) {
+        let Worker { home, outlet, .. } = &mut self.workers[worker];
+        match home.publish(Some(from), channel, payload, options, outlet) {
             Ok(RequestOutcome::Done(published)) => {
                 let reply = HubReply::Published(published);
-                desk.effects.push(Effect::Reply(from.1, reply));
+                outlet.effects.push(Effect::Reply(from.1, reply));
             }
             Ok(RequestOutcome::Pending) => {}
             // No world has publications enough for that.
@@ -224,11 +224,14 @@ impl Node {
         from: (ConnectionId, Ticket),
         channel: ChannelName<'_>,
     ) {
-        let Worker { home, desk, .. } = &mut self.workers[worker];
-        if let RequestOutcome::Done(reply) =
-            home.query(from, channel, veche_hub::ChannelQuery::RemoveHistory, desk)
-        {
-            desk.effects.push(Effect::Reply(from.1, reply));
+        let Worker { home, outlet, .. } = &mut self.workers[worker];
+        if let RequestOutcome::Done(reply) = home.query(
+            from,
+            channel,
+            veche_hub::ChannelQuery::RemoveHistory,
+            outlet,
+        ) {
+            outlet.effects.push(Effect::Reply(from.1, reply));
         }
         self.end_turn(worker);
     }
@@ -240,8 +243,8 @@ impl Node {
             return false;
         };
         let (from, to) = (lane / self.workers.len(), lane % self.workers.len());
-        let Worker { home, desk, .. } = &mut self.workers[to];
-        home.receive(WorkerId(from as u16), message, desk);
+        let Worker { home, outlet, .. } = &mut self.workers[to];
+        home.receive(WorkerId(from as u16), message, outlet);
         self.end_turn(to);
         true
     }
@@ -252,7 +255,7 @@ impl Node {
 
     /// Takes the effects of a worker.
     pub(super) fn take_effects(&mut self, worker: usize) -> Vec<Effect> {
-        std::mem::take(&mut self.workers[worker].desk.effects)
+        std::mem::take(&mut self.workers[worker].outlet.effects)
     }
 
     pub(super) fn workers(&self) -> usize {
@@ -278,11 +281,11 @@ impl Node {
 
     fn end_turn(&mut self, number: usize) {
         let count = self.workers.len();
-        let Worker { home, port, desk } = &mut self.workers[number];
-        while home.take_reports(desk) {}
-        while home.needs_sweep() && home.sweep(SWEEP, desk) {}
+        let Worker { home, port, outlet } = &mut self.workers[number];
+        while home.take_reports(outlet) {}
+        while home.needs_sweep() && home.sweep(SWEEP, outlet) {}
         port.take(home.engine().take_orders());
-        for (to, message) in desk.sent.drain(..) {
+        for (to, message) in outlet.sent.drain(..) {
             self.lanes[number * count + usize::from(to.0)].push_back(message);
         }
     }

@@ -110,7 +110,7 @@ impl World {
         let is_open = |progress| matches!(progress, Progress::Asked | Progress::Unknown);
         let mut publications = self.publications.iter();
         let all = self.clients.iter();
-        let mut subscriptions = all.filter(|one| one.seat.is_some()).flat_map(|one| {
+        let mut subscriptions = all.filter(|one| one.location.is_some()).flat_map(|one| {
             let all = one.subscriptions.iter();
             all.filter(|one| one.chain.is_some())
         });
@@ -121,12 +121,12 @@ impl World {
 
     /// A connected client subscribes to every channel of which it has something.
     fn subscribe_again(&mut self, client: usize) {
-        let Some(seat) = self.clients[client].seat else {
+        let Some(location) = self.clients[client].location else {
             return;
         };
         for channel in 0..CHANNELS.len() {
             if self.clients[client].subscriptions[channel].chain.is_some() {
-                self.subscribe(client, channel, seat.node);
+                self.subscribe(client, channel, location.node);
             }
         }
     }
@@ -164,7 +164,7 @@ impl World {
                     is_there,
                     "at rest subscribers have everything that is stored",
                     "client {client} of {:?} has {chain:?} of channel {channel}, and the store {top:?}",
-                    one.seat
+                    one.location
                 );
             }
         }

@@ -12,7 +12,7 @@ use veche_nodes::NodeId;
 
 use super::action::Action;
 use super::channels::{CHANNELS, has_much_history, place_of};
-use super::client::{Asked, Client, Progress, Publication, Seat, State};
+use super::client::{Asked, Client, Progress, Publication, SessionLocation, State};
 use super::control::Control;
 use super::coverage::{Coverage, Event};
 use super::ledger::{Chain, Ledger};
@@ -295,8 +295,8 @@ impl World {
         if one.subscriptions[channel].state != State::Off {
             return;
         }
-        let seat = match one.seat {
-            Some(seat) => seat,
+        let location = match one.location {
+            Some(location) => location,
             None => self.connect(client, node),
         };
         let subscription = &self.clients[client].subscriptions[channel];
@@ -305,14 +305,20 @@ impl World {
             since: position.map(|position| Arc::from([Since::from(position)])),
             ..SubscribeOptions::default()
         };
-        let ticket = self.ask(seat.node, Asked::Subscribe { client, channel });
+        let ticket = self.ask(location.node, Asked::Subscribe { client, channel });
         let subscription = &mut self.clients[client].subscriptions[channel];
         subscription.state = State::Waiting(ticket.0, position.is_some());
         subscription.is_lost = false;
-        self.nodes[seat.node].subscribe(seat.worker, seat.session, name(channel), ticket, &options);
+        self.nodes[location.node].subscribe(
+            location.worker,
+            location.session,
+            name(channel),
+            ticket,
+            &options,
+        );
     }
 
-    fn connect(&mut self, client: usize, node: usize) -> Seat {
+    fn connect(&mut self, client: usize, node: usize) -> SessionLocation {
         let one = &mut self.clients[client];
         one.generation += 1;
         let session = ConnectionId {
@@ -320,24 +326,24 @@ impl World {
             generation: one.generation,
         };
         let worker = (client + one.generation as usize) % self.nodes[node].workers();
-        let seat = Seat {
+        let location = SessionLocation {
             node,
             worker,
             session,
         };
-        one.seat = Some(seat);
-        seat
+        one.location = Some(location);
+        location
     }
 
     fn unsubscribe(&mut self, client: usize, channel: usize) {
         let one = &mut self.clients[client];
-        let (Some(seat), State::Waiting(..) | State::Live) =
-            (one.seat, one.subscriptions[channel].state)
+        let (Some(location), State::Waiting(..) | State::Live) =
+            (one.location, one.subscriptions[channel].state)
         else {
             return;
         };
         self.end_subscription(client, channel);
-        self.nodes[seat.node].unsubscribe(seat.worker, seat.session, name(channel));
+        self.nodes[location.node].unsubscribe(location.worker, location.session, name(channel));
     }
 
     fn end_subscription(&mut self, client: usize, channel: usize) {
@@ -351,13 +357,13 @@ impl World {
     }
 
     pub(super) fn disconnect(&mut self, client: usize) {
-        let Some(seat) = self.clients[client].seat.take() else {
+        let Some(location) = self.clients[client].location.take() else {
             return;
         };
         for channel in 0..CHANNELS.len() {
             self.end_subscription(client, channel);
         }
-        self.nodes[seat.node].close(seat.worker, seat.session);
+        self.nodes[location.node].close(location.worker, location.session);
     }
 
     fn ask(&mut self, node: usize, asked: Asked) -> Ticket {
@@ -415,10 +421,10 @@ impl World {
     fn crash(&mut self, at: usize) {
         for client in 0..self.clients.len() {
             if self.clients[client]
-                .seat
-                .is_some_and(|seat| seat.node == at)
+                .location
+                .is_some_and(|location| location.node == at)
             {
-                self.clients[client].seat = None;
+                self.clients[client].location = None;
                 for channel in 0..CHANNELS.len() {
                     self.end_subscription(client, channel);
                 }
@@ -464,8 +470,8 @@ impl World {
     /// A client subscribes again where its state is insufficient.
     fn subscribe_lost(&mut self, node: usize, client: usize) {
         if self.clients[client]
-            .seat
-            .is_none_or(|seat| seat.node != node)
+            .location
+            .is_none_or(|location| location.node != node)
         {
             return;
         }
@@ -486,19 +492,19 @@ impl World {
                 position,
                 number,
             } => {
-                let seat = Seat {
+                let location = SessionLocation {
                     node,
                     worker,
                     session,
                 };
-                self.delivered(seat, place_of(&channel), position, number)
+                self.delivered(location, place_of(&channel), position, number)
             }
             Effect::Lost(session, channel) => {
                 let client = session.index as usize;
                 let channel = place_of(&channel);
                 if self.clients[client].subscriptions[channel].state == State::Live {
                     self.seen.note(Event::Lost);
-                    self.may_miss(client, channel)?;
+                    self.check_gap(client, channel)?;
                     self.clients[client].subscriptions[channel].is_lost = true;
                 }
                 Ok(())
@@ -521,19 +527,19 @@ impl World {
 
     fn delivered(
         &mut self,
-        seat: Seat,
+        location: SessionLocation,
         channel: usize,
         position: Option<Position>,
         number: u64,
     ) -> Check {
-        let client = seat.session.index as usize;
+        let client = location.session.index as usize;
         let one = &mut self.clients[client];
         let subscription = &mut one.subscriptions[channel];
-        if subscription.is_lost && one.seat == Some(seat) {
+        if subscription.is_lost && one.location == Some(location) {
             return Ok(());
         }
         promise!(
-            one.seat == Some(seat) && subscription.state == State::Live,
+            one.location == Some(location) && subscription.state == State::Live,
             "only subscribers receive publications",
             "client {client} gets {number} of channel {channel} and has {subscription:?}"
         );
@@ -617,7 +623,7 @@ impl World {
             return Ok(());
         }
         if !recovered.is_complete {
-            self.may_miss(client, channel)?;
+            self.check_gap(client, channel)?;
             let chain = Chain::join(&self.ledger, channel, joined.position)?;
             self.clients[client].subscriptions[channel].chain = Some(chain);
             self.seen.note(Event::NotRecovered);
@@ -648,7 +654,7 @@ impl World {
 
     /// A subscriber hears that something is missing: not where everything behind its position is stored, in a world without
     /// losses.
-    fn may_miss(&mut self, client: usize, channel: usize) -> Check {
+    fn check_gap(&mut self, client: usize, channel: usize) -> Check {
         let subscription = &self.clients[client].subscriptions[channel];
         let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {
             return Ok(());

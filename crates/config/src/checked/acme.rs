@@ -67,7 +67,7 @@ impl Checker<'_> {
     }
 
     /// Warns if the authority can't reach a listener.
-    pub(super) fn is_hidden(&mut self, table: &RawTable, port: Option<u16>) {
+    pub(super) fn warn_unreachable(&mut self, table: &RawTable, port: Option<u16>) {
         let at = table.value_at("tls");
         if let Some(port) = port.filter(|&port| port != PORT && port != 0) {
             self.warn(

@@ -141,7 +141,7 @@ impl Checker<'_> {
     }
 
     /// Reports a subscription token section without keys, which would have no effect.
-    pub(super) fn is_used(&mut self, table: &RawTable) {
+    pub(super) fn report_unused(&mut self, table: &RawTable) {
         // `veche config` prints directives with defaults.
         let mut directives = table.section.directives();
         let is_given = directives.any(|directive| {

@@ -78,7 +78,7 @@ impl Checker<'_> {
                 all.any(|one| matches!(one, CertificateOrigin::Acme(_)))
             });
             if is_ordered {
-                self.is_hidden(table, address.map(|address| address.port()));
+                self.warn_unreachable(table, address.map(|address| address.port()));
             }
             let has_client_ca = table.has("client_ca");
             let access = self.access(table, address);

@@ -390,7 +390,7 @@ fn compact(json: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Checks for an object, since serde also accepts an array in place of a struct.
-fn is_object(bytes: &[u8]) -> Result<(), BadCommand> {
+fn check_object(bytes: &[u8]) -> Result<(), BadCommand> {
     let mut text = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     match text.next() {
         None | Some(b'{') => Ok(()),

@@ -95,7 +95,7 @@ fn ticket(exchange: u32, target: usize) -> Ticket {
 }
 
 /// Checks that memory permits a publication or a possibly large answer.
-fn has_memory(shared: &Context) -> Result<(), Rejection> {
+fn check_memory(shared: &Context) -> Result<(), Rejection> {
     match shared.is_short_of_memory {
         true => Err(Rejection::Busy(PublishError::OutOfMemory)),
         false => Ok(()),
@@ -113,7 +113,7 @@ impl Backend {
 
     /// Checks the publish rate, and counts the publications.
     fn check_rate(&self, target: &PublishTarget<'_>, shared: &Context) -> Result<(), Rejection> {
-        has_memory(shared)?;
+        check_memory(shared)?;
         let publishing = &shared.config.publish_rate;
         publishing
             .take(self.publisher, target.count(), shared.now.mono_ms)
@@ -303,7 +303,7 @@ impl Backend {
         session: ConnectionId,
         shared: &mut Context,
     ) -> Result<CommandProgress, Rejection> {
-        has_memory(shared)?;
+        check_memory(shared)?;
         let from = (session, ticket(self.next_number(), 0));
         let pattern = Glob::new(pattern.map_or("*", |pattern| &pattern.0))
             .map_err(|error| BadCommand::new(format!("bad pattern: {error}")))?;
@@ -323,7 +323,7 @@ impl Backend {
         session: ConnectionId,
         shared: &mut Context,
     ) -> Result<CommandProgress, Rejection> {
-        has_memory(shared)?;
+        check_memory(shared)?;
         let mut name = std::mem::take(&mut shared.scratch.name);
         let channel = match &who.of {
             ConnectionsOf::User(user) => personal_channel(&user.0, &mut name),
@@ -370,7 +370,7 @@ impl Backend {
     ) -> Result<CommandProgress, Rejection> {
         let channel = known_channel(&inquiry.channel.0, shared)?;
         if let ChannelQuery::History(_) | ChannelQuery::Presence = inquiry.question {
-            has_memory(shared)?;
+            check_memory(shared)?;
         }
         let from = (session, ticket(self.next_number(), 0));
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);

@@ -111,8 +111,8 @@ impl Connection {
             let peer = self.peer;
             format!("{user} at {peer} on {path}: {what} {unsent} KiB unsent")
         };
-        let journal = &mut shared.requests.outboxes.access_log;
-        journal.record_duration(SlowEventKind::Consumer, silent_ms, what);
+        let access_log = &mut shared.requests.outboxes.access_log;
+        access_log.record_duration(SlowEventKind::Consumer, silent_ms, what);
     }
 
     /// Closes the session: the token or identity has expired.

@@ -51,13 +51,13 @@ impl Connection {
         &mut self,
         id: ConnectionId,
         question: HookRequestId,
-        verdict: HookDecision,
+        decision: HookDecision,
         shared: &mut Context,
     ) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
-        let goes_on = socket.handle_hook_decision(id, question, verdict, shared);
+        let goes_on = socket.handle_hook_decision(id, question, decision, shared);
         if goes_on && self.blocked == Some(WaitReason::HookDecision) {
             let then = socket.resume(id, shared).map(no_next_stage);
             return self.apply_step(id, then, shared);

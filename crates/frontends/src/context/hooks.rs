@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(HookKind::BACKEND_KINDS.map(HookKind::name), expected[..6]);
     }
 
-    fn asker(chosen: &[&str]) -> HookCaller {
+    fn caller(chosen: &[&str]) -> HookCaller {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\nCookie: c=1\r\nX-Custom: from the request\r\n\
                         X-Other: not chosen\r\n\r\n";
         let head = veche_proto::http::parse_head(request, &Default::default()).expect("a head");
@@ -429,20 +429,20 @@ mod tests {
         HookCaller::new("websocket", Encoding::Protobuf, &head, &chosen)
     }
 
-    fn header<'a>(asker: &'a HookCaller, name: &str) -> Vec<&'a [u8]> {
-        let headers = asker.headers.iter();
+    fn header<'a>(caller: &'a HookCaller, name: &str) -> Vec<&'a [u8]> {
+        let headers = caller.headers.iter();
         let of_name = headers.filter(|(one, _)| **one == *name);
         of_name.map(|(_, value)| &**value).collect()
     }
 
     #[test]
     fn only_configured_headers_are_passed_on_and_those_of_the_request_win() {
-        let mut asker = asker(&["cookie", "x-custom", "x-said"]);
-        assert_eq!(asker.headers.len(), 2, "{:?}", asker.headers);
-        assert_eq!(header(&asker, "cookie"), [b"c=1"]);
-        assert_eq!(header(&asker, "x-custom"), [b"from the request"]);
+        let mut caller = caller(&["cookie", "x-custom", "x-said"]);
+        assert_eq!(caller.headers.len(), 2, "{:?}", caller.headers);
+        assert_eq!(header(&caller, "cookie"), [b"c=1"]);
+        assert_eq!(header(&caller, "x-custom"), [b"from the request"]);
         assert_eq!(
-            (asker.transport, asker.encoding, &*asker.client),
+            (caller.transport, caller.encoding, &*caller.client),
             ("websocket", Encoding::Protobuf, "")
         );
         let chosen = ["x-custom", "x-said"].map(str::to_owned);
@@ -459,16 +459,16 @@ mod tests {
                 veche_centrifuge::SecretText(Cow::from(value)),
             )
         });
-        asker.add_headers(&chosen, &said);
-        assert_eq!(header(&asker, "x-custom"), [b"from the request"]);
-        assert_eq!(header(&asker, "x-said"), [b"once"]);
-        assert_eq!(header(&asker, "cookie"), [b"c=1"]);
-        assert_eq!(asker.headers.len(), 3, "{:?}", asker.headers);
+        caller.add_headers(&chosen, &said);
+        assert_eq!(header(&caller, "x-custom"), [b"from the request"]);
+        assert_eq!(header(&caller, "x-said"), [b"once"]);
+        assert_eq!(header(&caller, "cookie"), [b"c=1"]);
+        assert_eq!(caller.headers.len(), 3, "{:?}", caller.headers);
     }
 
     #[test]
     fn secrets_are_not_shown() {
-        let shown = format!("{:?}", asker(&["cookie"]));
+        let shown = format!("{:?}", caller(&["cookie"]));
         assert!(
             shown.contains("websocket") && !shown.contains("c=1"),
             "{shown}"

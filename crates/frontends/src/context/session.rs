@@ -124,10 +124,10 @@ pub(crate) trait Session {
     fn handle_hook_decision(
         &mut self,
         question: HookRequestId,
-        verdict: HookDecision,
+        decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        let _ = (question, verdict, cx);
+        let _ = (question, decision, cx);
         None
     }
 
@@ -237,7 +237,7 @@ pub(crate) trait Session {
     }
 
     /// Returns the names of user and client for the decision log.
-    fn log_names<'s>(&'s self, id: ConnectionId, shared: &'s Context) -> (&'s str, &'s str) {
+    fn user_and_client<'s>(&'s self, id: ConnectionId, shared: &'s Context) -> (&'s str, &'s str) {
         (shared.hub.user_of(id).unwrap_or_default(), "")
     }
 

@@ -265,7 +265,7 @@ impl Stats {
     /// Counts an invalid token.
     pub fn token_refused(&self, why: TokenError) {
         let reasons = TokenError::ALL.iter().zip(&self.tokens_refused);
-        for (_, cell) in reasons.filter(|((reason, _), _)| reason.looks_like_token(&why)) {
+        for (_, cell) in reasons.filter(|((reason, _), _)| reason.is_same_kind(&why)) {
             cell.add(1);
         }
     }

@@ -188,8 +188,8 @@ impl<A: UpperLayer> HttpStage<A> {
             }),
         });
         match outcome {
-            Some(MaybeDeferred::Ready(verdict)) => {
-                self.apply_handshake(id, candidate, verdict, shared)
+            Some(MaybeDeferred::Ready(decision)) => {
+                self.apply_handshake(id, candidate, decision, shared)
             }
             Some(MaybeDeferred::Deferred) => {
                 let kept =
@@ -210,11 +210,11 @@ impl<A: UpperLayer> HttpStage<A> {
         &mut self,
         id: ConnectionId,
         mut candidate: PendingUpgrade<'_, '_, A::Session>,
-        verdict: HandshakeDecision,
+        decision: HandshakeDecision,
         shared: &mut Context,
     ) -> HttpNext<A> {
         let (head, reply) = (candidate.head, self.reply(candidate.head));
-        let (user, protocol) = match verdict {
+        let (user, protocol) = match decision {
             HandshakeDecision::Accept { user, protocol } => (user, protocol),
             HandshakeDecision::Refuse(response) => {
                 shared.stats.handshake(HandshakeOutcome::Refused);
@@ -328,8 +328,8 @@ impl<A: UpperLayer> HttpStage<A> {
                 let head = kept.head();
                 format!("{} {}", head.method.as_str(), encoded_path(&head.path))
             };
-            let journal = &mut shared.requests.outboxes.access_log;
-            journal.record_duration(SlowEventKind::Request, lasted_ms, what);
+            let access_log = &mut shared.requests.outboxes.access_log;
+            access_log.record_duration(SlowEventKind::Request, lasted_ms, what);
         }
     }
 
@@ -365,7 +365,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 self.state = State::Parts(parts);
                 Some(self.write_chunk(id, &answer, shared))
             }
-            (State::Asking(app, mut kept), AppAnswer::Handshake(verdict)) => {
+            (State::Asking(app, mut kept), AppAnswer::Handshake(decision)) => {
                 let named = std::mem::take(&mut kept.authenticated);
                 let head = kept.head();
                 // Validated again: a drain may have begun.
@@ -374,10 +374,10 @@ impl<A: UpperLayer> HttpStage<A> {
                     match validate(&head, &kept.head, &kept.route, is_tls, shared) {
                         Ok(mut candidate) => {
                             candidate.authenticated = named;
-                            self.apply_handshake(id, candidate, verdict, shared)
+                            self.apply_handshake(id, candidate, decision, shared)
                         }
                         Err(refused) => {
-                            if matches!(verdict, HandshakeDecision::Accept { .. }) {
+                            if matches!(decision, HandshakeDecision::Accept { .. }) {
                                 self.abandon_app_request(id, Some(app), shared);
                             }
                             self.refuse_handshake(id, &self.reply(&head), &refused, shared)

@@ -36,9 +36,9 @@ impl<A: UpperLayer> HttpStage<A> {
     ) -> Result<HttpNext<A>, HttpError> {
         let site = Arc::clone(&shared.config);
         let listener = &site.listeners[self.listener as usize];
-        let door = self.check_access(head, listener, shared);
+        let checked = self.check_access(head, listener, shared);
         self.begin_entry(id, head, raw.len(), listener, shared);
-        if let Err(refusal) = door {
+        if let Err(refusal) = checked {
             return self.refuse(id, head, refusal, shared);
         }
         let (route, below) = match site.listeners[self.listener as usize]
@@ -90,7 +90,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 self.read_body(id, head, BodyPurpose::Call(Box::new(call)), shared)
             }
             RouteHandler::Lua { app, .. } => {
-                if let Err(refusal) = self.has_memory(shared) {
+                if let Err(refusal) = self.check_memory(shared) {
                     return self.refuse(id, head, refusal, shared);
                 }
                 let question = PendingHandshake { route, head, raw };
@@ -166,7 +166,7 @@ impl<A: UpperLayer> HttpStage<A> {
             head,
             route,
             is_tls: self.is_tls(shared),
-            may_open: &|shared| self.may_upgrade(shared),
+            may_open: &|shared| self.check_upgrade_limits(shared),
         };
         match A::Session::plan(&asked, shared) {
             RequestPlan::Upgrade => self.upgrade(id, head, raw, route, shared),
@@ -261,7 +261,7 @@ impl<A: UpperLayer> HttpStage<A> {
     }
 
     /// Checks that memory permits new work for a client.
-    fn has_memory(&self, shared: &Context) -> Result<(), Refusal> {
+    fn check_memory(&self, shared: &Context) -> Result<(), Refusal> {
         let role = shared.config.listeners[self.listener as usize].role;
         if role != ListenerRole::Public || !shared.is_short_of_memory {
             return Ok(());
@@ -277,8 +277,8 @@ impl<A: UpperLayer> HttpStage<A> {
     }
 
     /// Checks the limits on connections and handshakes of the client's address.
-    pub(super) fn may_upgrade(&self, shared: &Context) -> Result<(), Refusal> {
-        self.has_memory(shared)?;
+    pub(super) fn check_upgrade_limits(&self, shared: &Context) -> Result<(), Refusal> {
+        self.check_memory(shared)?;
         let listener = &shared.config.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
         // Back ends share one address; so do clients behind a proxy that does not report them.
@@ -333,7 +333,7 @@ impl<A: UpperLayer> HttpStage<A> {
         route: &Arc<Route>,
         shared: &mut Context,
     ) -> Result<HttpNext<A>, HttpError> {
-        if let Err(refusal) = self.may_upgrade(shared) {
+        if let Err(refusal) = self.check_upgrade_limits(shared) {
             return self.refuse(id, head, refusal, shared);
         }
         match validate::<A::Session>(head, raw, route, self.is_tls(shared), shared) {

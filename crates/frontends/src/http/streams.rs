@@ -17,7 +17,7 @@ use crate::context::identity::{AuthError, Authenticated};
 use crate::context::stats::{AcceptRejection, HandshakeOutcome};
 use crate::context::step::{NextStep, WaitReason};
 use crate::context::worker_context::Context;
-use crate::http::upgrade::{RefusedUpgrade, log_refused};
+use crate::http::upgrade::{RefusedUpgrade, close_refused};
 use crate::outbox::MessageFraming;
 
 impl<A: UpperLayer> HttpStage<A> {
@@ -113,7 +113,7 @@ impl<A: UpperLayer> HttpStage<A> {
             route,
         });
         if let Some(refusal) = refusal {
-            log_refused(id, refusal, shared);
+            close_refused(id, refusal, shared);
         }
         NextStep::Become(OpenedSession {
             session,

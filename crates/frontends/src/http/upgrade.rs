@@ -317,7 +317,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
                 Ok(RequestOutcome::Done(joined)) => {
                     if hears == DeliveryMode::WithPositions {
                         let answer = HubReply::Subscribed(joined);
-                        log_handshake(id, channel, &answer, registration.is_back, shared);
+                        send_position(id, channel, &answer, registration.is_back, shared);
                     }
                 }
                 Ok(RequestOutcome::Pending) => registration.open += 1,
@@ -344,7 +344,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
 }
 
 /// Closes a session that was refused permanently, and reports it to the decision log.
-pub(crate) fn log_refused(
+pub(crate) fn close_refused(
     id: ConnectionId,
     (code, reason): (u16, &'static str),
     shared: &mut Context,
@@ -386,7 +386,7 @@ fn log_open(id: ConnectionId, shared: &Context) {
 }
 
 /// Sends a client its position in a channel.
-fn log_handshake(
+fn send_position(
     id: ConnectionId,
     channel: &str,
     answer: &HubReply,
@@ -449,7 +449,7 @@ impl<S: OpenSession> Registration<S> {
             return shared.requests.disconnects.push(kick);
         }
         if let Some(channel) = self.channels.get(number as usize) {
-            log_handshake(id, channel, answer, self.is_back, shared);
+            send_position(id, channel, answer, self.is_back, shared);
         }
     }
 
@@ -467,7 +467,7 @@ impl<S: OpenSession> Registration<S> {
         shared.stats.sessions.add(1);
         shared.requests.outboxes.release(id);
         if let Some(code) = self.refusal {
-            log_refused(id, code, shared);
+            close_refused(id, code, shared);
             return self.opened;
         }
         log_open(id, shared);

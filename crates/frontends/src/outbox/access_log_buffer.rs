@@ -223,11 +223,11 @@ impl AccessLogBuffer {
             return true;
         }
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut lot = self.random;
-        lot = (lot ^ (lot >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        lot = (lot ^ (lot >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        lot ^= lot >> 31;
-        (lot >> 11) as f64 / (1_u64 << 53) as f64 <= share
+        let mut sample = self.random;
+        sample = (sample ^ (sample >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        sample = (sample ^ (sample >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        sample ^= sample >> 31;
+        (sample >> 11) as f64 / (1_u64 << 53) as f64 <= share
     }
 
     #[inline]
@@ -396,21 +396,21 @@ mod tests {
         generation: 0,
     };
 
-    fn journal(share: f64, internal: bool) -> AccessLogBuffer {
-        let mut journal = AccessLogBuffer::default();
-        journal.set_filter(
+    fn access_log(share: f64, internal: bool) -> AccessLogBuffer {
+        let mut access_log = AccessLogBuffer::default();
+        access_log.set_filter(
             Some(AccessLogFilter {
                 sample_rate: share,
                 internal,
             }),
             7,
         );
-        journal
+        access_log
     }
 
-    fn done(journal: &mut AccessLogBuffer) -> Vec<AccessLogEntry> {
+    fn done(access_log: &mut AccessLogBuffer) -> Vec<AccessLogEntry> {
         let mut done = Vec::new();
-        journal.take_entries(&mut done);
+        access_log.take_entries(&mut done);
         done
     }
 
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_share_is_chosen_and_nothing_when_it_is_off() {
-        let mut journal = AccessLogBuffer::default();
+        let mut access_log = AccessLogBuffer::default();
         for (share, expected) in [
             (None, 0..=0),
             (Some(1.0), 10_000..=10_000),
@@ -428,12 +428,12 @@ mod tests {
                 sample_rate: share,
                 internal: false,
             });
-            journal.set_filter(choice, 1);
+            access_log.set_filter(choice, 1);
             for _ in 0..10_000 {
-                journal.begin(ID, false, 0, AccessLogEntry::default);
-                journal.end(ID, CLIENT, 0);
+                access_log.begin(ID, false, 0, AccessLogEntry::default);
+                access_log.end(ID, CLIENT, 0);
             }
-            let count = done(&mut journal).len();
+            let count = done(&mut access_log).len();
             assert!(expected.contains(&count), "{share:?}: {count}");
         }
     }
@@ -441,41 +441,41 @@ mod tests {
     #[test]
     fn internal_requests_only_where_they_are_wanted() {
         for (internal, expected) in [(false, 0), (true, 1)] {
-            let mut journal = journal(1.0, internal);
-            journal.begin(ID, true, 0, AccessLogEntry::default);
-            journal.end(ID, CLIENT, 0);
-            assert_eq!(done(&mut journal).len(), expected);
+            let mut access_log = access_log(1.0, internal);
+            access_log.begin(ID, true, 0, AccessLogEntry::default);
+            access_log.end(ID, CLIENT, 0);
+            assert_eq!(done(&mut access_log).len(), expected);
         }
     }
 
     #[test]
     fn a_response_counts_the_bytes_since_its_start() {
-        let mut journal = journal(1.0, false);
+        let mut access_log = access_log(1.0, false);
         // 10 bytes of the previous response are still there; 40 are sent, 60 are left.
-        journal.begin(ID, false, 10, AccessLogEntry::default);
-        journal.bytes_sent(ID, 40);
-        journal.response_started(ID, 200);
-        journal.end(ID, CLIENT, 60);
-        let entry = done(&mut journal).remove(0);
+        access_log.begin(ID, false, 10, AccessLogEntry::default);
+        access_log.bytes_sent(ID, 40);
+        access_log.response_started(ID, 200);
+        access_log.end(ID, CLIENT, 60);
+        let entry = done(&mut access_log).remove(0);
         assert_eq!((entry.bytes_out, entry.status), (90, 200));
         assert_eq!(entry.session, None);
     }
 
     #[test]
     fn a_session_counts_messages_and_keeps_the_first_code() {
-        let mut journal = journal(1.0, false);
-        journal.begin(ID, false, 0, AccessLogEntry::default);
-        journal.response_started(ID, 101);
-        journal.session_opened(ID);
-        journal.bytes_sent(ID, 150);
-        journal.message_received(ID, 5);
-        journal.message_sent(ID, 7);
-        journal.message_sent(ID, 8);
-        journal.closed(ID, Some(4000));
-        journal.closed(ID, Some(1000));
-        journal.end(ID, CLIENT, 0);
-        journal.end(ID, CLIENT, 0);
-        let mut entries = done(&mut journal);
+        let mut access_log = access_log(1.0, false);
+        access_log.begin(ID, false, 0, AccessLogEntry::default);
+        access_log.response_started(ID, 101);
+        access_log.session_opened(ID);
+        access_log.bytes_sent(ID, 150);
+        access_log.message_received(ID, 5);
+        access_log.message_sent(ID, 7);
+        access_log.message_sent(ID, 8);
+        access_log.closed(ID, Some(4000));
+        access_log.closed(ID, Some(1000));
+        access_log.end(ID, CLIENT, 0);
+        access_log.end(ID, CLIENT, 0);
+        let mut entries = done(&mut access_log);
         assert_eq!(entries.len(), 1);
         let entry = entries.remove(0);
         let expected = SessionSummary {
@@ -492,15 +492,15 @@ mod tests {
 
     #[test]
     fn entries_mark_clients_that_left_without_a_response() {
-        let mut journal = journal(1.0, false);
-        journal.begin(ID, false, 0, AccessLogEntry::default);
-        journal.end(ID, CLIENT, 0);
-        assert_eq!(done(&mut journal)[0].status, CLIENT_LEFT);
-        journal.begin(ID, false, 0, AccessLogEntry::default);
-        journal.response_started(ID, 101);
-        journal.session_opened(ID);
-        journal.end(ID, CLIENT, 0);
-        let session = done(&mut journal)[0].session.expect("it was one");
+        let mut access_log = access_log(1.0, false);
+        access_log.begin(ID, false, 0, AccessLogEntry::default);
+        access_log.end(ID, CLIENT, 0);
+        assert_eq!(done(&mut access_log)[0].status, CLIENT_LEFT);
+        access_log.begin(ID, false, 0, AccessLogEntry::default);
+        access_log.response_started(ID, 101);
+        access_log.session_opened(ID);
+        access_log.end(ID, CLIENT, 0);
+        let session = done(&mut access_log)[0].session.expect("it was one");
         assert_eq!(session.close_code, Some(1006));
     }
 
@@ -515,16 +515,16 @@ mod tests {
 
     #[test]
     fn lots_are_those_of_splitmix64() {
-        let lots = [
+        let samples = [
             0xe220_a839_7b1d_cdaf_u64,
             0x6e78_9e6a_a1b9_65f4,
             0x06c4_5d18_8009_454f,
         ];
-        let part = |lot: u64| (lot >> 11) as f64 / (1_u64 << 53) as f64;
+        let part = |sample: u64| (sample >> 11) as f64 / (1_u64 << 53) as f64;
         let (mut exact, mut below) = (AccessLogBuffer::default(), AccessLogBuffer::default());
-        for lot in lots {
-            assert!(exact.is_sampled(part(lot)));
-            assert!(!below.is_sampled(part(lot) - 1.0 / (1_u64 << 53) as f64));
+        for sample in samples {
+            assert!(exact.is_sampled(part(sample)));
+            assert!(!below.is_sampled(part(sample) - 1.0 / (1_u64 << 53) as f64));
         }
         assert!(exact.is_sampled(1.0) && !exact.is_sampled(0.0));
     }
@@ -542,19 +542,19 @@ mod tests {
             (entry.client, entry.bytes_in),
             (Some(CLIENT), text.len() as u64)
         );
-        let mut journal = journal(1.0, false);
+        let mut access_log = access_log(1.0, false);
         let at = |mono_ms| Now {
             mono_ms,
             wall_ms: mono_ms + 1_000_000,
         };
-        journal.set_now(at(5_000));
-        journal.begin(ID, false, 0, || entry);
-        journal.body_received(ID, 30);
-        journal.set_user(ID, Some("ann"));
-        journal.set_now(at(5_070));
-        journal.response_started(ID, 404);
-        journal.end(ID, CLIENT, 0);
-        let entry = done(&mut journal).remove(0);
+        access_log.set_now(at(5_000));
+        access_log.begin(ID, false, 0, || entry);
+        access_log.body_received(ID, 30);
+        access_log.set_user(ID, Some("ann"));
+        access_log.set_now(at(5_070));
+        access_log.response_started(ID, 404);
+        access_log.end(ID, CLIENT, 0);
+        let entry = done(&mut access_log).remove(0);
         assert_eq!((entry.duration_ms, entry.ended_ms), (70, 1_005_070));
         assert_eq!((entry.status, entry.user.as_deref()), (404, Some("ann")));
         assert_eq!(entry.bytes_in, text.len() as u64 + 30);
@@ -562,38 +562,38 @@ mod tests {
 
     #[test]
     fn what_could_not_be_read_gets_an_entry_of_its_own_or_ends_the_open_one() {
-        let mut journal = journal(1.0, false);
-        journal.unreadable_request(ID, 400);
-        journal.end(ID, CLIENT, 9);
-        let entry = done(&mut journal).remove(0);
+        let mut access_log = access_log(1.0, false);
+        access_log.unreadable_request(ID, 400);
+        access_log.end(ID, CLIENT, 9);
+        let entry = done(&mut access_log).remove(0);
         assert_eq!((entry.status, &*entry.path, entry.bytes_out), (400, "", 9));
         assert_eq!(entry.client, Some(CLIENT));
-        journal.begin(ID, false, 0, || AccessLogEntry {
+        access_log.begin(ID, false, 0, || AccessLogEntry {
             path: "/a".into(),
             ..AccessLogEntry::default()
         });
-        journal.unreadable_request(ID, 413);
-        journal.end(ID, CLIENT, 0);
-        let entry = done(&mut journal).remove(0);
+        access_log.unreadable_request(ID, 413);
+        access_log.end(ID, CLIENT, 0);
+        let entry = done(&mut access_log).remove(0);
         assert_eq!((entry.status, &*entry.path), (413, "/a"));
     }
 
     #[test]
     fn a_session_s_bytes_are_those_of_its_messages() {
-        let mut journal = journal(1.0, false);
-        journal.begin(ID, false, 0, || AccessLogEntry {
+        let mut access_log = access_log(1.0, false);
+        access_log.begin(ID, false, 0, || AccessLogEntry {
             bytes_in: 300,
             ..AccessLogEntry::default()
         });
-        journal.message_received(ID, 7);
-        journal.message_sent(ID, 7);
-        journal.closed(ID, Some(4000));
-        journal.session_opened(ID);
-        journal.message_received(ID, 5);
-        journal.message_received(ID, 6);
-        journal.closed(ID, None);
-        journal.end(ID, CLIENT, 100);
-        let entry = done(&mut journal).remove(0);
+        access_log.message_received(ID, 7);
+        access_log.message_sent(ID, 7);
+        access_log.closed(ID, Some(4000));
+        access_log.session_opened(ID);
+        access_log.message_received(ID, 5);
+        access_log.message_received(ID, 6);
+        access_log.closed(ID, None);
+        access_log.end(ID, CLIENT, 100);
+        let entry = done(&mut access_log).remove(0);
         assert_eq!((entry.bytes_in, entry.bytes_out), (11, 0));
         let session = entry.session.expect("it was one");
         assert_eq!((session.messages_in, session.close_code), (2, Some(1005)));
@@ -601,7 +601,7 @@ mod tests {
 
     #[test]
     fn what_took_long_is_noted_from_its_bound_on_and_not_without_end() {
-        let mut journal = AccessLogBuffer::default();
+        let mut access_log = AccessLogBuffer::default();
         for (kind, from_ms) in [
             (SlowEventKind::Turn, 5),
             (SlowEventKind::Handler, 4),
@@ -609,17 +609,17 @@ mod tests {
             (SlowEventKind::Consumer, 0),
         ] {
             if from_ms > 0 {
-                journal.record_duration(kind, from_ms - 1, || unreachable!("it is quick"));
+                access_log.record_duration(kind, from_ms - 1, || unreachable!("it is quick"));
             }
-            journal.record_duration(kind, from_ms, || "x".repeat(TEXT_BYTES_MAX + 1));
-            let slow = journal.take_slow_events();
+            access_log.record_duration(kind, from_ms, || "x".repeat(TEXT_BYTES_MAX + 1));
+            let slow = access_log.take_slow_events();
             assert_eq!(slow.len(), 1);
             assert_eq!((slow[0].kind, slow[0].duration_ms), (kind, from_ms));
             assert_eq!(slow[0].subject.len(), TEXT_BYTES_MAX);
         }
         (0..SLOW_MAX + 9)
-            .for_each(|_| journal.record_duration(SlowEventKind::Turn, 5, String::new));
-        assert_eq!(journal.take_slow_events().len(), SLOW_MAX);
-        assert_eq!(journal.take_slow_events(), []);
+            .for_each(|_| access_log.record_duration(SlowEventKind::Turn, 5, String::new));
+        assert_eq!(access_log.take_slow_events().len(), SLOW_MAX);
+        assert_eq!(access_log.take_slow_events(), []);
     }
 }

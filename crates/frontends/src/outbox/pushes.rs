@@ -117,8 +117,8 @@ impl PushState {
 
     /// Records that a client misses a publication, so the next delta can't be applied.
     pub(super) fn missed(&mut self, index: u32, channel: &str) {
-        if let Some(wish) = self.subscriptions.find(index, channel) {
-            wish.missed();
+        if let Some(options) = self.subscriptions.find(index, channel) {
+            options.missed();
         }
     }
 
@@ -186,9 +186,11 @@ impl Outboxes {
         &mut self,
         id: ConnectionId,
         channel: &str,
-        wish: SubscriptionOptions,
+        options: SubscriptionOptions,
     ) {
-        self.push_state.subscriptions.set(id.index, channel, wish);
+        self.push_state
+            .subscriptions
+            .set(id.index, channel, options);
     }
 
     /// Removes the options of an ended subscription.
@@ -213,7 +215,7 @@ impl Outboxes {
             .subscriptions
             .find(session.index, delivery.channel)
         {
-            Some(wish) => match wish.form(delivery) {
+            Some(options) => match options.form(delivery) {
                 Some(form) => form,
                 None => return,
             },

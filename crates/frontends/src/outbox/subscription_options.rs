@@ -89,21 +89,21 @@ impl SubscriptionOptionsMap {
     }
 
     /// Sets the options of a subscription.
-    pub(super) fn set(&mut self, index: u32, channel: &str, wish: SubscriptionOptions) {
+    pub(super) fn set(&mut self, index: u32, channel: &str, options: SubscriptionOptions) {
         self.forget(index, channel);
-        if !wish.is_default() {
-            let wishes = self.0.entry(index).or_default();
-            wishes.push((channel.into(), wish));
+        if !options.is_default() {
+            let list = self.0.entry(index).or_default();
+            list.push((channel.into(), options));
         }
     }
 
     /// Restores the default options.
     pub(super) fn forget(&mut self, index: u32, channel: &str) {
-        let Some(wishes) = self.0.get_mut(&index) else {
+        let Some(list) = self.0.get_mut(&index) else {
             return;
         };
-        wishes.retain(|(one, _)| **one != *channel);
-        if wishes.is_empty() {
+        list.retain(|(one, _)| **one != *channel);
+        if list.is_empty() {
             self.0.remove(&index);
         }
     }
@@ -119,9 +119,9 @@ impl SubscriptionOptionsMap {
         if self.0.is_empty() {
             return None;
         }
-        let mut wishes = self.0.get_mut(&index)?.iter_mut();
-        let found = wishes.find(|(one, _)| **one == *channel);
-        found.map(|(_, wish)| wish)
+        let mut list = self.0.get_mut(&index)?.iter_mut();
+        let found = list.find(|(one, _)| **one == *channel);
+        found.map(|(_, options)| options)
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     /// Returns the form of a publication with or without an offset, delivered together with its predecessor or not.
-    fn form(wish: &mut SubscriptionOptions, offset: u64, has_previous: bool) -> PushForm {
+    fn form(options: &mut SubscriptionOptions, offset: u64, has_previous: bool) -> PushForm {
         let payload = PayloadRef {
             kind: PayloadKind::Json,
             bytes: b"1",
@@ -152,21 +152,24 @@ mod tests {
             receivers: 1,
             drop_when_slow: false,
         };
-        let form = wish.form(&delivery).expect("it is delivered");
+        let form = options.form(&delivery).expect("it is delivered");
         // Join and leave events are sent if requested and change nothing.
         delivery.event = FeedEvent::Joined;
-        assert_eq!(wish.form(&delivery), wish.joins.then_some(PushForm::Plain));
+        assert_eq!(
+            options.form(&delivery),
+            options.joins.then_some(PushForm::Plain)
+        );
         form
     }
 
     #[test]
     fn a_delta_needs_the_one_before() {
-        let mut wish = SubscriptionOptions {
+        let mut options = SubscriptionOptions {
             joins: true,
             ..SubscriptionOptions::default()
         };
-        assert_eq!(form(&mut wish, 1, true), PushForm::Plain);
-        let mut wish = SubscriptionOptions {
+        assert_eq!(form(&mut options, 1, true), PushForm::Plain);
+        let mut options = SubscriptionOptions {
             deltas: DeltaState::Begun,
             ..SubscriptionOptions::default()
         };
@@ -180,28 +183,32 @@ mod tests {
             (5, true, PushForm::Whole),
             (6, true, PushForm::Patch),
         ] {
-            assert_eq!(form(&mut wish, offset, has_previous), expected, "{offset}");
+            assert_eq!(
+                form(&mut options, offset, has_previous),
+                expected,
+                "{offset}"
+            );
         }
-        wish.missed();
-        assert_eq!(form(&mut wish, 8, true), PushForm::Whole);
-        assert_eq!(form(&mut wish, 9, true), PushForm::Patch);
+        options.missed();
+        assert_eq!(form(&mut options, 8, true), PushForm::Whole);
+        assert_eq!(form(&mut options, 9, true), PushForm::Patch);
     }
 
     #[test]
     fn wishes_are_of_one_channel_and_end() {
         let mut all = SubscriptionOptionsMap::default();
-        let wish = SubscriptionOptions {
+        let options = SubscriptionOptions {
             joins: true,
             ..SubscriptionOptions::default()
         };
-        all.set(1, "a", wish.clone());
-        all.set(1, "b", wish.clone());
+        all.set(1, "a", options.clone());
+        all.set(1, "b", options.clone());
         assert!(all.find(1, "a").is_some() && all.find(1, "c").is_none());
         assert!(all.find(2, "a").is_none());
         all.set(1, "b", SubscriptionOptions::default());
         all.forget(1, "a");
         assert!(all.0.is_empty(), "nothing is kept for what is as usual");
-        all.set(1, "a", wish);
+        all.set(1, "a", options);
         all.forget_all(1);
         assert!(all.0.is_empty());
     }

@@ -63,11 +63,11 @@ impl<S: Session> WebSocketStage<S> {
         &mut self,
         id: ConnectionId,
         question: HookRequestId,
-        verdict: HookDecision,
+        decision: HookDecision,
         shared: &mut Context,
     ) -> bool {
         self.unless_blocked(id, shared, |session, cx| {
-            session.handle_hook_decision(question, verdict, cx)
+            session.handle_hook_decision(question, decision, cx)
         })
     }
 
@@ -183,7 +183,7 @@ impl<S: Session> WebSocketStage<S> {
         reason: &str,
         shared: &Context,
     ) {
-        let (user, client) = self.session.log_names(id, shared);
+        let (user, client) = self.session.user_and_client(id, shared);
         shared.log_decision(&AuthDecision {
             what: "disconnect",
             user,

@@ -388,11 +388,11 @@ fn what_the_route_refuses_does_not_reach_the_application() {
         assert_eq!(world.told(peer), []);
     }
     // The application sees the route's user and can replace it.
-    for (verdict, user) in [("accept", "ann"), ("user", "hooked")] {
+    for (decision, user) in [("accept", "ann"), ("user", "hooked")] {
         let mut world = World::new(Options::default());
         let peer = begin(
             &mut world,
-            &format!("/judged-user?user=ann&verdict={verdict}"),
+            &format!("/judged-user?user=ann&verdict={handshake_decision}"),
         );
         let told = world.told(peer);
         assert_eq!(told[0], asked("/judged-user user=ann"));

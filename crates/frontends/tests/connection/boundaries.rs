@@ -376,8 +376,8 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
 
 fn entries(world: &mut World) -> Vec<AccessLogEntry> {
     let mut done = Vec::new();
-    let journal = &mut world.workers[0].shared_mut().requests.outboxes.access_log;
-    journal.take_entries(&mut done);
+    let access_log = &mut world.workers[0].shared_mut().requests.outboxes.access_log;
+    access_log.take_entries(&mut done);
     done
 }
 
@@ -445,8 +445,8 @@ fn slow_clients_are_noted_by_name_and_place() {
     for _ in 0..2 {
         call(&mut world, "push", &json!({ "user": "ann", "data": data }));
     }
-    let journal = &mut world.workers[0].shared_mut().requests.outboxes.access_log;
-    let slow = journal.take_slow_events();
+    let access_log = &mut world.workers[0].shared_mut().requests.outboxes.access_log;
+    let slow = access_log.take_slow_events();
     let whats: Vec<(SlowEventKind, &str)> =
         slow.iter().map(|one| (one.kind, &*one.subject)).collect();
     let expected = ["ann at 127.0.0.1 on /ws: closed with 2 KiB unsent"];
@@ -608,12 +608,12 @@ fn how_long_others_take_does_not_count_against_a_client_that_connects() {
     world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
     world.advance(7_000);
     let question = world.questions(0).remove(0);
-    let verdict = HookDecision::Error {
+    let decision = HookDecision::Error {
         code: 103,
         message: "no".into(),
         is_temporary: false,
     };
-    world.judge(0, &question, verdict);
+    world.judge(0, &question, decision);
     world.settle();
     let told = lines(&world.take(peer));
     assert_eq!(told[0]["error"]["code"], 103);

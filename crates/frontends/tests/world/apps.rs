@@ -152,7 +152,7 @@ pub fn said(body: &str) -> AppAnswer {
 }
 
 /// Returns the decision selected by `?verdict=…`.
-pub fn verdict(name: &str) -> HandshakeDecision {
+pub fn handshake_decision(name: &str) -> HandshakeDecision {
     let accept = |user: Option<&str>, protocol: Option<&str>| HandshakeDecision::Accept {
         user: user.map(str::to_owned),
         protocol: protocol.map(str::to_owned),
@@ -190,10 +190,10 @@ impl Apps for TestApps {
             record.stand(id, &[None], Some(Standing::Judged));
             return MaybeDeferred::Deferred;
         }
-        let verdict = verdict(&wanted);
-        let accepted = matches!(verdict, HandshakeDecision::Accept { .. });
+        let decision = handshake_decision(&wanted);
+        let accepted = matches!(decision, HandshakeDecision::Accept { .. });
         record.stand(id, &[None], accepted.then_some(Standing::Accepted));
-        MaybeDeferred::Ready(verdict)
+        MaybeDeferred::Ready(decision)
     }
 
     fn opened(
@@ -509,10 +509,10 @@ impl World {
         let mut record = worker.record.borrow_mut();
         let (answer, standing) = match record.standing.get(&key) {
             Some(Standing::Judged) => {
-                let verdict = verdict(name);
-                let accepted = matches!(verdict, HandshakeDecision::Accept { .. });
+                let decision = handshake_decision(name);
+                let accepted = matches!(decision, HandshakeDecision::Accept { .. });
                 (
-                    AppAnswer::Handshake(verdict),
+                    AppAnswer::Handshake(decision),
                     accepted.then_some(Standing::Accepted),
                 )
             }

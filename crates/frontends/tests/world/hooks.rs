@@ -20,10 +20,10 @@ impl World {
     }
 
     /// Makes a decision, which is delivered in the next turn.
-    pub fn judge(&mut self, worker: usize, question: &HookRequest, verdict: HookDecision) {
+    pub fn judge(&mut self, worker: usize, question: &HookRequest, decision: HookDecision) {
         let ports = &mut self.workers[worker].shared_mut().requests;
-        let verdict = (question.session, question.id, verdict);
-        ports.hook_decisions.push_back(verdict);
+        let decision = (question.session, question.id, decision);
+        ports.hook_decisions.push_back(decision);
     }
 
     /// Delivers an authentication result.

@@ -251,7 +251,7 @@ impl World {
     pub fn blocked(&self, Peer(peer): Peer) -> Option<WaitReason> {
         let client = &self.clients[peer];
         let connection = self.workers[client.worker].worker.connection(client.id);
-        connection?.is_blocked()
+        connection?.wait_reason()
     }
 
     /// Returns the connection's next deadline.

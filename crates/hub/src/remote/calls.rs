@@ -288,18 +288,18 @@ impl Engine for RemoteEngine {
     fn presence(
         &mut self,
         here: LocalMembers<'_>,
-        asker: QueryContext,
+        caller: QueryContext,
     ) -> EngineReply<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
-        self.ask_members(here.channel, asker, false);
+        self.ask_members(here.channel, caller, false);
         EngineReply::Deferred
     }
 
     fn presence_stats(
         &mut self,
         here: LocalMembers<'_>,
-        asker: QueryContext,
+        caller: QueryContext,
     ) -> EngineReply<Result<PresenceStats, PresenceError>> {
-        self.ask_members(here.channel, asker, true);
+        self.ask_members(here.channel, caller, true);
         EngineReply::Deferred
     }
 
@@ -321,10 +321,10 @@ impl Engine for RemoteEngine {
         self.ticks = self.ticks.wrapping_add(1);
         self.lose_patience();
         self.restore(catalog);
-        self.look_for_spare(catalog, gone);
+        self.check_spare(catalog, gone);
         if self.connection.is_some() {
-            self.look_at_unsure();
-            self.look_for_missed();
+            self.check_unsure();
+            self.check_missed();
         }
     }
 

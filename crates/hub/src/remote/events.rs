@@ -62,7 +62,7 @@ impl RemoteEngine {
             }
             Event::Members { ticket, found } => match self.waiting.take(ticket) {
                 Some((_, task @ Task::Presence { .. })) if found.is_none() => self.give_up(task),
-                Some((_, Task::Presence { asker, .. })) => self.members_found(asker, found),
+                Some((_, Task::Presence { caller, .. })) => self.members_found(caller, found),
                 _ => {}
             },
             Event::Forgotten => self.has_forgotten = true,
@@ -142,7 +142,7 @@ impl RemoteEngine {
     fn followed(&mut self, topic: &Arc<str>) {
         if let Some(known) = self.topics.get_mut(topic) {
             if std::mem::replace(&mut known.is_live, true) {
-                self.is_followed_again(topic);
+                self.handle_repeated_subscription(topic);
             }
             for place in 0..self.entries.end() {
                 let entry = self.entries.get(place);
@@ -159,7 +159,7 @@ impl RemoteEngine {
     /// Handles a repeated subscription to a wildcard channel. In between any of its channels may have had publications,
     /// also channels unknown to this node. Subscribers of the wildcard channel have no position by which they could
     /// detect that.
-    fn is_followed_again(&mut self, wildcard: &Arc<str>) {
+    fn handle_repeated_subscription(&mut self, wildcard: &Arc<str>) {
         let place = self.entries.find(wildcard);
         let entry = place.and_then(|place| self.entries.get(place));
         let has_subscribers = entry.is_some_and(|entry| entry.feed == Feed::Live);

@@ -60,27 +60,27 @@ impl RemoteEngine {
         }
     }
 
-    pub(super) fn ask_members(&mut self, channel: &str, asker: QueryContext, only_counts: bool) {
+    pub(super) fn ask_members(&mut self, channel: &str, caller: QueryContext, only_counts: bool) {
         let channel = Arc::from(channel);
         self.order(Task::Presence {
-            asker,
+            caller,
             channel,
             only_counts,
         });
     }
 
-    pub(super) fn members_found(&mut self, asker: QueryContext, found: Option<wire::Members>) {
+    pub(super) fn members_found(&mut self, caller: QueryContext, found: Option<wire::Members>) {
         let report = match found {
             Some(wire::Members::Counts(clients, users)) => {
-                EngineReport::PresenceStats(asker, Ok(PresenceStats { clients, users }))
+                EngineReport::PresenceStats(caller, Ok(PresenceStats { clients, users }))
             }
             Some(wire::Members::List(members)) if members.len() <= MEMBERS_MAX => {
                 let members = members.iter();
                 let members = members.filter_map(|one| data::decode_member(one).map(Arc::new));
-                EngineReport::Presence(asker, Ok(members.collect()))
+                EngineReport::Presence(caller, Ok(members.collect()))
             }
-            Some(_) => EngineReport::Presence(asker, Err(PresenceError::TooMany)),
-            None => EngineReport::Presence(asker, Err(PresenceError::Unavailable)),
+            Some(_) => EngineReport::Presence(caller, Err(PresenceError::TooMany)),
+            None => EngineReport::Presence(caller, Err(PresenceError::Unavailable)),
         };
         self.reports.push_back(report);
     }

@@ -35,7 +35,7 @@ impl RemoteEngine {
     }
 
     /// Handles a change that was not, or may not have been, recorded.
-    pub(super) fn is_unrecorded(&mut self, occupancy: Box<wire::Occupancy>) {
+    pub(super) fn requeue_unrecorded(&mut self, occupancy: Box<wire::Occupancy>) {
         self.recording.remove(&occupancy.channel);
         // The change must precede later ones of its channel.
         self.unrecorded.push_front(occupancy);
@@ -46,7 +46,7 @@ impl RemoteEngine {
             return;
         };
         let Some((is_changed, at_ms)) = outcome else {
-            return self.is_unrecorded(occupancy);
+            return self.requeue_unrecorded(occupancy);
         };
         self.recording.remove(&occupancy.channel);
         self.reports

@@ -26,13 +26,13 @@ pub(crate) fn client(index: u32, user: &str) -> Arc<ClientInfo> {
 }
 
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct TestOutlet {
     given: BTreeMap<u32, Vec<(String, u64)>>,
     answers: Vec<HubReply>,
     pub(crate) lost: Vec<u32>,
 }
 
-impl Desk {
+impl TestOutlet {
     pub(crate) fn texts(&self, index: u32) -> Vec<&str> {
         let given = self.given.get(&index).into_iter().flatten();
         given.map(|(text, _)| text.as_str()).collect()
@@ -44,7 +44,7 @@ impl Desk {
     }
 }
 
-impl Outlet for Desk {
+impl Outlet for TestOutlet {
     fn send_message(&mut self, _: WorkerId, mail: HubMessage) {
         panic!("there is one worker: {mail:?}");
     }
@@ -82,7 +82,7 @@ pub(crate) trait Driven: Engine + Sized {
     const KNOWS_SUBSCRIBERS: bool;
 
     /// Delivers a message to the engine. Returns `false` if none is in flight.
-    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool;
+    fn drive(hub: &mut Hub<Self>, outlet: &mut TestOutlet) -> bool;
 
     /// Makes the external store, if any, lose all members.
     fn forget_members(&mut self) {}
@@ -91,10 +91,10 @@ pub(crate) trait Driven: Engine + Sized {
 impl Driven for NodeEngine {
     const KNOWS_SUBSCRIBERS: bool = true;
 
-    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
+    fn drive(hub: &mut Hub<Self>, outlet: &mut TestOutlet) -> bool {
         let batch = hub.take_batch(true);
         if let Some(batch) = &batch {
-            hub.batch_durable(batch.number, desk);
+            hub.batch_durable(batch.number, outlet);
         }
         batch.is_some()
     }
@@ -102,7 +102,7 @@ impl Driven for NodeEngine {
 
 pub(crate) struct Bench<E> {
     pub(crate) hub: Hub<E>,
-    pub(crate) desk: Desk,
+    pub(crate) outlet: TestOutlet,
     /// Replies to publications so far.
     pub(crate) published: Vec<PublishOutcome>,
     pub(crate) failed: usize,
@@ -146,7 +146,7 @@ impl<E: Driven> Bench<E> {
         hub.set_history(Arc::new(namespaces), usize::MAX);
         Self {
             hub,
-            desk: Desk::default(),
+            outlet: TestOutlet::default(),
             published: Vec::new(),
             failed: 0,
             page: None,
@@ -182,7 +182,7 @@ impl<E: Driven> Bench<E> {
             name(channel),
             payload,
             options.as_ref(),
-            &mut self.desk,
+            &mut self.outlet,
         );
         if let RequestOutcome::Done(published) = outcome.expect("there is room") {
             self.published.push(published);
@@ -204,18 +204,18 @@ impl<E: Driven> Bench<E> {
             since: since.map(|since| [since].into()),
             ..SubscribeOptions::default()
         };
-        let (hub, desk) = (&mut self.hub, &mut self.desk);
+        let (hub, outlet) = (&mut self.hub, &mut self.outlet);
         subscribe(
             hub,
             session(index),
             name(CHANNEL),
             Ticket(2),
             &joining,
-            desk,
+            outlet,
         )
         .expect("there is room");
         self.take_answers();
-        while self.joined.is_none() && E::drive(&mut self.hub, &mut self.desk) {
+        while self.joined.is_none() && E::drive(&mut self.hub, &mut self.outlet) {
             self.take_answers();
         }
         self.joined.take().expect("it is answered")
@@ -227,8 +227,8 @@ impl<E: Driven> Bench<E> {
             client: Some(client(index, user)),
             ..SubscribeOptions::default()
         };
-        let (hub, desk) = (&mut self.hub, &mut self.desk);
-        subscribe(hub, session(index), name(ROOM), Ticket(2), &joining, desk)
+        let (hub, outlet) = (&mut self.hub, &mut self.outlet);
+        subscribe(hub, session(index), name(ROOM), Ticket(2), &joining, outlet)
             .expect("there is room");
         self.settle();
     }
@@ -252,17 +252,19 @@ impl<E: Driven> Bench<E> {
     }
 
     pub(crate) fn leave(&mut self, index: u32) {
-        self.hub.close(session(index), &mut self.desk);
+        self.hub.close(session(index), &mut self.outlet);
         self.settle();
     }
 
     /// Returns the members of the room, and the numbers of clients and users.
     pub(crate) fn presence(&mut self) -> (Vec<String>, (u32, u32)) {
         for question in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
-            let asker = (session(100), Ticket(3));
-            let outcome = self.hub.query(asker, name(ROOM), question, &mut self.desk);
+            let caller = (session(100), Ticket(3));
+            let outcome = self
+                .hub
+                .query(caller, name(ROOM), question, &mut self.outlet);
             if let RequestOutcome::Done(answer) = outcome {
-                self.desk.answers.push(answer);
+                self.outlet.answers.push(answer);
             }
         }
         self.settle();
@@ -273,12 +275,12 @@ impl<E: Driven> Bench<E> {
     }
 
     pub(crate) fn ask(&mut self, question: ChannelQuery) {
-        let asker = (session(100), Ticket(3));
+        let caller = (session(100), Ticket(3));
         let outcome = self
             .hub
-            .query(asker, name(CHANNEL), question, &mut self.desk);
+            .query(caller, name(CHANNEL), question, &mut self.outlet);
         if let RequestOutcome::Done(answer) = outcome {
-            self.desk.answers.push(answer);
+            self.outlet.answers.push(answer);
         }
         self.take_answers();
     }
@@ -291,15 +293,16 @@ impl<E: Driven> Bench<E> {
 
     /// Delivers all messages that are in flight.
     pub(crate) fn settle(&mut self) {
-        while E::drive(&mut self.hub, &mut self.desk) {}
-        while self.hub.sweep(1_000, &mut self.desk) || E::drive(&mut self.hub, &mut self.desk) {}
+        while E::drive(&mut self.hub, &mut self.outlet) {}
+        while self.hub.sweep(1_000, &mut self.outlet) || E::drive(&mut self.hub, &mut self.outlet) {
+        }
         self.take_answers();
         let under_way: Vec<_> = self.hub.pending_work().collect();
         assert!(under_way.is_empty(), "stuck: {under_way:?}");
     }
 
     fn take_answers(&mut self) {
-        for answer in std::mem::take(&mut self.desk.answers) {
+        for answer in std::mem::take(&mut self.outlet.answers) {
             match answer {
                 HubReply::Published(published) => self.published.push(published),
                 HubReply::Failed => self.failed += 1,

@@ -8,7 +8,7 @@ use crate::bench::{Bench, Driven};
 
 /// Returns what the feed has delivered to a subscriber of the room.
 fn heard<E: Driven>(bench: &mut Bench<E>, index: u32) -> Vec<String> {
-    let texts = bench.desk.texts(index);
+    let texts = bench.outlet.texts(index);
     texts.into_iter().map(str::to_owned).collect()
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn order<E: Driven>(mut bench: Bench<E>) {
         bench.publish(text);
     }
     bench.settle();
-    assert_eq!(bench.desk.texts(1), texts);
+    assert_eq!(bench.outlet.texts(1), texts);
 }
 
 pub(crate) fn answer<E: Driven>(mut bench: Bench<E>) {
@@ -55,7 +55,7 @@ pub(crate) fn stale<E: Driven>(mut bench: Bench<E>) {
     bench.publish_with("once", Some(keyed()));
     bench.publish_with("twice", Some(keyed()));
     bench.settle();
-    assert_eq!(bench.desk.texts(1), ["v5", "v6", "once"]);
+    assert_eq!(bench.outlet.texts(1), ["v5", "v6", "once"]);
 }
 
 pub(crate) fn increase<E: Driven>(mut bench: Bench<E>) {
@@ -64,7 +64,7 @@ pub(crate) fn increase<E: Driven>(mut bench: Bench<E>) {
         bench.publish(&number.to_string());
     }
     bench.settle();
-    let offsets = bench.desk.offsets(1);
+    let offsets = bench.outlet.offsets(1);
     assert_eq!(offsets.len(), 30);
     assert!(offsets.is_sorted_by(|one, next| one < next), "{offsets:?}");
 }
@@ -76,8 +76,8 @@ pub(crate) fn feed<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(2, None);
     bench.publish("b");
     bench.settle();
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
-    assert_eq!(bench.desk.texts(2), ["b"]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b"]);
+    assert_eq!(bench.outlet.texts(2), ["b"]);
 }
 
 /// A deferred publication reaches neither subscribers nor its publisher before the engine has stored it.
@@ -85,11 +85,11 @@ pub(crate) fn stored<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.publish("a");
     if bench.hub.engine().is_deferring() {
-        assert_eq!(bench.desk.texts(1), [""; 0]);
+        assert_eq!(bench.outlet.texts(1), [""; 0]);
         assert!(bench.published.is_empty());
     }
     bench.settle();
-    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.outlet.texts(1), ["a"]);
     assert_eq!(bench.published.len(), 1);
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn join<E: Driven>(mut bench: Bench<E>) {
         bench.publish(&number.to_string());
     }
     bench.settle();
-    let offsets = bench.desk.offsets(1);
+    let offsets = bench.outlet.offsets(1);
     for (place, offset) in offsets.iter().enumerate() {
         let joined = bench.subscribe(place as u32 + 2, Some(*offset));
         let recovered = joined.recovered.expect("it was asked for");
@@ -130,8 +130,8 @@ pub(crate) fn top<E: Driven>(mut bench: Bench<E>) {
     };
     let page = bench.read(query);
     let found = page.iter().filter_map(|one| Some(one.position?.offset));
-    assert_eq!(found.collect::<Vec<_>>(), bench.desk.offsets(1));
-    assert_eq!(Some(&page.position.offset), bench.desk.offsets(1).last());
+    assert_eq!(found.collect::<Vec<_>>(), bench.outlet.offsets(1));
+    assert_eq!(Some(&page.position.offset), bench.outlet.offsets(1).last());
 }
 
 pub(crate) fn removal<E: Driven>(mut bench: Bench<E>) {
@@ -147,10 +147,10 @@ pub(crate) fn removal<E: Driven>(mut bench: Bench<E>) {
     };
     let page = bench.read(query);
     assert!(page.is_empty());
-    assert_eq!(Some(&page.position.offset), bench.desk.offsets(1).last());
+    assert_eq!(Some(&page.position.offset), bench.outlet.offsets(1).last());
     bench.publish("c");
     bench.settle();
-    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b", "c"]);
 }
 
 /// Publications submitted before the removal are removed with it, delivered or not.
@@ -183,7 +183,7 @@ pub(crate) fn chain<E: Driven>(mut bench: Bench<E>) {
         for number in 0..3 {
             bench.publish(&format!("{round}.{number}"));
         }
-        let known = bench.desk.offsets(1).last().copied();
+        let known = bench.outlet.offsets(1).last().copied();
         let index = round + 2;
         let joined = bench.subscribe(index, known);
         bench.settle();
@@ -192,8 +192,8 @@ pub(crate) fn chain<E: Driven>(mut bench: Bench<E>) {
         let mut offsets: Vec<_> = missed
             .filter_map(|one| Some(one.position?.offset))
             .collect();
-        offsets.extend(bench.desk.offsets(index));
-        let all = bench.desk.offsets(1);
+        offsets.extend(bench.outlet.offsets(index));
+        let all = bench.outlet.offsets(1);
         let behind = known.map_or(0, |known| {
             assert!(recovered.is_complete, "{known} in round {round}");
             all.partition_point(|offset| *offset <= known)

@@ -25,9 +25,9 @@ fn gap_with(broken: Broken) {
         elsewhere(&mut bench, text);
     }
     bench.settle();
-    assert_eq!(bench.desk.texts(1), ["a", "b", "c", "d", "e"]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b", "c", "d", "e"]);
     assert_eq!(bench.hub.engine().reads, 1, "one read heals a gap");
-    assert!(bench.desk.lost.is_empty());
+    assert!(bench.outlet.lost.is_empty());
 }
 
 #[test]
@@ -60,14 +60,14 @@ fn feed_of_two_nodes() {
             for _ in 0..random.usize(..3) {
                 bench.hub.engine().arrive();
             }
-            bench.hub.take_reports(&mut bench.desk);
+            bench.hub.take_reports(&mut bench.outlet);
         }
         bench.hub.engine().is_lossy = false;
         bench.settle();
         texts.push("last".to_owned());
         bench.publish_and_settle("last");
-        assert_eq!(bench.desk.texts(1), texts, "seed {seed}");
-        assert!(bench.desk.lost.is_empty());
+        assert_eq!(bench.outlet.texts(1), texts, "seed {seed}");
+        assert!(bench.outlet.lost.is_empty());
     }
 }
 
@@ -81,13 +81,13 @@ fn lost() {
     elsewhere(&mut bench, "c");
     bench.settle();
     // Nothing behind the gap reaches a subscriber that does not know of it.
-    assert_eq!(bench.desk.texts(1), ["a"]);
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.texts(1), ["a"]);
+    assert_eq!(bench.outlet.lost, [1]);
     // The feed continues for those that subscribe again.
     bench.subscribe(1, None);
     bench.publish_and_settle("d");
-    assert_eq!(bench.desk.texts(1), ["a", "d"]);
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.texts(1), ["a", "d"]);
+    assert_eq!(bench.outlet.lost, [1]);
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn epoch() {
     let before = bench.publish_and_settle("a").position.expect("it is kept");
     bench.hub.engine().begin_epoch(0, 99);
     bench.settle();
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.lost, [1]);
     let after = bench.publish_and_settle("b").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
-    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.outlet.texts(1), ["a"]);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_failed_publication_can_be_repeated() {
     bench.hub.engine().is_silent = false;
     bench.publish_with("a", Some(keyed()));
     bench.settle();
-    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.outlet.texts(1), ["a"]);
     assert_eq!(bench.published.len(), 1);
 }
 
@@ -138,9 +138,9 @@ fn retry_with(broken: Broken) {
     bench.settle();
     let second = bench.published.pop().expect("it is answered");
     assert!(second.is_skipped);
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b"]);
     let offset = second.position.map(|position| position.offset);
-    assert_eq!(offset, bench.desk.offsets(1).last().copied());
+    assert_eq!(offset, bench.outlet.offsets(1).last().copied());
 }
 
 #[test]
@@ -163,10 +163,10 @@ fn room() {
         bytes: b"a",
     };
     let channel = crate::common::name(crate::bench::CHANNEL);
-    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
-    let outcome = hub.publish(None, channel, payload, None, desk);
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+    let outcome = hub.publish(None, channel, payload, None, outlet);
     assert_eq!(outcome, Err(veche_hub::NoCredit));
     hub.engine().is_full = false;
     bench.publish_and_settle("a");
-    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.outlet.texts(1), ["a"]);
 }

@@ -366,7 +366,7 @@ fn join_in_any_order() {
                 7 => drop(pair.report(1)),
                 _ => {
                     let worker = random.usize(..2);
-                    pair.hubs[worker].sweep(10, &mut pair.desks[worker]);
+                    pair.hubs[worker].sweep(10, &mut pair.outlets[worker]);
                 }
             }
         }
@@ -387,8 +387,8 @@ fn join_in_any_order() {
             };
             assert_eq!(found, all[behind..], "session {index} of seed {seed}");
         }
-        assert!(pair.desks.iter().all(|desk| {
-            let mut heard = desk.heard.values().flatten();
+        assert!(pair.outlets.iter().all(|outlet| {
+            let mut heard = outlet.heard.values().flatten();
             heard.all(|one| !matches!(one, Heard::Lost | Heard::Failed))
         }));
     }

@@ -16,16 +16,16 @@ mod restarts;
 mod unruly;
 mod wildcards;
 
-use bench::{Bench, Desk, Driven};
+use bench::{Bench, Driven, TestOutlet};
 use unruly::{Broken, Unruly};
 use veche_hub::{Hub, NodeEngine, Options, WorkerId};
 
 impl Driven for Unruly {
     const KNOWS_SUBSCRIBERS: bool = false;
 
-    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
+    fn drive(hub: &mut Hub<Self>, outlet: &mut TestOutlet) -> bool {
         let has_arrived = hub.engine().arrive();
-        while hub.take_reports(desk) {}
+        while hub.take_reports(outlet) {}
         has_arrived
     }
 

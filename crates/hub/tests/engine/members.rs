@@ -30,7 +30,7 @@ fn member_of_two_nodes() {
         bench.enter(2, "ann");
         bench.leave(2);
         bench.pass(5_000);
-        assert_eq!(bench.desk.texts(1), ["Joined 1"], "{is_late}");
+        assert_eq!(bench.outlet.texts(1), ["Joined 1"], "{is_late}");
         assert_eq!(bench.presence().0, ["1", "90"]);
     }
 }
@@ -50,7 +50,7 @@ fn member_that_reconnects() {
         bench.leave(3);
         bench.pass(10_000);
         let expected = ["Joined 1", "Joined 2", "Left 3"];
-        assert_eq!(bench.desk.texts(1), expected, "{is_late}");
+        assert_eq!(bench.outlet.texts(1), expected, "{is_late}");
         assert_eq!(bench.presence(), (vec!["1".to_owned()], (1, 1)));
     }
 }
@@ -69,7 +69,7 @@ fn lease_of_another_node() {
         );
         bench.hub.engine().end_lease();
         bench.settle();
-        assert_eq!(bench.desk.texts(1), ["Joined 1", "Left 90"], "{is_late}");
+        assert_eq!(bench.outlet.texts(1), ["Joined 1", "Left 90"], "{is_late}");
         assert_eq!(bench.presence().0, ["1"]);
     }
 }

@@ -13,7 +13,7 @@ use veche_nodes::engine::channel::{
 };
 use veche_nodes::engine::peer::Entries;
 
-use crate::bench::{Bench, Desk, Driven};
+use crate::bench::{Bench, Driven, TestOutlet};
 
 /// Cuts in one test, so that it ends.
 const CUTS_MAX: u32 = 12;
@@ -95,7 +95,7 @@ pub(crate) fn remote(seed: u64, is_lossy: bool) -> Bench<RemoteEngine> {
 impl Driven for RemoteEngine {
     const KNOWS_SUBSCRIBERS: bool = false;
 
-    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
+    fn drive(hub: &mut Hub<Self>, outlet: &mut TestOutlet) -> bool {
         let event = MODEL.with_borrow_mut(|model| {
             let model = model.as_mut().expect("a model");
             model.take(hub.engine().take_orders());
@@ -107,7 +107,7 @@ impl Driven for RemoteEngine {
         for event in events {
             hub.engine().handle(event);
         }
-        while hub.take_reports(desk) {}
+        while hub.take_reports(outlet) {}
         true
     }
 

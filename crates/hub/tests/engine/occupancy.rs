@@ -26,21 +26,21 @@ fn enter(bench: &mut Bench<RemoteEngine>, index: u32) -> Vec<Occupancy> {
         client: Some(client(index, "ann")),
         ..SubscribeOptions::default()
     };
-    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
-    let joined = subscribe(hub, session(index), name(ROOM), Ticket(1), &joining, desk);
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+    let joined = subscribe(hub, session(index), name(ROOM), Ticket(1), &joining, outlet);
     joined.expect("there is room");
     tell(bench, Event::Followed(ROOM.into()))
 }
 
 fn leave(bench: &mut Bench<RemoteEngine>, index: u32) -> Vec<Occupancy> {
-    bench.hub.close(session(index), &mut bench.desk);
+    bench.hub.close(session(index), &mut bench.outlet);
     orders(bench)
 }
 
 /// Passes an event to the hub. Returns the changes that are recorded then.
 fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Occupancy> {
     bench.hub.engine().handle(event);
-    while bench.hub.take_reports(&mut bench.desk) {}
+    while bench.hub.take_reports(&mut bench.outlet) {}
     orders(bench)
 }
 
@@ -131,7 +131,7 @@ fn changes_during_a_long_break_are_recorded_after_it() {
     assert_eq!(leave(&mut bench, 1), []);
     for _ in 0..30 {
         bench.hub.maintain();
-        while bench.hub.take_reports(&mut bench.desk) {}
+        while bench.hub.take_reports(&mut bench.outlet) {}
     }
     assert_eq!(orders(&mut bench), []);
     tell(&mut bench, Event::Up(2, Store::Same));

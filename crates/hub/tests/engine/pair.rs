@@ -24,18 +24,18 @@ pub(crate) enum Heard {
 }
 
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct TestOutlet {
     sent: VecDeque<(WorkerId, HubMessage)>,
     pub(crate) heard: BTreeMap<u32, Vec<Heard>>,
 }
 
-impl Desk {
+impl TestOutlet {
     fn hear(&mut self, session: ConnectionId, heard: Heard) {
         self.heard.entry(session.index).or_default().push(heard);
     }
 }
 
-impl Outlet for Desk {
+impl Outlet for TestOutlet {
     fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
         self.sent.push_back((to, mail));
     }
@@ -65,7 +65,7 @@ impl Outlet for Desk {
 /// Two workers. Sessions with an even index belong to the first.
 pub(crate) struct Pair {
     pub(crate) hubs: [Hub<Unruly>; 2],
-    pub(crate) desks: [Desk; 2],
+    pub(crate) outlets: [TestOutlet; 2],
 }
 
 pub(crate) fn publication(text: &str) -> Publication {
@@ -123,7 +123,7 @@ impl Pair {
         };
         Self {
             hubs: [hub(0), hub(1)],
-            desks: [Desk::default(), Desk::default()],
+            outlets: [TestOutlet::default(), TestOutlet::default()],
         }
     }
 
@@ -151,27 +151,27 @@ impl Pair {
             ..SubscribeOptions::default()
         };
         let worker = index as usize % 2;
-        let (hub, desk) = (&mut self.hubs[worker], &mut self.desks[worker]);
+        let (hub, outlet) = (&mut self.hubs[worker], &mut self.outlets[worker]);
         subscribe(
             hub,
             session(index),
             name(channel),
             Ticket(1),
             &joining,
-            desk,
+            outlet,
         )
         .expect("there is room");
     }
 
     pub(crate) fn unsubscribe(&mut self, index: u32, channel: &str) -> bool {
         let worker = index as usize % 2;
-        let (hub, desk) = (&mut self.hubs[worker], &mut self.desks[worker]);
-        hub.unsubscribe(session(index), name(channel), desk)
+        let (hub, outlet) = (&mut self.hubs[worker], &mut self.outlets[worker]);
+        hub.unsubscribe(session(index), name(channel), outlet)
     }
 
     pub(crate) fn close(&mut self, index: u32) {
         let worker = index as usize % 2;
-        self.hubs[worker].close(session(index), &mut self.desks[worker]);
+        self.hubs[worker].close(session(index), &mut self.outlets[worker]);
     }
 
     /// Publishes at the channel's home.
@@ -183,18 +183,18 @@ impl Pair {
         };
         let channel: ChannelName<'_> = name(channel);
         self.hubs[home]
-            .publish(None, channel, payload, None, &mut self.desks[home])
+            .publish(None, channel, payload, None, &mut self.outlets[home])
             .expect("there is room");
     }
 
     /// Delivers one message of a worker. Returns `false` if there is none.
     pub(crate) fn carry(&mut self, from: usize) -> bool {
-        let Some((to, mail)) = self.desks[from].sent.pop_front() else {
+        let Some((to, mail)) = self.outlets[from].sent.pop_front() else {
             return false;
         };
         let to = usize::from(to.0);
         let sender = WorkerId(from as u16);
-        self.hubs[to].receive(sender, mail, &mut self.desks[to]);
+        self.hubs[to].receive(sender, mail, &mut self.outlets[to]);
         true
     }
 
@@ -208,14 +208,14 @@ impl Pair {
     /// Sessions process their replies first: nothing is delivered within the same call.
     fn take_reports(&mut self, worker: usize) {
         loop {
-            let desk = &mut self.desks[worker];
-            let before: BTreeMap<u32, usize> = desk
+            let outlet = &mut self.outlets[worker];
+            let before: BTreeMap<u32, usize> = outlet
                 .heard
                 .iter()
                 .map(|(index, heard)| (*index, heard.len()))
                 .collect();
-            let is_early = self.hubs[worker].take_reports(desk);
-            for (index, heard) in &desk.heard {
+            let is_early = self.hubs[worker].take_reports(outlet);
+            for (index, heard) in &outlet.heard {
                 let new = &heard[before.get(index).copied().unwrap_or(0)..];
                 let joined = new.iter().position(|one| matches!(one, Heard::Joined(_)));
                 assert!(
@@ -240,8 +240,8 @@ impl Pair {
                 while self.report(worker) {
                     is_quiet = false;
                 }
-                let desk = &mut self.desks[worker];
-                while self.hubs[worker].sweep(1_000, desk) {}
+                let outlet = &mut self.outlets[worker];
+                while self.hubs[worker].sweep(1_000, outlet) {}
             }
             if is_quiet {
                 break;
@@ -254,7 +254,7 @@ impl Pair {
     }
 
     pub(crate) fn heard(&self, index: u32) -> &[Heard] {
-        let heard = self.desks[index as usize % 2].heard.get(&index);
+        let heard = self.outlets[index as usize % 2].heard.get(&index);
         heard.map_or(&[], Vec::as_slice)
     }
 

@@ -20,9 +20,9 @@ fn begun() -> Bench<RemoteEngine> {
     let hub = Hub::with_engine(WorkerId(0), 1, 7, Options::default(), engine);
     let mut bench = Bench::with(hub);
     tell(&mut bench, Event::Up(1, Store::Same));
-    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
     let options = SubscribeOptions::default();
-    let joined = subscribe(hub, session(1), name(CHANNEL), Ticket(1), &options, desk);
+    let joined = subscribe(hub, session(1), name(CHANNEL), Ticket(1), &options, outlet);
     joined.expect("there is room");
     bench
 }
@@ -33,14 +33,14 @@ fn bench() -> Bench<RemoteEngine> {
     let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
     let ticket = check_of(&orders).ticket;
     tell(&mut bench, found(ticket, at(1, 0), 0, None));
-    assert!(bench.desk.lost.is_empty());
+    assert!(bench.outlet.lost.is_empty());
     bench
 }
 
 /// Passes an event to the hub. Returns the resulting orders.
 fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Order> {
     bench.hub.engine().handle(event);
-    while bench.hub.take_reports(&mut bench.desk) {}
+    while bench.hub.take_reports(&mut bench.outlet) {}
     std::mem::take(bench.hub.engine().take_orders())
 }
 
@@ -91,8 +91,8 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
         &mut bench,
         found(check.ticket, at(1, 3), 9, Some((0, data))),
     );
-    assert_eq!(bench.desk.texts(1), ["a"]);
-    assert!(bench.desk.lost.is_empty());
+    assert_eq!(bench.outlet.texts(1), ["a"]);
+    assert!(bench.outlet.lost.is_empty());
 }
 
 /// The feed was lost during the check of its position, so there is a second check, and an item was stored between the two.
@@ -109,8 +109,8 @@ fn an_item_between_two_looks_is_fetched() {
         &mut bench,
         found(check.ticket, at(1, 3), 9, Some((0, data))),
     );
-    assert_eq!(bench.desk.texts(1), ["a"]);
-    assert!(bench.desk.lost.is_empty());
+    assert_eq!(bench.outlet.texts(1), ["a"]);
+    assert!(bench.outlet.lost.is_empty());
 }
 
 /// The feed resumes before the comparison with the store: its items may have the offsets of lost publications.
@@ -127,7 +127,7 @@ fn items_wait_for_the_comparison() {
     tell(&mut bench, Event::Down);
     tell(&mut bench, item((at(1, 5), 3), &data));
     let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
-    assert_eq!(bench.desk.offsets(1), [3]);
+    assert_eq!(bench.outlet.offsets(1), [3]);
     // A store that is out of memory refuses even the comparison.
     let ticket = check_of(&orders).ticket;
     let refused = Event::Checked {
@@ -140,9 +140,15 @@ fn items_wait_for_the_comparison() {
     let orders = std::mem::take(bench.hub.engine().take_orders());
     let check = check_of(&orders);
     assert!(check.is_verifying);
-    assert_eq!((bench.desk.offsets(1), bench.desk.lost.len()), (vec![3], 0));
+    assert_eq!(
+        (bench.outlet.offsets(1), bench.outlet.lost.len()),
+        (vec![3], 0)
+    );
     tell(&mut bench, found(check.ticket, at(2, 0), 0, None));
-    assert_eq!((bench.desk.offsets(1), bench.desk.lost.len()), (vec![3], 1));
+    assert_eq!(
+        (bench.outlet.offsets(1), bench.outlet.lost.len()),
+        (vec![3], 1)
+    );
 }
 
 /// Only the connection was lost; the store has the same data.
@@ -157,9 +163,9 @@ fn items_go_on_with_the_connection() {
         data,
     };
     tell(&mut bench, item);
-    assert!(bench.desk.offsets(1).is_empty());
+    assert!(bench.outlet.offsets(1).is_empty());
     tell(&mut bench, Event::Up(2, Store::Same));
-    assert_eq!(bench.desk.offsets(1), [3]);
+    assert_eq!(bench.outlet.offsets(1), [3]);
 }
 
 /// A store that lost its data starts again at low offsets, at which a repeated publication may already be stored.
@@ -193,14 +199,14 @@ fn a_subscriber_behind_a_gap_of_a_lost_epoch_is_answered() {
         since: Some([at(1, 3).into()].into()),
         ..SubscribeOptions::default()
     };
-    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
-    let joined = subscribe(hub, session(2), name(CHANNEL), Ticket(2), &options, desk);
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+    let joined = subscribe(hub, session(2), name(CHANNEL), Ticket(2), &options, outlet);
     joined.expect("there is room");
     assert!(!bench.hub.engine().take_orders().iter().any(is_read));
     let check = check_of(&tell(&mut bench, item(at(2, 1), 0)));
     let orders = tell(&mut bench, found(check.ticket, at(2, 1), 9, None));
     assert!(orders.iter().any(is_read));
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.lost, [1]);
 }
 
 /// The store may be replaced by an older copy that is still in an ended epoch. A check therefore names that epoch, so that
@@ -214,14 +220,14 @@ fn an_epoch_that_has_ended_does_not_come_back() {
     let check = check_of(&orders);
     assert_eq!(check.ended, None);
     tell(&mut bench, found(check.ticket, at(2, 0), 0, None));
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.lost, [1]);
     tell(&mut bench, Event::Down);
     let orders = tell(&mut bench, Event::Up(3, Store::Restarted));
     let check = check_of(&orders);
     assert_eq!(check.ended, Some(Epoch::from_bits(1)));
     // The store begins a new epoch. The subscription already ended with the first loss.
     tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.lost, [1]);
 }
 
 /// Returns the feed item of a publication.
@@ -250,10 +256,13 @@ fn items_of_a_server_that_has_ended_are_dropped() {
     let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
     let check = check_of(&orders);
     tell(&mut bench, found(check.ticket, at(1, 3), id, None));
-    assert_eq!((bench.desk.offsets(1), bench.desk.lost.len()), (vec![3], 0));
+    assert_eq!(
+        (bench.outlet.offsets(1), bench.outlet.lost.len()),
+        (vec![3], 0)
+    );
     // The feed continues with the item to which the store assigns that offset now.
     tell(&mut bench, item(at(1, 5), 3, &data));
-    assert_eq!(bench.desk.offsets(1), [3, 5]);
+    assert_eq!(bench.outlet.offsets(1), [3, 5]);
 }
 
 /// A store that was rolled back to a time before the channel's epoch gets the order that began the epoch again: with a
@@ -301,7 +310,7 @@ fn nothing_counts_before_the_comparison() {
         (check.is_verifying, check.seen),
         (true, Some((at(1, 3), id)))
     );
-    assert_eq!(bench.desk.offsets(1), [3]);
+    assert_eq!(bench.outlet.offsets(1), [3]);
 }
 
 /// A read before the comparison may return publications with reused offsets.
@@ -325,7 +334,10 @@ fn a_read_before_the_comparison_closes_no_gap() {
     }));
     let ticket = read.expect("it is repeated");
     tell(&mut bench, Event::Entries { ticket, entries });
-    assert_eq!((bench.desk.offsets(1), bench.desk.lost), (vec![3], vec![1]));
+    assert_eq!(
+        (bench.outlet.offsets(1), bench.outlet.lost),
+        (vec![3], vec![1])
+    );
 }
 
 /// A replaced store server still sends items to the feed, two epochs later.
@@ -341,10 +353,10 @@ fn an_item_of_an_old_epoch_does_not_bring_it_back() {
             found(check_of(&orders).ticket, at(epoch, 0), 0, None),
         );
     }
-    bench.desk.lost.clear();
+    bench.outlet.lost.clear();
     let options = SubscribeOptions::default();
-    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
-    let joined = subscribe(hub, session(2), name(CHANNEL), Ticket(2), &options, desk);
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+    let joined = subscribe(hub, session(2), name(CHANNEL), Ticket(2), &options, outlet);
     joined.expect("there is room");
     let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
     tell(
@@ -358,5 +370,8 @@ fn an_item_of_an_old_epoch_does_not_bring_it_back() {
     assert!(tell(&mut bench, item(at(1, 7), 5, &data)).is_empty());
     tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
     tell(&mut bench, item(at(3, 1), 0, &data));
-    assert_eq!((bench.desk.offsets(2), bench.desk.lost.len()), (vec![1], 0));
+    assert_eq!(
+        (bench.outlet.offsets(2), bench.outlet.lost.len()),
+        (vec![1], 0)
+    );
 }

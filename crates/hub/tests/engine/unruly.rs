@@ -497,14 +497,14 @@ impl Engine for Unruly {
     fn presence(
         &mut self,
         here: LocalMembers<'_>,
-        asker: QueryContext,
+        caller: QueryContext,
     ) -> EngineReply<Result<Box<[Arc<ClientInfo>]>, PresenceError>> {
         let found = match self.broken {
             Broken::Presence => Ok(Box::default()),
             _ => Ok(self.all_members(here.channel).into()),
         };
         if self.is_late {
-            self.under_way.push(EngineReport::Presence(asker, found));
+            self.under_way.push(EngineReport::Presence(caller, found));
             return EngineReply::Deferred;
         }
         EngineReply::Ready(found)
@@ -513,7 +513,7 @@ impl Engine for Unruly {
     fn presence_stats(
         &mut self,
         here: LocalMembers<'_>,
-        asker: QueryContext,
+        caller: QueryContext,
     ) -> EngineReply<Result<PresenceStats, PresenceError>> {
         let members = self.all_members(here.channel);
         let users: BTreeSet<_> = members.iter().map(|one| one.user.clone()).collect();
@@ -523,7 +523,7 @@ impl Engine for Unruly {
         };
         if self.is_late {
             self.under_way
-                .push(EngineReport::PresenceStats(asker, Ok(stats)));
+                .push(EngineReport::PresenceStats(caller, Ok(stats)));
             return EngineReply::Deferred;
         }
         EngineReply::Ready(Ok(stats))

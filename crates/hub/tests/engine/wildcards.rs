@@ -27,9 +27,9 @@ fn bench(history: Option<HistoryOptions>) -> Bench<RemoteEngine> {
     namespaces.insert("news", options);
     bench.hub.set_history(Arc::new(namespaces), usize::MAX);
     tell(&mut bench, Event::Up(1, Store::Same));
-    let (hub, desk) = (&mut bench.hub, &mut bench.desk);
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
     let options = SubscribeOptions::default();
-    let joined = subscribe(hub, session(1), name(WILDCARD), Ticket(1), &options, desk);
+    let joined = subscribe(hub, session(1), name(WILDCARD), Ticket(1), &options, outlet);
     joined.expect("there is room");
     tell(&mut bench, Event::Followed(WILDCARD.into()));
     bench
@@ -37,7 +37,7 @@ fn bench(history: Option<HistoryOptions>) -> Bench<RemoteEngine> {
 
 fn tell(bench: &mut Bench<RemoteEngine>, event: Event) {
     bench.hub.engine().handle(event);
-    while bench.hub.take_reports(&mut bench.desk) {}
+    while bench.hub.take_reports(&mut bench.outlet) {}
     bench.hub.engine().take_orders().clear();
 }
 
@@ -53,8 +53,11 @@ fn an_interrupted_feed_is_a_loss_to_wildcard_subscribers() {
     };
     for (history, lost) in [(Some(history), &[1][..]), (None, &[])] {
         let mut bench = bench(history);
-        assert_eq!(bench.desk.lost, [0; 0], "the first subscription has no gap");
+        assert_eq!(
+            bench.outlet.lost, [0; 0],
+            "the first subscription has no gap"
+        );
         tell(&mut bench, Event::Followed(WILDCARD.into()));
-        assert_eq!(bench.desk.lost, lost);
+        assert_eq!(bench.outlet.lost, lost);
     }
 }

@@ -29,11 +29,11 @@ fn joins_and_leaves_without_subscribers_release_their_room() {
         node.sweep(100);
     }
     assert_eq!(node.hub.dropped_join_leaves_total(), 0);
-    assert!(!node.hub.has_pending_output() && node.desk.given.is_empty());
+    assert!(!node.hub.has_pending_output() && node.outlet.given.is_empty());
     node.subscribe(1, "room:1");
     node.join(session(0), "room:1", &member("ann", "a"));
     node.sweep(100);
-    assert_eq!(node.desk.given.len(), 2);
+    assert_eq!(node.outlet.given.len(), 2);
 }
 
 #[test]
@@ -48,15 +48,15 @@ fn queued_joins_and_leaves_are_limited_and_sent_in_batches() {
     visit(&mut node, &room);
     assert_eq!(node.hub.dropped_join_leaves_total(), 2);
 
-    node.desk.credits = [usize::MAX; 4];
+    node.outlet.credits = [usize::MAX; 4];
     let mut turns = 1;
     while node.sweep(100) {
-        assert_eq!(node.desk.delivered.len(), turns * TOLD_MAX);
+        assert_eq!(node.outlet.delivered.len(), turns * TOLD_MAX);
         turns += 1;
     }
-    assert_eq!(node.desk.delivered.len(), WAITING_MAX as usize);
+    assert_eq!(node.outlet.delivered.len(), WAITING_MAX as usize);
     assert!(!node.hub.has_pending_output());
-    node.desk.credits = [0; 4];
+    node.outlet.credits = [0; 4];
     for _ in 0..WAITING_MAX / 2 {
         visit(&mut node, &room);
     }
@@ -77,10 +77,10 @@ fn a_turn_passes_a_limited_number_of_channels_without_credit() {
     };
     node.join(session(0), &free, &member("ann", "a"));
     assert!(!node.sweep(100));
-    assert!(node.desk.given.is_empty());
+    assert!(node.outlet.given.is_empty());
     assert!(!node.sweep(100));
     let told = node
-        .desk
+        .outlet
         .given
         .iter()
         .map(|one| (one.channel.as_str(), one.event));
@@ -98,7 +98,7 @@ fn announcements_keep_their_order_and_channels_alternate() {
         }
     }
     node.sweep(100);
-    let told = node.desk.given.iter();
+    let told = node.outlet.given.iter();
     let told: Vec<_> = told.map(|one| (one.channel.as_str(), one.event)).collect();
     use FeedEvent::{Joined, Left};
     let each = [Joined, Left, Joined, Left];
@@ -114,7 +114,7 @@ fn users_leaving_at_the_same_moment_are_each_announced() {
         node.join(session(index as u32), "hall:1", &member(user, user));
     }
     node.sweep(100);
-    node.desk.given.clear();
+    node.outlet.given.clear();
     for index in 0..3 {
         node.unsubscribe(index, "hall:1");
     }
@@ -123,7 +123,7 @@ fn users_leaving_at_the_same_moment_are_each_announced() {
         node.at(START_MS + ms);
         node.hub.maintain();
         node.sweep(100);
-        let given = node.desk.given.iter();
+        let given = node.outlet.given.iter();
         assert_eq!(
             given.filter(|one| one.event == FeedEvent::Left).count(),
             left
@@ -183,12 +183,16 @@ fn announcements_behind_a_stalled_publication_ask_for_the_turn_that_tells_them()
     node.publish_from(SOURCE, "stalled", &room);
     assert!(!node.sweep(100));
     assert!(!node.hub.needs_sweep(), "only credit helps");
-    node.desk.credits = [9; 4];
+    node.outlet.credits = [9; 4];
     node.sweep(100);
-    assert_eq!(node.desk.delivered.len(), 1, "the publication comes first");
+    assert_eq!(
+        node.outlet.delivered.len(),
+        1,
+        "the publication comes first"
+    );
     assert!(node.hub.needs_sweep());
     node.sweep(100);
-    assert_eq!(node.desk.delivered.len(), 2);
+    assert_eq!(node.outlet.delivered.len(), 2);
     assert!(!node.hub.has_pending_output() && !node.hub.needs_sweep());
 }
 
@@ -205,9 +209,9 @@ fn announcements_behind_a_full_queue_ask_for_the_turn_that_tells_them() {
     node.put("queued", &room);
     node.join(session(20), &room, &member("ann", "a"));
     node.sweep(100);
-    assert_eq!(node.desk.given.len(), 20, "the publication comes first");
+    assert_eq!(node.outlet.given.len(), 20, "the publication comes first");
     assert!(node.hub.needs_sweep());
     while node.sweep(100) {}
-    assert_eq!(node.desk.given.len(), 41);
+    assert_eq!(node.outlet.given.len(), 41);
     assert!(!node.hub.has_pending_output() && !node.hub.needs_sweep());
 }

@@ -309,7 +309,7 @@ fn presence_announcements_and_reports_each_require_members() {
         node.join(session(0), channel, &member("ann", "a"));
     }
     node.sweep(100);
-    let heard: Vec<_> = node.desk.given.iter().map(|one| &*one.channel).collect();
+    let heard: Vec<_> = node.outlet.given.iter().map(|one| &*one.channel).collect();
     assert_eq!(heard, ["heard:1"]);
     let expected = ["told:1 Occupied at 0", "told:1 a joined at 0"];
     assert_eq!(taken(&mut node).0, expected);

@@ -24,14 +24,14 @@ fn a_publication_without_credit_holds_up_no_other_channel() {
     node.publish_from(SOURCE, "far", &far);
     node.publish_from(SOURCE, "near", &near);
     assert_eq!(node.hub.gauges().stalled, 2);
-    node.desk.credits[usize::from(NEAR.0)] = 1;
-    node.hub.sweep(0, &mut node.desk);
-    assert_eq!(node.desk.delivered, ["near to 1"]);
+    node.outlet.credits[usize::from(NEAR.0)] = 1;
+    node.hub.sweep(0, &mut node.outlet);
+    assert_eq!(node.outlet.delivered, ["near to 1"]);
     assert_eq!(node.hub.gauges().stalled, 1);
     // The blocked one is still queued, once.
-    node.desk.credits[usize::from(FAR.0)] = 9;
-    node.hub.sweep(0, &mut node.desk);
-    assert_eq!(node.desk.delivered, ["near to 1", "far to 2"]);
+    node.outlet.credits[usize::from(FAR.0)] = 9;
+    node.hub.sweep(0, &mut node.outlet);
+    assert_eq!(node.outlet.delivered, ["near to 1", "far to 2"]);
     assert_eq!(node.hub.gauges().stalled, 0);
 }
 
@@ -43,15 +43,15 @@ fn a_publication_retried_in_vain_keeps_its_lanes_reserved() {
     node.subscribe_from(NEAR, &both);
     node.subscribe_from(NEAR, &near);
     node.publish_from(SOURCE, "first", &both);
-    node.desk.credits[usize::from(NEAR.0)] = 1;
-    node.hub.sweep(0, &mut node.desk);
+    node.outlet.credits[usize::from(NEAR.0)] = 1;
+    node.hub.sweep(0, &mut node.outlet);
     assert_eq!(handed(&mut node, "thief", &near), Err(NoCredit));
-    node.desk.credits[usize::from(FAR.0)] = 1;
-    node.hub.sweep(0, &mut node.desk);
-    node.desk.credits[usize::from(NEAR.0)] = 1;
+    node.outlet.credits[usize::from(FAR.0)] = 1;
+    node.hub.sweep(0, &mut node.outlet);
+    node.outlet.credits[usize::from(NEAR.0)] = 1;
     assert_eq!(handed(&mut node, "honest", &near), TAKEN_BY_ONE);
     let delivered = ["first to 1", "first to 2", "honest to 1"];
-    let mut sorted = node.desk.delivered.clone();
+    let mut sorted = node.outlet.delivered.clone();
     sorted[..2].sort();
     assert_eq!(sorted, delivered);
 }
@@ -63,13 +63,13 @@ fn lanes_of_wildcard_subscribers_are_reserved() {
     node.subscribe_from(FAR, "news:1");
     node.subscribe_from(NEAR, "news:*");
     node.subscribe_from(NEAR, &near);
-    node.desk.credits[usize::from(NEAR.0)] = 1;
+    node.outlet.credits[usize::from(NEAR.0)] = 1;
     node.publish_from(SOURCE, "both", "news:1");
     assert_eq!(handed(&mut node, "thief", &near), Err(NoCredit));
-    node.desk.credits[usize::from(FAR.0)] = 1;
-    node.hub.sweep(0, &mut node.desk);
-    node.desk.delivered.sort();
-    assert_eq!(node.desk.delivered, ["both to 1", "both to 2"]);
+    node.outlet.credits[usize::from(FAR.0)] = 1;
+    node.hub.sweep(0, &mut node.outlet);
+    node.outlet.delivered.sort();
+    assert_eq!(node.outlet.delivered, ["both to 1", "both to 2"]);
 }
 
 #[test]
@@ -85,13 +85,13 @@ fn a_full_queue_reserves_no_lane() {
     }
     node.subscribe_from(NEAR, &crowded);
     node.subscribe_from(NEAR, &near);
-    node.desk.credits[usize::from(NEAR.0)] = 9;
+    node.outlet.credits[usize::from(NEAR.0)] = 9;
     node.publish_from(SOURCE, "queued", &crowded);
     node.publish_from(SOURCE, "stalled", &crowded);
     let counts = node.hub.gauges();
     assert_eq!((counts.queued, counts.stalled), (1, 1));
     assert_eq!(handed(&mut node, "free", &near), TAKEN_BY_ONE);
-    assert_eq!(node.desk.delivered, ["queued to 1", "free to 1"]);
+    assert_eq!(node.outlet.delivered, ["queued to 1", "free to 1"]);
 }
 
 #[test]
@@ -104,31 +104,31 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     node.subscribe_from(NEAR, &both);
     node.subscribe_from(NEAR, &near);
     node.subscribe_from(NEAR, &chat);
-    node.desk.credits = [9; 4];
+    node.outlet.credits = [9; 4];
     for (text, channel) in [("a", &both), ("b", &near)] {
         assert_eq!(node.publish(text, channel), Ok(RequestOutcome::Pending));
     }
     // The credit is spent in the meantime.
-    node.desk.credits = [0; 4];
+    node.outlet.credits = [0; 4];
     node.write_log();
     let counts = node.hub.gauges();
     assert_eq!((counts.stalled, counts.pending), (2, 2));
-    assert!(node.desk.delivered.is_empty());
+    assert!(node.outlet.delivered.is_empty());
 
     // The first publication waits for two lanes, and reserves the one with credit.
-    node.desk.credits[usize::from(NEAR.0)] = 1;
-    node.hub.sweep(0, &mut node.desk);
-    assert!(node.desk.delivered.is_empty());
+    node.outlet.credits[usize::from(NEAR.0)] = 1;
+    node.hub.sweep(0, &mut node.outlet);
+    assert!(node.outlet.delivered.is_empty());
     assert_eq!(handed(&mut node, "thief", &chat), Err(NoCredit));
-    node.desk.credits[usize::from(FAR.0)] = 1;
-    node.hub.sweep(0, &mut node.desk);
-    node.desk.delivered.sort();
-    assert_eq!(node.desk.delivered, ["a to 1", "a to 2"]);
+    node.outlet.credits[usize::from(FAR.0)] = 1;
+    node.hub.sweep(0, &mut node.outlet);
+    node.outlet.delivered.sort();
+    assert_eq!(node.outlet.delivered, ["a to 1", "a to 2"]);
     assert_eq!(node.hub.gauges().stalled, 1);
 
     // Later publications with other lanes continue.
-    node.desk.credits = [9; 4];
-    node.hub.sweep(0, &mut node.desk);
+    node.outlet.credits = [9; 4];
+    node.hub.sweep(0, &mut node.outlet);
     let [far_only] = {
         let [_, _, third] = node.names("kept");
         [third]
@@ -137,12 +137,12 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     for (text, channel) in [("c", &far_only), ("d", &near)] {
         assert_eq!(node.publish(text, channel), Ok(RequestOutcome::Pending));
     }
-    node.desk.credits = [0; 4];
-    node.desk.delivered.clear();
+    node.outlet.credits = [0; 4];
+    node.outlet.delivered.clear();
     node.write_log();
-    node.desk.credits[usize::from(NEAR.0)] = 1;
-    node.hub.sweep(0, &mut node.desk);
-    assert_eq!(node.desk.delivered, ["d to 1"]);
+    node.outlet.credits[usize::from(NEAR.0)] = 1;
+    node.hub.sweep(0, &mut node.outlet);
+    assert_eq!(node.outlet.delivered, ["d to 1"]);
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn gauges_count_publications_waiting_for_the_log_and_for_credit() {
     let [chat] = node.names("chat");
     node.subscribe_from(FAR, &far);
     node.subscribe_from(FAR, &chat);
-    node.desk.credits = [9; 4];
+    node.outlet.credits = [9; 4];
     assert_eq!(node.publish("a", &far), Ok(RequestOutcome::Pending));
     assert_eq!(node.publish("b", &far), Ok(RequestOutcome::Pending));
-    node.desk.credits = [0; 4];
+    node.outlet.credits = [0; 4];
     node.write_log();
     node.publish_from(SOURCE, "c", &chat);
     for _ in 0..3 {

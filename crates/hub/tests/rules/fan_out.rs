@@ -16,7 +16,7 @@ fn crowd(node: &mut Node, channel: &str, indices: std::ops::Range<u32>) {
 }
 
 fn given_to(node: &Node, channel: &str) -> usize {
-    let given = node.desk.given.iter();
+    let given = node.outlet.given.iter();
     given.filter(|one| one.channel == channel).count()
 }
 
@@ -117,7 +117,7 @@ fn a_delivery_states_its_number_of_receivers() {
     assert_eq!(node.hub.sessions_of("chat").count() as u32, MANY - 1);
     while node.sweep(7) {}
     let count = |text: &str| {
-        let given = node.desk.given.iter().filter(|one| one.text == text);
+        let given = node.outlet.given.iter().filter(|one| one.text == text);
         let receivers: Vec<_> = given.map(|one| one.receivers).collect();
         assert!(receivers.iter().all(|one| *one == receivers[0]));
         (receivers.len() as u32, receivers[0])
@@ -144,7 +144,7 @@ fn departed_subscribers_are_compacted_while_publications_wait() {
         node.put("c", "chat");
         while node.sweep(5) {}
         let count = |text: &str| {
-            let given = node.desk.given.iter();
+            let given = node.outlet.given.iter();
             given.filter(|one| one.text == text).count()
         };
         assert_eq!((count("b"), count("c")), (25, 40), "{round}");

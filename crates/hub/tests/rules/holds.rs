@@ -22,7 +22,7 @@ fn full() -> (Node, String) {
 
 /// Returns the workers that were notified of the log's state since the last call, with that state.
 fn told(node: &mut Node) -> Vec<(u16, bool)> {
-    let sent = std::mem::take(&mut node.desk.sent);
+    let sent = std::mem::take(&mut node.outlet.sent);
     let told = sent.into_iter().filter_map(|(to, mail)| match mail {
         HubMessage::LogFull { is_full } => Some((to.0, is_full)),
         _ => None,
@@ -36,7 +36,7 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     node.publish_from(SOURCE, "a", &kept);
     node.publish_from(SOURCE, "b", &kept);
     assert_eq!(node.hub.gauges().stalled, 2);
-    assert_eq!(node.desk.done, [(SOURCE, HubMessageClass::Publish); 2]);
+    assert_eq!(node.outlet.done, [(SOURCE, HubMessageClass::Publish); 2]);
     let others = [NEAR, FAR, SOURCE].map(|WorkerId(other)| other);
     assert_eq!(told(&mut node), others.map(|other| (other, true)));
     // Publications of channels without history are not held back.
@@ -44,7 +44,7 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     node.subscribe(0, &chat);
     node.publish_from(SOURCE, "c", &chat);
     assert_eq!(node.texts(), ["c"]);
-    assert_eq!(node.desk.done.len(), 3);
+    assert_eq!(node.outlet.done.len(), 3);
 
     node.write_log();
     assert_eq!(node.hub.gauges().stalled, 0);
@@ -52,9 +52,9 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     node.write_log();
     assert_eq!(node.page(&kept).position.offset, u64::from(PENDING_MAX) + 2);
     // The acknowledgement is not repeated.
-    assert_eq!(node.desk.done.len(), 3);
+    assert_eq!(node.outlet.done.len(), 3);
     node.publish_from(SOURCE, "d", &kept);
-    assert_eq!(node.desk.done.len(), 4);
+    assert_eq!(node.outlet.done.len(), 4);
     assert_eq!(told(&mut node), []);
 }
 
@@ -64,16 +64,16 @@ fn stalled_publications_without_credit_are_limited() {
     for _ in 0..WITHOUT_CREDIT_MAX + 10 {
         node.publish_from(SOURCE, "a", &kept);
     }
-    assert_eq!(node.desk.done.len(), WITHOUT_CREDIT_MAX);
+    assert_eq!(node.outlet.done.len(), WITHOUT_CREDIT_MAX);
     // Each worker has a limit of its own.
     node.publish_from(FAR, "b", &kept);
     assert_eq!(
-        node.desk.done.last(),
+        node.outlet.done.last(),
         Some(&(FAR, HubMessageClass::Publish))
     );
     node.write_log();
     assert_eq!(node.hub.gauges().stalled, 0);
-    assert_eq!(node.desk.done.len(), WITHOUT_CREDIT_MAX + 11);
+    assert_eq!(node.outlet.done.len(), WITHOUT_CREDIT_MAX + 11);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn publications_for_a_full_log_wait_at_the_publisher() {
         names.find(is_far).expect("every fourth")
     };
     let (kept, chat) = (far("kept"), far("chat"));
-    node.desk.credits[usize::from(FAR.0)] = 9;
+    node.outlet.credits[usize::from(FAR.0)] = 9;
     assert_eq!(node.publish("a", &kept), Ok(RequestOutcome::Pending));
     node.receive(FAR, HubMessage::LogFull { is_full: true });
     assert_eq!(node.publish("b", &kept), Err(NoCredit));

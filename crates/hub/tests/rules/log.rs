@@ -136,7 +136,7 @@ fn a_stream_with_pending_publications_is_not_closed() {
     node.hub.maintain();
     assert_eq!(node.hub.gauges().streams, 1);
     node.write_log();
-    let answers = std::mem::take(&mut node.desk.answers);
+    let answers = std::mem::take(&mut node.outlet.answers);
     let [(_, HubReply::Published(published))] = answers[..] else {
         panic!("{answers:?}");
     };
@@ -167,10 +167,10 @@ fn removing_an_empty_history_waits_for_an_empty_batch() {
     assert!(node.hub.has_changes());
     let batch = node.hub.take_batch(false).expect("an answer waits for it");
     assert_eq!((batch.number, batch.records), (2, vec![]));
-    assert!(node.desk.answers.is_empty());
-    node.hub.batch_durable(2, &mut node.desk);
+    assert!(node.outlet.answers.is_empty());
+    node.hub.batch_durable(2, &mut node.outlet);
     assert!(matches!(
-        node.desk.answers[..],
+        node.outlet.answers[..],
         [(_, HubReply::HistoryRemoved(Ok(())))]
     ));
     assert!(!node.hub.has_changes());

@@ -19,7 +19,7 @@ fn misses(node: &mut Node, channels: &[&str]) -> Vec<bool> {
         node.subscribe(index as u32, channel);
         node.put("a", channel);
     }
-    let given = std::mem::take(&mut node.desk.given);
+    let given = std::mem::take(&mut node.outlet.given);
     given.iter().map(|one| one.slow_miss).collect()
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Given {
 
 /// An outlet that records the output of a hub.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct TestOutlet {
     /// Data messages that each worker accepts.
     pub(crate) credits: [usize; 4],
     pub(crate) sent: Vec<(WorkerId, HubMessage)>,
@@ -54,7 +54,7 @@ pub(crate) struct Desk {
     pub(crate) settling: Vec<(Caller, Arc<UserCommand>)>,
 }
 
-impl Outlet for Desk {
+impl Outlet for TestOutlet {
     fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
         if let HubMessage::Deliver { publication, .. } = &mail {
             let credits = &mut self.credits[usize::from(to.0)];
@@ -154,7 +154,7 @@ pub(crate) fn namespaces() -> Namespaces {
 
 pub(crate) struct Node {
     pub(crate) hub: Hub,
-    pub(crate) desk: Desk,
+    pub(crate) outlet: TestOutlet,
     seed: u64,
 }
 
@@ -164,7 +164,7 @@ impl Node {
         hub.set_history(Arc::new(namespaces()), usize::MAX);
         let mut node = Self {
             hub,
-            desk: Desk::default(),
+            outlet: TestOutlet::default(),
             seed,
         };
         node.at(START_MS);
@@ -230,7 +230,7 @@ impl Node {
             channel,
             Ticket(0),
             joining,
-            &mut self.desk,
+            &mut self.outlet,
         )
     }
 
@@ -247,10 +247,10 @@ impl Node {
     ) -> Option<SubscribeOutcome> {
         self.try_subscribe(session, channel, joining)
             .expect("there is room");
-        match self.desk.answers.pop() {
+        match self.outlet.answers.pop() {
             Some((_, HubReply::Subscribed(joined))) => joined.map(|joined| *joined),
             other => {
-                self.desk.answers.extend(other);
+                self.outlet.answers.extend(other);
                 None
             }
         }
@@ -259,12 +259,12 @@ impl Node {
     pub(crate) fn unsubscribe(&mut self, index: u32, channel: &str) {
         assert!(
             self.hub
-                .unsubscribe(session(index), name(channel), &mut self.desk)
+                .unsubscribe(session(index), name(channel), &mut self.outlet)
         );
     }
 
     pub(crate) fn close(&mut self, session: ConnectionId) {
-        self.hub.close(session, &mut self.desk);
+        self.hub.close(session, &mut self.outlet);
     }
 
     /// Returns the subscribe message of a session on another worker.
@@ -276,17 +276,17 @@ impl Node {
     ) -> HubMessage {
         let mut there = Hub::new(worker, self.hub.workers(), self.seed, Options::default());
         there.set_history(Arc::new(namespaces()), usize::MAX);
-        let mut desk = Desk::default();
+        let mut outlet = TestOutlet::default();
         subscribe(
             &mut there,
             session(0),
             name(channel),
             Ticket(0),
             joining,
-            &mut desk,
+            &mut outlet,
         )
         .expect("there is room");
-        let (to, mail) = desk.sent.pop().expect("the home is elsewhere");
+        let (to, mail) = outlet.sent.pop().expect("the home is elsewhere");
         assert_eq!(to, HOME);
         mail
     }
@@ -298,7 +298,7 @@ impl Node {
     }
 
     pub(crate) fn receive(&mut self, from: WorkerId, mail: HubMessage) {
-        self.hub.receive(from, mail, &mut self.desk);
+        self.hub.receive(from, mail, &mut self.outlet);
     }
 
     pub(crate) fn publish(
@@ -321,8 +321,13 @@ impl Node {
         };
         let terms = (terms != PublishOptions::default()).then(|| Arc::new(terms));
         let from = Some((session(77), Ticket(77)));
-        self.hub
-            .publish(from, name(channel), payload, terms.as_ref(), &mut self.desk)
+        self.hub.publish(
+            from,
+            name(channel),
+            payload,
+            terms.as_ref(),
+            &mut self.outlet,
+        )
     }
 
     /// Publishes to a local home with room.
@@ -353,9 +358,9 @@ impl Node {
         channel: &str,
         question: ChannelQuery,
     ) -> RequestOutcome<HubReply> {
-        let asker = (session(77), Ticket(77));
+        let caller = (session(77), Ticket(77));
         self.hub
-            .query(asker, name(channel), question, &mut self.desk)
+            .query(caller, name(channel), question, &mut self.outlet)
     }
 
     /// The whole history of a channel.
@@ -371,19 +376,19 @@ impl Node {
     }
 
     pub(crate) fn sweep(&mut self, deliveries_max: usize) -> bool {
-        self.hub.sweep(deliveries_max, &mut self.desk)
+        self.hub.sweep(deliveries_max, &mut self.outlet)
     }
 
     /// Takes a batch and reports it as durable.
     pub(crate) fn write_log(&mut self) {
         if let Some(batch) = self.hub.take_batch(false) {
-            self.hub.batch_durable(batch.number, &mut self.desk);
+            self.hub.batch_durable(batch.number, &mut self.outlet);
         }
     }
 
     /// The delivered texts since the last call, in order.
     pub(crate) fn texts(&mut self) -> Vec<String> {
-        let given = std::mem::take(&mut self.desk.given);
+        let given = std::mem::take(&mut self.outlet.given);
         given.into_iter().map(|one| one.text).collect()
     }
 }

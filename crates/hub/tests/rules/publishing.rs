@@ -133,12 +133,12 @@ fn the_previous_payload_is_sent_as_namespace_and_terms_demand() {
         all.insert("kept", options);
         node.hub.set_history(Arc::new(all), usize::MAX);
         node.subscribe_from(NEAR, &channel);
-        node.desk.credits[usize::from(NEAR.0)] = 2;
-        node.desk.sent.clear();
+        node.outlet.credits[usize::from(NEAR.0)] = 2;
+        node.outlet.sent.clear();
         for text in ["a", "b"] {
             put(&mut node, text, &channel, terms.clone());
         }
-        let previous = node.desk.sent.iter().map(|(_, mail)| match mail {
+        let previous = node.outlet.sent.iter().map(|(_, mail)| match mail {
             HubMessage::Deliver { previous, .. } => {
                 previous.as_ref().is_some_and(|one| one.bytes == "a")
             }
@@ -157,8 +157,8 @@ fn a_remote_publication_returns_its_credit_once() {
     for channel in [&chat, &kept] {
         node.publish_from(SOURCE, "a", channel);
     }
-    assert_eq!(node.desk.done.len(), 2);
-    assert!(node.desk.done.iter().all(|(to, _)| *to == SOURCE));
+    assert_eq!(node.outlet.done.len(), 2);
+    assert!(node.outlet.done.iter().all(|(to, _)| *to == SOURCE));
     assert_eq!(node.texts(), ["a"]);
     assert_eq!(
         node.hub.gauges().entries,
@@ -183,7 +183,7 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
             registration,
             ..
         },
-    )) = node.desk.sent.pop()
+    )) = node.outlet.sent.pop()
     else {
         panic!("a message to the home is expected");
     };
@@ -212,12 +212,12 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
         previous: Some(payload("a")),
     };
     node.receive(home, deliver(&away));
-    let given = &node.desk.given[0];
+    let given = &node.outlet.given[0];
     assert_eq!((&*given.text, given.previous.as_deref()), ("b", Some("a")));
-    assert_eq!(node.desk.done, [(home, HubMessageClass::Deliver)]);
+    assert_eq!(node.outlet.done, [(home, HubMessageClass::Deliver)]);
     // The home has not received the last unsubscription yet.
     node.unsubscribe(0, &away);
     node.receive(home, deliver(&away));
-    assert_eq!((node.desk.given.len(), node.desk.done.len()), (1, 2));
+    assert_eq!((node.outlet.given.len(), node.outlet.done.len()), (1, 2));
     assert_eq!(node.hub.gauges().entries, 0);
 }

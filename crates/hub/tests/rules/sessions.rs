@@ -46,7 +46,7 @@ fn a_successor_closes_its_unclosed_forerunner() {
         assert_eq!(node.put("x", channel).receivers, Some(0));
     }
     assert_eq!(node.put("x", "d").receivers, Some(1));
-    let given: Vec<_> = node.desk.given.iter().map(|one| one.session).collect();
+    let given: Vec<_> = node.outlet.given.iter().map(|one| one.session).collect();
     assert_eq!(given, [generation(1)]);
 }
 
@@ -142,7 +142,7 @@ fn a_session_without_subscriptions_is_not_closed() {
     let come_and_go = |node: &mut Node, session| {
         assert_eq!(try_subscribe(node, session, "a"), Ok(()));
         let channel = crate::common::name("a");
-        assert!(node.hub.unsubscribe(session, channel, &mut node.desk));
+        assert!(node.hub.unsubscribe(session, channel, &mut node.outlet));
     };
     come_and_go(&mut node, generation(5));
     let refused = try_subscribe(&mut node, generation(4), "a");
@@ -170,7 +170,7 @@ fn subscriptions_are_found_by_session_and_channel_only() {
     let unsubscribe = |node: &mut Node, index, channel: &str| {
         let channel = crate::common::name(channel);
         node.hub
-            .unsubscribe(session(index), channel, &mut node.desk)
+            .unsubscribe(session(index), channel, &mut node.outlet)
     };
     assert!(!unsubscribe(&mut node, 0, "all"));
     for number in 0..MANY {
@@ -181,7 +181,7 @@ fn subscriptions_are_found_by_session_and_channel_only() {
             generation: 1,
         };
         let all = crate::common::name("all");
-        assert!(!node.hub.unsubscribe(other, all, &mut node.desk));
+        assert!(!node.hub.unsubscribe(other, all, &mut node.outlet));
     }
     assert_eq!(node.hub.gauges().subscriptions, 2 * MANY);
 }

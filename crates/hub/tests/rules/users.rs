@@ -17,7 +17,7 @@ fn status(node: &mut Node, user: &str) -> UserStatus {
     }
 }
 
-fn begone() -> UserCommand {
+fn disconnect() -> UserCommand {
     UserCommand::to_all(UserAction::Disconnect {
         code: 3000,
         reason: Arc::from("begone"),
@@ -96,19 +96,19 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     node.subscribe(2, "chat");
     node.subscribe_from(NEAR, &channel);
     node.subscribe_from(FAR, &channel);
-    node.desk.sent.clear();
+    node.outlet.sent.clear();
     let from = Some((session(9), Ticket(9)));
     let outcome = node
         .hub
-        .send_user_command(from, &user, begone(), &mut node.desk);
+        .send_user_command(from, &user, disconnect(), &mut node.outlet);
     // Three workers, each of which has to notify the homes of all channels to which its sessions were subscribed.
     let instructed = CommandDispatch {
         connections: 4,
         pending_acknowledgements: 3 * 4,
     };
     assert_eq!(outcome, Ok(RequestOutcome::Done(instructed)));
-    assert_eq!(node.desk.instructed, [session(0), session(1)]);
-    let told = node.desk.sent.iter().map(|(to, mail)| {
+    assert_eq!(node.outlet.instructed, [session(0), session(1)]);
+    let told = node.outlet.sent.iter().map(|(to, mail)| {
         assert!(matches!(mail, HubMessage::Command { .. }));
         *to
     });
@@ -119,18 +119,18 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     assert_eq!(node.hub.sessions_of_user("").count(), 0);
 
     // A remote home is notified by a message.
-    node.desk.sent.clear();
+    node.outlet.sent.clear();
     let outcome = node
         .hub
-        .send_user_command(from, &away, begone(), &mut node.desk);
+        .send_user_command(from, &away, disconnect(), &mut node.outlet);
     assert_eq!(outcome, Ok(RequestOutcome::Pending));
     assert!(matches!(
-        node.desk.sent[..],
+        node.outlet.sent[..],
         [(_, HubMessage::CommandUser { .. })]
     ));
     let outcome = node
         .hub
-        .send_user_command(from, "", begone(), &mut node.desk);
+        .send_user_command(from, "", disconnect(), &mut node.outlet);
     assert!(outcome.is_err());
 }
 
@@ -163,37 +163,40 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
         (unsubscribe(&away), 0, 1),
         (refresh(false), 1, 0),
         (refresh(true), 1, 3),
-        (begone(), 1, 3),
+        (disconnect(), 1, 3),
     ] {
-        node.desk.sent.clear();
-        node.desk.answers.clear();
+        node.outlet.sent.clear();
+        node.outlet.answers.clear();
         let outcome = node
             .hub
-            .send_user_command(Some(from), &user, instruction, &mut node.desk);
+            .send_user_command(Some(from), &user, instruction, &mut node.outlet);
         let Ok(RequestOutcome::Done(instructed)) = outcome else {
             panic!("{outcome:?}");
         };
         assert_eq!(instructed.pending_acknowledgements, answers + mails);
-        assert!(node.desk.answers.is_empty(), "its session has done nothing");
-        for (caller, instruction) in std::mem::take(&mut node.desk.settling) {
+        assert!(
+            node.outlet.answers.is_empty(),
+            "its session has done nothing"
+        );
+        for (caller, instruction) in std::mem::take(&mut node.outlet.settling) {
             node.hub
-                .acknowledge_command(caller, &instruction, &mut node.desk);
+                .acknowledge_command(caller, &instruction, &mut node.outlet);
         }
-        assert_eq!(node.desk.answers.len(), answers as usize);
+        assert_eq!(node.outlet.answers.len(), answers as usize);
         let all_settle =
             |(_, mail): &(WorkerId, HubMessage)| matches!(mail, HubMessage::Acknowledge { .. });
-        assert!(node.desk.sent.iter().all(all_settle));
-        assert_eq!(node.desk.sent.len(), mails as usize);
+        assert!(node.outlet.sent.iter().all(all_settle));
+        assert_eq!(node.outlet.sent.len(), mails as usize);
     }
     // As home of a channel, for a remote caller.
-    node.desk.sent.clear();
+    node.outlet.sent.clear();
     let caller = Caller {
         worker: FAR,
         session: session(3),
         ticket: Ticket(7),
     };
     node.hub
-        .receive(NEAR, HubMessage::Acknowledge { caller }, &mut node.desk);
+        .receive(NEAR, HubMessage::Acknowledge { caller }, &mut node.outlet);
     let [
         (
             FAR,
@@ -203,25 +206,25 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
                 answer: HubReply::CommandAcknowledged,
             },
         ),
-    ] = &node.desk.sent[..]
+    ] = &node.outlet.sent[..]
     else {
-        panic!("{:?}", node.desk.sent);
+        panic!("{:?}", node.outlet.sent);
     };
     assert_eq!(*to, session(3));
 }
 
 #[test]
 fn instructions_select_connections_by_id() {
-    let all = begone();
+    let all = disconnect();
     assert!(all.applies_to_all() && all.applies_to("a"));
     let one = UserCommand {
         client: Some("a".into()),
-        ..begone()
+        ..disconnect()
     };
     assert!(!one.applies_to_all() && one.applies_to("a") && !one.applies_to("b"));
     let others = UserCommand {
         except: ["a".into(), "b".into()].into(),
-        ..begone()
+        ..disconnect()
     };
     assert!(
         !others.applies_to_all()

@@ -13,11 +13,12 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{FAR, HOME, NEAR, Node, SOURCE};
 
-const ASKER: Ticket = Ticket(5);
+const TICKET: Ticket = Ticket(5);
 
 fn list(node: &mut Node, pattern: &str) -> (ChannelList, u32) {
     let pattern = Glob::new(pattern).expect("a pattern");
-    node.hub.list((session(9), ASKER), pattern, &mut node.desk)
+    node.hub
+        .list((session(9), TICKET), pattern, &mut node.outlet)
 }
 
 fn sorted(listing: &ChannelList) -> Vec<(String, u32)> {
@@ -66,39 +67,39 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     let [remembered] = node.names("kept");
     node.put("a", &remembered);
     assert_eq!(sorted(&list(&mut node, "kept:*").0), []);
-    node.desk.sent.clear();
+    node.outlet.sent.clear();
     let (listing, others) = list(&mut node, "chat:*");
     let mut expected = [(one.clone(), 2), (two, 1)];
     expected.sort();
     assert_eq!(sorted(&listing), expected);
     assert_eq!(others, 3);
-    let asked = node.desk.sent.iter().map(|(to, mail)| {
-        assert!(matches!(mail, HubMessage::List { ticket: ASKER, .. }));
+    let asked = node.outlet.sent.iter().map(|(to, mail)| {
+        assert!(matches!(mail, HubMessage::List { ticket: TICKET, .. }));
         *to
     });
     assert_eq!(asked.collect::<Vec<_>>(), [NEAR, FAR, SOURCE]);
     assert_eq!(sorted(&list(&mut node, &one).0), [(one.clone(), 2)]);
 
     // A request from another worker.
-    node.desk.sent.clear();
+    node.outlet.sent.clear();
     let mail = HubMessage::List {
         pattern: Arc::new(Glob::new(&one).expect("a pattern")),
         session: session(1),
-        ticket: ASKER,
+        ticket: TICKET,
     };
     node.receive(FAR, mail);
     let [
         (
             FAR,
             HubMessage::Answer {
-                ticket: ASKER,
+                ticket: TICKET,
                 answer: HubReply::Channels(found),
                 ..
             },
         ),
-    ] = &node.desk.sent[..]
+    ] = &node.outlet.sent[..]
     else {
-        panic!("{:?}", node.desk.sent);
+        panic!("{:?}", node.outlet.sent);
     };
     assert_eq!(sorted(found), [(one, 2)]);
 }

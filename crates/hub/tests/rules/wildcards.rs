@@ -15,7 +15,7 @@ fn wildcard_subscribers_are_counted_and_get_no_position() {
     node.subscribe(1, "news:1");
     assert_eq!(node.put("b", "news:1").receivers, Some(2));
     assert_eq!(node.hub.receivers_total(), 3);
-    let given = node.desk.given.iter();
+    let given = node.outlet.given.iter();
     let given: Vec<_> = given
         .map(|one| {
             let offset = one.position.map(|position| position.offset);
@@ -51,8 +51,8 @@ fn a_publication_to_the_wildcard_channel_is_delivered_once_and_not_kept() {
 fn remote_wildcard_subscribers_are_served_by_mail() {
     let mut node = Node::home();
     node.subscribe_from(NEAR, "news:*");
-    node.desk.credits[usize::from(NEAR.0)] = 1;
-    node.desk.sent.clear();
+    node.outlet.credits[usize::from(NEAR.0)] = 1;
+    node.outlet.sent.clear();
     assert_eq!(node.put("a", "news:1").receivers, Some(1));
     let [
         (
@@ -63,9 +63,9 @@ fn remote_wildcard_subscribers_are_served_by_mail() {
                 previous,
             },
         ),
-    ] = &node.desk.sent[..]
+    ] = &node.outlet.sent[..]
     else {
-        panic!("{:?}", node.desk.sent);
+        panic!("{:?}", node.outlet.sent);
     };
     assert_eq!(
         (&**channel, publication.position, previous),
@@ -83,7 +83,7 @@ fn joins_are_not_announced_to_wildcard_subscribers() {
     node.subscribe(0, "news:*");
     node.join(session(1), "news:1", &member("ann", "a"));
     assert!(!node.sweep(100));
-    assert!(node.desk.given.is_empty());
+    assert!(node.outlet.given.is_empty());
 }
 
 #[test]

@@ -442,11 +442,16 @@ impl World {
             ));
             let (hub, mut port) = self.at(worker);
             let outcome = {
-                let begone = UserAction::Disconnect {
+                let disconnect = UserAction::Disconnect {
                     code: 3000,
                     reason: Arc::from("begone"),
                 };
-                hub.send_user_command(from, &channel[1..], UserCommand::to_all(begone), &mut port)
+                hub.send_user_command(
+                    from,
+                    &channel[1..],
+                    UserCommand::to_all(disconnect),
+                    &mut port,
+                )
             };
             self.settle(random);
             let instructed = match outcome {

@@ -207,11 +207,11 @@ impl Outlet for Port<'_> {
     }
 
     fn execute_command(&mut self, session: ConnectionId, instruction: &Arc<UserCommand>) {
-        let begone = UserAction::Disconnect {
+        let disconnect = UserAction::Disconnect {
             code: 3000,
             reason: Arc::from("begone"),
         };
-        assert!(instruction.applies_to_all() && instruction.action == begone);
+        assert!(instruction.applies_to_all() && instruction.action == disconnect);
         self.wires.disconnected.push((self.me, session));
     }
 

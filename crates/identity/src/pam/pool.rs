@@ -31,7 +31,7 @@ pub(super) struct PasswordCheck {
     /// The deadline, which includes queueing.
     pub(super) until: Instant,
     pub(super) ticket: CheckTicket,
-    pub(super) asker: Arc<dyn CheckObserver>,
+    pub(super) observer: Arc<dyn CheckObserver>,
 }
 
 /// Identifies the request of a check.
@@ -144,9 +144,12 @@ impl HelperPool {
         // No thread would process these jobs.
         let jobs = std::mem::take(&mut state.queue);
         drop(state);
-        for PasswordCheck { ticket, asker, .. } in jobs {
+        for PasswordCheck {
+            ticket, observer, ..
+        } in jobs
+        {
             let why = format!("no thread for a helper: {why}");
-            asker.checked(ticket, Err(CheckError::Helper(why)));
+            observer.checked(ticket, Err(CheckError::Helper(why)));
         }
     }
 }
@@ -170,12 +173,12 @@ impl Inner {
             let PasswordCheck {
                 question,
                 ticket,
-                asker,
+                observer,
                 ..
             } = job;
             // The request is wiped together with its password.
             drop(question);
-            asker.checked(ticket, outcome);
+            observer.checked(ticket, outcome);
         }
         self.end(&mut helper);
     }
@@ -205,7 +208,7 @@ impl Inner {
         helper: &mut Option<Helper>,
         job: &PasswordCheck,
     ) -> Result<PamReply, CheckError> {
-        if let Some(wait_s) = job.asker.retry_after_s(job.ticket.client) {
+        if let Some(wait_s) = job.observer.retry_after_s(job.ticket.client) {
             return Err(CheckError::Barred { wait_s });
         }
         if now() >= job.until {

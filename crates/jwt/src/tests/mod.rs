@@ -106,7 +106,7 @@ fn a_token_that_could_not_be_revoked_is_refused() {
     ] {
         claims["jti"] = id.clone();
         let refusal = judged(&claims, &ClaimRules::default()).unwrap_err();
-        assert!(refusal.looks_like_token(&TokenError::Claim("")), "{id}");
+        assert!(refusal.is_same_kind(&TokenError::Claim("")), "{id}");
         assert!(refusal.to_string().starts_with("jti "), "{refusal}");
     }
     claims = ann();

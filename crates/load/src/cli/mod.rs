@@ -26,7 +26,7 @@ use crate::report::{Report, compare};
 use command::BenchCommand;
 use options::CompareArgs;
 use progress_line::ProgressLine;
-use running::{deliver, interrupts, measure, unwritable, verdict};
+use running::{deliver, exit_result, interrupts, measure, unwritable};
 pub use script::{EndUsers, ScriptUsers, StartUsers};
 
 /// Measure a server with simulated clients
@@ -83,7 +83,7 @@ pub fn run(args: &BenchArgs, start_users: &StartUsers) -> Result<(), CommandFail
     shown.clear();
     let report = report?;
     deliver(&report, &common.output)?;
-    verdict(&report)
+    exit_result(&report)
 }
 
 fn member() -> Result<(), CommandFailure> {

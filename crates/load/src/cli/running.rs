@@ -127,7 +127,7 @@ pub(super) fn unwritable(error: serde_json::Error) -> CommandFailure {
 }
 
 /// Fails if the run was interrupted.
-pub(super) fn was_whole(report: &Report) -> Result<(), CommandFailure> {
+pub(super) fn check_complete(report: &Report) -> Result<(), CommandFailure> {
     if report.interrupted {
         let words = "interrupted: the report is partial and covers the time until then";
         return Err(CommandFailure::new(Exit::Interrupted, words));
@@ -136,8 +136,8 @@ pub(super) fn was_whole(report: &Report) -> Result<(), CommandFailure> {
 }
 
 /// Returns the result for the exit code.
-pub(super) fn verdict(report: &Report) -> Result<(), CommandFailure> {
-    was_whole(report)?;
+pub(super) fn exit_result(report: &Report) -> Result<(), CommandFailure> {
+    check_complete(report)?;
     check_reached(report)?;
     let faults = report.ledger.as_ref().map_or(0, |ledger| {
         ledger.lost + ledger.duplicated + ledger.reordered + ledger.corrupted

@@ -12,7 +12,7 @@ use veche_terminal::exit::{CommandFailure, Exit};
 
 use super::options::ScriptArgs;
 use super::progress_line::ProgressLine;
-use super::running::{deliver, interrupts, not_run, started, verdict};
+use super::running::{deliver, exit_result, interrupts, not_run, started};
 use super::{mask, plan};
 use crate::report::Report;
 use crate::report::model::Settings;
@@ -72,8 +72,8 @@ pub(super) fn run(args: &ScriptArgs, start_users: &StartUsers) -> Result<(), Com
     report.started = started;
     report.settings = settings(args);
     deliver(&report, &args.output)?;
-    verdict(&report)?;
-    has_acted(&report)
+    exit_result(&report)?;
+    check_timed(&report)
 }
 
 fn script_plan(args: &ScriptArgs) -> ScriptPlan {
@@ -103,7 +103,7 @@ fn settings(args: &ScriptArgs) -> Settings {
 }
 
 /// Fails if nothing was timed.
-fn has_acted(report: &Report) -> Result<(), CommandFailure> {
+fn check_timed(report: &Report) -> Result<(), CommandFailure> {
     if report.messages.received == 0 {
         let words = "no action ended in the measured time: the script times those in bench.action";
         return Err(CommandFailure::new(Exit::Errors, words));

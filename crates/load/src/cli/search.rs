@@ -12,7 +12,7 @@ use crate::report::model::{Search, SearchStep};
 
 use super::options::CommonArgs;
 use super::progress_line::ProgressLine;
-use super::running::{deliver, measure, was_whole};
+use super::running::{check_complete, deliver, measure};
 use super::scenario::{Slo, check_phase, rate_reached, show_time};
 use veche_terminal::exit::{self, CommandFailure, Exit};
 
@@ -128,7 +128,7 @@ pub(super) fn run(
         exit::print_line(format_args!("\n{words}\n"))?;
     }
     deliver(&report, &common.output)?;
-    was_whole(&report)?;
+    check_complete(&report)?;
     match interval.held {
         Some(_) => Ok(()),
         None => Err(CommandFailure::new(Exit::Errors, words)),

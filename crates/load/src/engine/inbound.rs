@@ -31,49 +31,49 @@ impl Engine<'_> {
         }
         match event {
             Event::Received { id, bytes } => {
-                let Some(who) = self.net.find(id) else {
+                let Some(client_index) = self.net.find(id) else {
                     return;
                 };
-                self.net.current = Some(who);
-                self.received(driver, who, bytes);
+                self.net.current = Some(client_index);
+                self.received(driver, client_index, bytes);
                 self.net.current = None;
-                self.net.flush(driver, who);
+                self.net.flush(driver, client_index);
             }
             Event::Sent { id, buffer } => {
-                if let Some(who) = self.net.find(id) {
-                    self.net.set_unsent(who, driver.unsent(id));
+                if let Some(client_index) = self.net.find(id) {
+                    self.net.set_unsent(client_index, driver.unsent(id));
                 }
                 self.net.recycle(buffer);
             }
             Event::Connected { id } => {
-                if let Some(who) = self.net.find(id) {
-                    self.connected(driver, who);
+                if let Some(client_index) = self.net.find(id) {
+                    self.connected(driver, client_index);
                 }
             }
             Event::Ended { id } => {
-                if let Some(who) = self.net.find(id) {
-                    self.ended(driver, who);
+                if let Some(client_index) = self.net.find(id) {
+                    self.ended(driver, client_index);
                 }
             }
             Event::Timer { id } => {
-                if let Some(who) = self.net.find(id)
-                    && self.net.clients[who as usize].state.is_opening()
+                if let Some(client_index) = self.net.find(id)
+                    && self.net.clients[client_index as usize].state.is_opening()
                 {
                     self.fail(
                         driver,
-                        who,
+                        client_index,
                         &ErrorCase::new(ErrorCause::TimedOut, "handshake timed out"),
                     );
                 }
             }
             Event::Closed { id, reason } => {
-                if let Some(who) = self.net.find(id) {
+                if let Some(client_index) = self.net.find(id) {
                     if reason != CloseReason::Requested {
-                        self.fail(driver, who, &reason.into());
+                        self.fail(driver, client_index, &reason.into());
                     }
                     // The connection is not marked as closed if it has been opened again in the meantime.
                     if self.net.find(id).is_some() {
-                        self.net.clients[who as usize].state = State::Closed;
+                        self.net.clients[client_index as usize].state = State::Closed;
                     }
                 }
             }
@@ -85,31 +85,31 @@ impl Engine<'_> {
         }
     }
 
-    fn connected(&mut self, driver: &mut Epoll, who: u32) {
-        let client = &mut self.net.clients[who as usize];
+    fn connected(&mut self, driver: &mut Epoll, client_index: u32) {
+        let client = &mut self.net.clients[client_index as usize];
         self.net.families[client.endpoint as usize].preferred = client.family.preferred();
         if let Some(trust) = &self.net.trusts[client.endpoint as usize] {
             match trust.connect() {
                 Ok(tls) => {
                     client.tls = Some(tls);
-                    self.net.flush(driver, who);
+                    self.net.flush(driver, client_index);
                 }
                 Err(error) => self.fail(
                     driver,
-                    who,
+                    client_index,
                     &ErrorCase::new(ErrorCause::Tls, error.to_string()),
                 ),
             }
         } else {
-            self.begin(driver, who);
-            self.net.flush(driver, who);
+            self.begin(driver, client_index);
+            self.net.flush(driver, client_index);
         }
     }
 
     /// Begins the client's protocol after connect and TLS.
-    fn begin(&mut self, driver: &mut Epoll, who: u32) {
+    fn begin(&mut self, driver: &mut Epoll, client_index: u32) {
         let net = &mut self.net;
-        let client = &mut net.clients[who as usize];
+        let client = &mut net.clients[client_index as usize];
         let endpoint = &net.plan.endpoints[client.endpoint as usize];
         if endpoint.target.scheme.is_websocket() {
             let key = new_key(net.rng.u128(..).to_le_bytes());
@@ -120,7 +120,7 @@ impl Engine<'_> {
                 .map(|(name, value)| (name.as_str(), value.fill(number)))
                 .collect();
             let mut path = endpoint.target.path.fill(number);
-            self.load.amend(who, &mut path);
+            self.load.amend(client_index, &mut path);
             write_request(
                 &mut net.out,
                 &endpoint.target.authority,
@@ -137,16 +137,16 @@ impl Engine<'_> {
         } else if endpoint.target.scheme.is_http() {
             let expect = self.load.expects();
             client.state = State::Http(Box::new(ResponseReader::new(expect)));
-            self.opened(driver, who);
+            self.opened(driver, client_index);
         } else {
             client.state = State::Lines(Vec::new());
-            self.opened(driver, who);
+            self.opened(driver, client_index);
         }
     }
 
-    fn opened(&mut self, driver: &mut Epoll, who: u32) {
+    fn opened(&mut self, driver: &mut Epoll, client_index: u32) {
         let net = &mut self.net;
-        let client = &mut net.clients[who as usize];
+        let client = &mut net.clients[client_index as usize];
         driver.clear_timer(client.transport);
         net.tally.handshake.record(net.now_ns - client.began_ns);
         net.opening -= 1;
@@ -157,21 +157,21 @@ impl Engine<'_> {
             net.tally.opened += 1;
             net.tally.settled_ns = Some(net.now_ns);
         }
-        let before = net.current.replace(who);
+        let before = net.current.replace(client_index);
         self.load.opened(
             &mut LoadIo {
                 driver,
                 net: &mut self.net,
             },
-            who,
+            client_index,
         );
         self.net.current = before;
     }
 
-    fn received(&mut self, driver: &mut Epoll, who: u32, bytes: &mut [u8]) {
-        let client = &mut self.net.clients[who as usize];
+    fn received(&mut self, driver: &mut Epoll, client_index: u32, bytes: &mut [u8]) {
+        let client = &mut self.net.clients[client_index as usize];
         let Some(tls) = client.tls.as_mut() else {
-            self.feed(driver, who, bytes);
+            self.feed(driver, client_index, bytes);
             return;
         };
         let mut plain = std::mem::take(&mut self.plain);
@@ -181,24 +181,24 @@ impl Engine<'_> {
         match result {
             Err(error) => self.fail(
                 driver,
-                who,
+                client_index,
                 &ErrorCase::new(ErrorCause::Tls, error.to_string()),
             ),
             Ok(()) => {
                 if is_ready && matches!(client.state, State::Connecting) {
-                    self.begin(driver, who);
+                    self.begin(driver, client_index);
                 }
-                self.feed(driver, who, &mut plain);
+                self.feed(driver, client_index, &mut plain);
             }
         }
         self.plain = plain;
     }
 
     /// Handles plain bytes of the server.
-    fn feed(&mut self, driver: &mut Epoll, who: u32, bytes: &mut [u8]) {
+    fn feed(&mut self, driver: &mut Epoll, client_index: u32, bytes: &mut [u8]) {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let client = &mut self.net.clients[who as usize];
+            let client = &mut self.net.clients[client_index as usize];
             let taken = match &mut client.state {
                 State::WebSocket(decoder, _) => {
                     match decoder.decode(rest, &mut self.codecs, &LIMITS) {
@@ -209,11 +209,11 @@ impl Engine<'_> {
                                 net: &mut self.net,
                             };
                             if io.net.has_heartbeats
-                                && let Some(answer) = io.net.heartbeat_answer(who, data)
+                                && let Some(answer) = io.net.heartbeat_answer(client_index, data)
                             {
-                                io.send(who, kind, &answer);
+                                io.send(client_index, kind, &answer);
                             } else {
-                                self.load.message(&mut io, who, kind, data);
+                                self.load.message(&mut io, client_index, kind, data);
                             }
                             Ok(taken)
                         }
@@ -239,7 +239,7 @@ impl Engine<'_> {
                 State::Http(reader) => match reader.read(rest) {
                     Ok((taken, None)) => Ok(taken),
                     Ok((taken, Some(response))) => {
-                        self.response(driver, who, response);
+                        self.response(driver, client_index, response);
                         Ok(taken)
                     }
                     Err(words) => Err(ErrorCase::new(ErrorCause::BadProtocol, words)),
@@ -261,7 +261,7 @@ impl Engine<'_> {
                             driver,
                             net: &mut self.net,
                         };
-                        self.load.line(&mut io, who, &whole);
+                        self.load.line(&mut io, client_index, &whole);
                         Ok(taken)
                     } else {
                         partial.extend_from_slice(rest);
@@ -270,7 +270,7 @@ impl Engine<'_> {
                 }
                 State::Handshaking(shaking) => {
                     shaking.response.extend_from_slice(rest);
-                    self.handle_handshake(driver, who);
+                    self.handle_handshake(driver, client_index);
                     return;
                 }
                 // Data that arrive after our close are ignored.
@@ -279,7 +279,7 @@ impl Engine<'_> {
             match taken {
                 Ok(taken) => rest = &mut rest[taken..],
                 Err(fault) => {
-                    self.fail(driver, who, &fault);
+                    self.fail(driver, client_index, &fault);
                     return;
                 }
             }
@@ -287,8 +287,8 @@ impl Engine<'_> {
     }
 
     /// Handles the response to the handshake.
-    fn handle_handshake(&mut self, driver: &mut Epoll, who: u32) {
-        let client = &mut self.net.clients[who as usize];
+    fn handle_handshake(&mut self, driver: &mut Epoll, client_index: u32) {
+        let client = &mut self.net.clients[client_index as usize];
         let endpoint = &self.net.plan.endpoints[client.endpoint as usize];
         let State::Handshaking(shaking) = &mut client.state else {
             return;
@@ -308,37 +308,37 @@ impl Engine<'_> {
                     Decoder::new(Role::Client, deflate),
                     Encoder::new(Role::Client, deflate),
                 );
-                self.opened(driver, who);
-                self.feed(driver, who, &mut rest[size..]);
+                self.opened(driver, client_index);
+                self.feed(driver, client_index, &mut rest[size..]);
             }
             Err(error) => {
                 let words = format!("{error}: {}", excerpt(&shaking.response));
                 self.fail(
                     driver,
-                    who,
+                    client_index,
                     &ErrorCase::new(ErrorCause::BadHandshake, words),
                 );
             }
         }
     }
 
-    fn response(&mut self, driver: &mut Epoll, who: u32, response: LoadResponse) {
+    fn response(&mut self, driver: &mut Epoll, client_index: u32, response: LoadResponse) {
         if response.is_last {
-            self.drop_transport(driver, who);
+            self.drop_transport(driver, client_index);
         }
         let mut io = LoadIo {
             driver,
             net: &mut self.net,
         };
-        self.load.response(&mut io, who, response);
+        self.load.response(&mut io, client_index, response);
     }
 
-    fn ended(&mut self, driver: &mut Epoll, who: u32) {
-        let client = &mut self.net.clients[who as usize];
+    fn ended(&mut self, driver: &mut Epoll, client_index: u32) {
+        let client = &mut self.net.clients[client_index as usize];
         match &mut client.state {
             State::Http(reader) => {
                 if let Some(response) = reader.end() {
-                    self.response(driver, who, response);
+                    self.response(driver, client_index, response);
                     return;
                 }
                 let words = if reader.is_midway() {
@@ -346,21 +346,25 @@ impl Engine<'_> {
                 } else {
                     "the server ended the connection"
                 };
-                self.fail(driver, who, &ErrorCase::new(ErrorCause::Closed, words));
+                self.fail(
+                    driver,
+                    client_index,
+                    &ErrorCase::new(ErrorCause::Closed, words),
+                );
             }
             State::WebSocket(..) | State::Lines(_) => {
                 let fault = ErrorCase::new(
                     ErrorCause::Closed,
                     "the server ended the connection without a close",
                 );
-                self.fail(driver, who, &fault);
+                self.fail(driver, client_index, &fault);
             }
             State::Connecting | State::Handshaking(_) => {
                 let fault = ErrorCase::new(
                     ErrorCause::BadHandshake,
                     "the server ended the connection in the handshake",
                 );
-                self.fail(driver, who, &fault);
+                self.fail(driver, client_index, &fault);
             }
             State::Leaving => driver.close(client.transport),
             State::Closed => {}
@@ -368,12 +372,12 @@ impl Engine<'_> {
     }
 
     /// Ends an opening or open client and counts the error; the load is notified.
-    pub(super) fn fail(&mut self, driver: &mut Epoll, who: u32, fault: &ErrorCase) {
-        if self.open_other_family(driver, who) {
+    pub(super) fn fail(&mut self, driver: &mut Epoll, client_index: u32, fault: &ErrorCase) {
+        if self.open_other_family(driver, client_index) {
             return;
         }
         let net = &mut self.net;
-        let client = &mut net.clients[who as usize];
+        let client = &mut net.clients[client_index as usize];
         let (was_opening, was_open) = (client.state.is_opening(), client.state.is_open());
         if !was_opening && !was_open {
             return;
@@ -386,22 +390,22 @@ impl Engine<'_> {
             net.tally.disconnected += u64::from(!is_forgiven);
         } else {
             net.opening -= 1;
-            if !net.clients[who as usize].was_open {
+            if !net.clients[client_index as usize].was_open {
                 net.tally.failed += 1;
                 net.tally.settled_ns = Some(net.now_ns);
             }
         }
-        self.drop_transport(driver, who);
+        self.drop_transport(driver, client_index);
         let mut io = LoadIo {
             driver,
             net: &mut self.net,
         };
-        self.load.closed(&mut io, who, was_open);
+        self.load.closed(&mut io, client_index, was_open);
     }
 
     /// Retries a failed connect once with the other address family; returns whether there is one.
-    fn open_other_family(&mut self, driver: &mut Epoll, who: u32) -> bool {
-        let client = &self.net.clients[who as usize];
+    fn open_other_family(&mut self, driver: &mut Epoll, client_index: u32) -> bool {
+        let client = &self.net.clients[client_index as usize];
         let families = &self.net.families[client.endpoint as usize];
         let is_connecting = matches!(client.state, State::Connecting) && client.tls.is_none();
         let Some(family) = client.family.fallback() else {
@@ -411,25 +415,25 @@ impl Engine<'_> {
             return false;
         }
         let began_ns = client.began_ns;
-        self.drop_transport(driver, who);
+        self.drop_transport(driver, client_index);
         self.net.opening -= 1;
         let mut io = LoadIo {
             driver,
             net: &mut self.net,
         };
-        if let Err(fault) = io.open_family(who, began_ns, family) {
-            self.fail(driver, who, &fault);
+        if let Err(fault) = io.open_family(client_index, began_ns, family) {
+            self.fail(driver, client_index, &fault);
         }
         true
     }
 
-    fn drop_transport(&mut self, driver: &mut Epoll, who: u32) {
-        let client = &mut self.net.clients[who as usize];
+    fn drop_transport(&mut self, driver: &mut Epoll, client_index: u32) {
+        let client = &mut self.net.clients[client_index as usize];
         driver.close(client.transport);
         client.state = State::Closed;
         client.tls = None;
-        self.net.set_unsent(who, 0);
-        if self.net.current == Some(who) {
+        self.net.set_unsent(client_index, 0);
+        if self.net.current == Some(client_index) {
             self.net.out.clear();
         }
     }

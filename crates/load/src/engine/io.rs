@@ -16,27 +16,27 @@ pub(crate) struct LoadIo<'a> {
 
 impl LoadIo<'_> {
     /// Begins to connect a closed client; the load is notified by `opened` or `closed`.
-    pub(crate) fn open(&mut self, who: u32) -> Result<(), ErrorCase> {
-        self.open_due(who, now_ns())
+    pub(crate) fn open(&mut self, client_index: u32) -> Result<(), ErrorCase> {
+        self.open_due(client_index, now_ns())
     }
 
     /// Begins to connect a client that was due at `due_ns`, from which its handshake is timed.
-    pub(crate) fn open_due(&mut self, who: u32, due_ns: u64) -> Result<(), ErrorCase> {
-        let endpoint = self.net.clients[who as usize].endpoint;
+    pub(crate) fn open_due(&mut self, client_index: u32, due_ns: u64) -> Result<(), ErrorCase> {
+        let endpoint = self.net.clients[client_index as usize].endpoint;
         let family = self.net.families[endpoint as usize].preferred;
-        self.open_family(who, due_ns, family)
+        self.open_family(client_index, due_ns, family)
     }
 
     /// Begins to connect to an address of this family.
     pub(super) fn open_family(
         &mut self,
-        who: u32,
+        client_index: u32,
         due_ns: u64,
         family: AddressFamilyChoice,
     ) -> Result<(), ErrorCase> {
         let net = &mut *self.net;
-        net.set_unsent(who, 0);
-        let client = &mut net.clients[who as usize];
+        net.set_unsent(client_index, 0);
+        let client = &mut net.clients[client_index as usize];
         client.family = family;
         let addresses = &net.families[client.endpoint as usize].addresses[family.index()];
         let address = addresses[client.number as usize % addresses.len()];
@@ -55,69 +55,69 @@ impl LoadIo<'_> {
             .connect_from(address, source)
             .map_err(|error| ErrorCase::new(ErrorCause::System, error.to_string()))?;
         client.transport = id;
-        if net.who.len() <= id.index as usize {
-            net.who.resize(id.index as usize + 1, 0);
+        if net.client_by_slot.len() <= id.index as usize {
+            net.client_by_slot.resize(id.index as usize + 1, 0);
         }
-        net.who[id.index as usize] = who;
+        net.client_by_slot[id.index as usize] = client_index;
         let deadline_ms = self.driver.now_ms() + net.plan.timeout_ns / MILLISECOND;
         self.driver.set_timer(id, deadline_ms);
         Ok(())
     }
 
     /// Begins to connect a client again; returns false after counting an immediate failure.
-    pub(crate) fn reopen(&mut self, who: u32) -> bool {
-        let opened = self.open(who);
+    pub(crate) fn reopen(&mut self, client_index: u32) -> bool {
+        let opened = self.open(client_index);
         if let Err(fault) = &opened {
             self.net.fault(fault);
-            self.cut(who);
+            self.cut(client_index);
         }
         opened.is_ok()
     }
 
     /// Sends a message on an open WebSocket.
     #[inline]
-    pub(crate) fn send(&mut self, who: u32, kind: MessageKind, data: &[u8]) {
+    pub(crate) fn send(&mut self, client_index: u32, kind: MessageKind, data: &[u8]) {
         let net = &mut *self.net;
-        let begun = net.begin_other(who);
-        if let State::WebSocket(_, encoder) = &mut net.clients[who as usize].state {
+        let begun = net.begin_other(client_index);
+        if let State::WebSocket(_, encoder) = &mut net.clients[client_index as usize].state {
             let mask = net.rng.u32(..).to_le_bytes();
             encoder.encode(&mut net.out, kind, data, &mut net.codecs, Some(mask));
         }
-        net.end_other(self.driver, who, begun);
+        net.end_other(self.driver, client_index, begun);
     }
 
     /// Sends raw bytes: requests, lines.
     #[inline]
-    pub(crate) fn send_bytes(&mut self, who: u32, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&mut self, client_index: u32, bytes: &[u8]) {
         let net = &mut *self.net;
-        let begun = net.begin_other(who);
-        if net.clients[who as usize].state.is_open() {
+        let begun = net.begin_other(client_index);
+        if net.clients[client_index as usize].state.is_open() {
             net.out.extend_from_slice(bytes);
         }
-        net.end_other(self.driver, who, begun);
+        net.end_other(self.driver, client_index, begun);
     }
 
     /// Combines everything that `send` sends to a client into one write.
-    pub(crate) fn together(&mut self, who: u32, send: impl FnOnce(&mut Self)) {
-        let begun = self.net.begin_other(who);
-        let current = self.net.current.replace(who);
+    pub(crate) fn together(&mut self, client_index: u32, send: impl FnOnce(&mut Self)) {
+        let begun = self.net.begin_other(client_index);
+        let current = self.net.current.replace(client_index);
         send(self);
         self.net.current = current;
-        self.net.end_other(self.driver, who, begun);
+        self.net.end_other(self.driver, client_index, begun);
     }
 
     /// Closes a client cleanly, without notifying the load.
-    pub(crate) fn leave(&mut self, who: u32) {
+    pub(crate) fn leave(&mut self, client_index: u32) {
         let net = &mut *self.net;
-        let client = &mut net.clients[who as usize];
+        let client = &mut net.clients[client_index as usize];
         let id = client.transport;
         match client.state {
             State::WebSocket(..) => {
-                let begun = net.begin_other(who);
+                let begun = net.begin_other(client_index);
                 let mask = net.rng.u32(..).to_le_bytes();
                 encode_close(&mut net.out, Some(1000), "", Some(mask));
-                net.end_other(self.driver, who, begun);
-                net.clients[who as usize].state = State::Leaving;
+                net.end_other(self.driver, client_index, begun);
+                net.clients[client_index as usize].state = State::Leaving;
             }
             State::Connecting | State::Handshaking(_) => {
                 net.opening -= 1;
@@ -133,14 +133,14 @@ impl LoadIo<'_> {
     }
 
     /// Cuts a client off like a network failure, without notifying the load.
-    pub(crate) fn cut(&mut self, who: u32) {
-        let client = &mut self.net.clients[who as usize];
+    pub(crate) fn cut(&mut self, client_index: u32) {
+        let client = &mut self.net.clients[client_index as usize];
         if client.state.is_opening() {
             self.net.opening -= 1;
         }
         client.state = State::Closed;
         client.tls = None;
         self.driver.close(client.transport);
-        self.net.set_unsent(who, 0);
+        self.net.set_unsent(client_index, 0);
     }
 }

@@ -109,7 +109,7 @@ impl<'l> Engine<'l> {
                     .any(|endpoint| !endpoint.heartbeats.is_empty()),
                 rng: fastrand::Rng::with_seed(plan.seed ^ (u64::from(share.index) << 32)),
                 clients,
-                who: Vec::new(),
+                client_by_slot: Vec::new(),
                 trusts,
                 codecs: Codecs::new(),
                 current: None,
@@ -296,14 +296,14 @@ impl<'l> Engine<'l> {
                     due
                 }
             };
-            let who = self.next;
+            let client_index = self.next;
             self.next += 1;
             let mut io = LoadIo {
                 driver,
                 net: &mut self.net,
             };
-            if let Err(fault) = io.open_due(who, due) {
-                self.fail(driver, who, &fault);
+            if let Err(fault) = io.open_due(client_index, due) {
+                self.fail(driver, client_index, &fault);
             }
         }
         u64::MAX
@@ -322,12 +322,12 @@ impl<'l> Engine<'l> {
 
     /// Closes all open clients.
     fn leave(&mut self, driver: &mut Epoll) {
-        for who in 0..self.net.clients.len() as u32 {
+        for client_index in 0..self.net.clients.len() as u32 {
             let mut io = LoadIo {
                 driver,
                 net: &mut self.net,
             };
-            io.leave(who);
+            io.leave(client_index);
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct EngineState {
     pub(crate) rng: fastrand::Rng,
     pub(crate) clients: Vec<LoadClient>,
     /// The client of each transport, by transport index.
-    pub(super) who: Vec<u32>,
+    pub(super) client_by_slot: Vec<u32>,
     pub(super) trusts: Vec<Option<ClientTls>>,
     pub(super) codecs: Codecs,
     /// The client whose input is being processed, and its output.
@@ -78,9 +78,9 @@ impl EndpointAddresses {
 impl EngineState {
     #[inline]
     pub(super) fn find(&self, id: ConnectionId) -> Option<u32> {
-        let who = *self.who.get(id.index as usize)?;
-        let client = self.clients.get(who as usize)?;
-        (client.transport == id && !matches!(client.state, State::Closed)).then_some(who)
+        let client_index = *self.client_by_slot.get(id.index as usize)?;
+        let client = self.clients.get(client_index as usize)?;
+        (client.transport == id && !matches!(client.state, State::Closed)).then_some(client_index)
     }
 
     /// Returns whether a time is within the measured time.
@@ -108,8 +108,12 @@ impl EngineState {
 
     /// Returns the answer to a heartbeat, and counts it.
     #[cold]
-    pub(super) fn heartbeat_answer(&mut self, who: u32, message: &[u8]) -> Option<Vec<u8>> {
-        let endpoint = self.clients[who as usize].endpoint;
+    pub(super) fn heartbeat_answer(
+        &mut self,
+        client_index: u32,
+        message: &[u8],
+    ) -> Option<Vec<u8>> {
+        let endpoint = self.clients[client_index as usize].endpoint;
         let heartbeats = &self.plan.endpoints[endpoint as usize].heartbeats;
         let answer = heartbeats.iter().find_map(|one| one.answer(message));
         self.tally.heartbeats += u64::from(answer.is_some());
@@ -180,8 +184,8 @@ impl EngineState {
         }
     }
 
-    pub(crate) fn is_open(&self, who: u32) -> bool {
-        self.clients[who as usize].state.is_open()
+    pub(crate) fn is_open(&self, client_index: u32) -> bool {
+        self.clients[client_index as usize].state.is_open()
     }
 
     pub(crate) fn has_open(&self) -> bool {
@@ -193,23 +197,24 @@ impl EngineState {
         self.opening > 0
     }
 
-    pub(crate) fn is_closed(&self, who: u32) -> bool {
-        matches!(self.clients[who as usize].state, State::Closed)
+    pub(crate) fn is_closed(&self, client_index: u32) -> bool {
+        matches!(self.clients[client_index as usize].state, State::Closed)
     }
 
     /// Returns whether a client has too many unsent bytes, since its server does not read.
-    pub(crate) fn is_full(&self, who: u32) -> bool {
-        let unsent = self.unsent[who as usize];
+    pub(crate) fn is_full(&self, client_index: u32) -> bool {
+        let unsent = self.unsent[client_index as usize];
         unsent > UNSENT_BYTES_MAX || (unsent > 0 && self.unsent_in_all > UNSENT_IN_ALL_BYTES_MAX)
     }
 
     /// Returns whether an open client is full.
     pub(crate) fn has_full(&self) -> bool {
-        (0..self.clients.len() as u32).any(|who| self.is_open(who) && self.is_full(who))
+        (0..self.clients.len() as u32)
+            .any(|client_index| self.is_open(client_index) && self.is_full(client_index))
     }
 
-    pub(super) fn set_unsent(&mut self, who: u32, bytes: usize) {
-        let unsent = &mut self.unsent[who as usize];
+    pub(super) fn set_unsent(&mut self, client_index: u32, bytes: usize) {
+        let unsent = &mut self.unsent[client_index as usize];
         self.unsent_in_all = self.unsent_in_all - *unsent + bytes;
         *unsent = bytes;
         let most = &mut self.tally.unsent_bytes_max;
@@ -224,9 +229,9 @@ impl EngineState {
         count: u32,
         may: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        (from..count)
-            .chain(0..from)
-            .find(|who| self.is_open(*who) && !self.is_full(*who) && may(*who))
+        (from..count).chain(0..from).find(|client_index| {
+            self.is_open(*client_index) && !self.is_full(*client_index) && may(*client_index)
+        })
     }
 
     pub(super) fn recycle(&mut self, buffer: Buffer) {
@@ -238,10 +243,10 @@ impl EngineState {
         }
     }
 
-    /// Passes `out` to the transport of the client `who`.
+    /// Passes `out` to the transport of the client `client_index`.
     #[inline]
-    pub(super) fn flush(&mut self, driver: &mut Epoll, who: u32) {
-        let client = &mut self.clients[who as usize];
+    pub(super) fn flush(&mut self, driver: &mut Epoll, client_index: u32) {
+        let client = &mut self.clients[client_index as usize];
         if let Some(tls) = &mut client.tls {
             tls.send(&self.out, &mut self.sealed);
             self.out.clear();
@@ -254,14 +259,14 @@ impl EngineState {
         let id = client.transport;
         match driver.send(id, bytes.into(), false) {
             Some(buffer) => self.recycle(buffer),
-            None => self.set_unsent(who, driver.unsent(id)),
+            None => self.set_unsent(client_index, driver.unsent(id)),
         }
     }
 
-    /// Switches `out` to `who`; returns the previous content if it was another client's.
+    /// Switches `out` to `client_index`; returns the previous content if it was another client's.
     #[inline]
-    pub(super) fn begin_other(&mut self, who: u32) -> Option<Vec<u8>> {
-        if self.current == Some(who) {
+    pub(super) fn begin_other(&mut self, client_index: u32) -> Option<Vec<u8>> {
+        if self.current == Some(client_index) {
             return None;
         }
         Some(std::mem::replace(
@@ -271,9 +276,14 @@ impl EngineState {
     }
 
     #[inline]
-    pub(super) fn end_other(&mut self, driver: &mut Epoll, who: u32, begun: Option<Vec<u8>>) {
+    pub(super) fn end_other(
+        &mut self,
+        driver: &mut Epoll,
+        client_index: u32,
+        begun: Option<Vec<u8>>,
+    ) {
         if let Some(before) = begun {
-            self.flush(driver, who);
+            self.flush(driver, client_index);
             let empty = std::mem::replace(&mut self.out, before);
             self.recycle(Buffer::Owned(empty));
         }

@@ -85,15 +85,15 @@ impl EchoLoad {
     }
 
     #[inline]
-    fn send(&mut self, io: &mut LoadIo<'_>, who: u32, at_ns: u64) {
-        let flight = &mut self.flights[who as usize];
+    fn send(&mut self, io: &mut LoadIo<'_>, client_index: u32, at_ns: u64) {
+        let flight = &mut self.flights[client_index as usize];
         let number = flight.answered.wrapping_add(flight.sent.len() as u32);
         let kind = self.payload.kind;
         let data = self
             .payload
-            .stamp(io.net.clients[who as usize].number, number);
+            .stamp(io.net.clients[client_index as usize].number, number);
         io.net.sent(at_ns, data.len());
-        io.send(who, kind, data);
+        io.send(client_index, kind, data);
         flight.sent.push_back(at_ns);
     }
 
@@ -104,13 +104,13 @@ impl EchoLoad {
         };
         let count = self.flights.len() as u32;
         let find = |echo: &Self, net: &EngineState| {
-            net.find_open(echo.next, count, |who| {
-                !echo.flights[who as usize].is_leaving
+            net.find_open(echo.next, count, |client_index| {
+                !echo.flights[client_index as usize].is_leaving
             })
         };
-        while let Some((who, due)) = open_loop.next(io.net, |net| find(self, net)) {
-            self.next = (who + 1) % count;
-            self.send(io, who, due);
+        while let Some((client_index, due)) = open_loop.next(io.net, |net| find(self, net)) {
+            self.next = (client_index + 1) % count;
+            self.send(io, client_index, due);
         }
         self.open_loop = Some(open_loop);
     }
@@ -125,8 +125,8 @@ impl EchoLoad {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
         };
-        for who in 0..self.flights.len() as u32 {
-            let flight = &mut self.flights[who as usize];
+        for client_index in 0..self.flights.len() as u32 {
+            let flight = &mut self.flights[client_index as usize];
             let mut is_any = false;
             while let Some(since) = flight.expire(limit_ns) {
                 is_any = true;
@@ -136,8 +136,8 @@ impl EchoLoad {
             }
             if is_any {
                 self.unanswered += flight.forget_some(io.net);
-                if self.open_loop.is_none() && !flight.is_leaving && io.net.is_open(who) {
-                    self.go_on(io, who);
+                if self.open_loop.is_none() && !flight.is_leaving && io.net.is_open(client_index) {
+                    self.go_on(io, client_index);
                 }
             }
         }
@@ -145,9 +145,15 @@ impl EchoLoad {
 
     /// Handles a message other than the expected answer.
     #[cold]
-    fn other_message(&mut self, io: &mut LoadIo<'_>, who: u32, kind: MessageKind, data: &[u8]) {
-        let flight = &mut self.flights[who as usize];
-        let number = io.net.clients[who as usize].number;
+    fn other_message(
+        &mut self,
+        io: &mut LoadIo<'_>,
+        client_index: u32,
+        kind: MessageKind,
+        data: &[u8],
+    ) {
+        let flight = &mut self.flights[client_index as usize];
+        let number = io.net.clients[client_index as usize].number;
         let seen = self
             .payload
             .recognize(number, flight.answered, kind, data)
@@ -201,28 +207,32 @@ impl EchoLoad {
     }
 
     /// Sends messages until the limit in flight is reached.
-    fn fill(&mut self, io: &mut LoadIo<'_>, who: u32) {
-        for _ in self.flights[who as usize].sent.len()..self.inflight as usize {
-            self.send(io, who, io.net.now_ns);
+    fn fill(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
+        for _ in self.flights[client_index as usize].sent.len()..self.inflight as usize {
+            self.send(io, client_index, io.net.now_ns);
         }
     }
 
     /// Starts a closed loop on a connection that has just opened, or at the start of the run.
-    fn start(&mut self, io: &mut LoadIo<'_>, who: u32) {
+    fn start(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         match &mut self.thinkers {
-            None => self.fill(io, who),
-            Some(thinkers) => thinkers.start(who, self.inflight, io.net.now_ns),
+            None => self.fill(io, client_index),
+            Some(thinkers) => thinkers.start(client_index, self.inflight, io.net.now_ns),
         }
     }
 
     /// Sends the next messages after answers, or starts the think time.
     #[inline]
-    fn go_on(&mut self, io: &mut LoadIo<'_>, who: u32) {
+    fn go_on(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         match &mut self.thinkers {
-            None => self.fill(io, who),
+            None => self.fill(io, client_index),
             Some(thinkers) => {
-                let in_flight = self.flights[who as usize].sent.len() as u32;
-                thinkers.pause(who, self.inflight.saturating_sub(in_flight), io.net.now_ns);
+                let in_flight = self.flights[client_index as usize].sent.len() as u32;
+                thinkers.pause(
+                    client_index,
+                    self.inflight.saturating_sub(in_flight),
+                    io.net.now_ns,
+                );
             }
         }
     }
@@ -230,12 +240,12 @@ impl EchoLoad {
     /// Sends for clients whose think time has ended.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(thinkers) = &mut self.thinkers
-            && let Some(who) = thinkers.next(io.net.now_ns)
+            && let Some(client_index) = thinkers.next(io.net.now_ns)
         {
-            let flight = &self.flights[who as usize];
+            let flight = &self.flights[client_index as usize];
             let is_free = flight.sent.len() < self.inflight as usize && !flight.is_leaving;
-            if is_free && io.net.is_open(who) && io.net.now_ns < io.net.until_ns {
-                self.send(io, who, io.net.now_ns);
+            if is_free && io.net.is_open(client_index) && io.net.now_ns < io.net.until_ns {
+                self.send(io, client_index, io.net.now_ns);
             }
         }
     }
@@ -248,24 +258,24 @@ impl EchoLoad {
         let now = io.net.now_ns;
         let (flights, count) = (&mut self.flights, io.net.clients.len() as u32);
         let (unanswered, absent) = (&mut self.unanswered, &mut churn.absent);
-        churn.leaving.retain(|&(who, until)| {
-            let flight = &mut flights[who as usize];
-            if io.net.is_closed(who) {
+        churn.leaving.retain(|&(client_index, until)| {
+            let flight = &mut flights[client_index as usize];
+            if io.net.is_closed(client_index) {
                 *unanswered += flight.reset(io.net);
-                if !io.reopen(who) {
-                    absent.push(who);
+                if !io.reopen(client_index) {
+                    absent.push(client_index);
                 }
                 return false;
             }
-            if io.net.is_open(who) && flight.sent.is_empty() {
-                io.leave(who);
+            if io.net.is_open(client_index) && flight.sent.is_empty() {
+                io.leave(client_index);
             }
             if now >= until {
                 let words = "a connection was not closed in time";
                 io.net.fault(&ErrorCase::new(ErrorCause::TimedOut, words));
                 let lost = flight.sent.drain(..).filter(|at| io.net.is_measured(*at));
                 *unanswered += lost.count() as u64;
-                io.cut(who);
+                io.cut(client_index);
             }
             true
         });
@@ -273,18 +283,18 @@ impl EchoLoad {
         if let Some(pace) = &mut churn.pace {
             while pace.due(now) <= now {
                 pace.next();
-                if let Some(who) = churn.absent.pop() {
-                    *unanswered += flights[who as usize].reset(io.net);
-                    if !io.reopen(who) {
-                        churn.absent.push(who);
+                if let Some(client_index) = churn.absent.pop() {
+                    *unanswered += flights[client_index as usize].reset(io.net);
+                    if !io.reopen(client_index) {
+                        churn.absent.push(client_index);
                     }
                     continue;
                 }
-                let may = |who: u32| !flights[who as usize].is_leaving;
-                if let Some(who) = io.net.find_open(churn.next, count, may) {
-                    churn.next = (who + 1) % count;
-                    flights[who as usize].is_leaving = true;
-                    churn.leaving.push((who, now + LEAVE_NS));
+                let may = |client_index: u32| !flights[client_index as usize].is_leaving;
+                if let Some(client_index) = io.net.find_open(churn.next, count, may) {
+                    churn.next = (client_index + 1) % count;
+                    flights[client_index as usize].is_leaving = true;
+                    churn.leaving.push((client_index, now + LEAVE_NS));
                 }
             }
             next = pace.due(now);
@@ -314,23 +324,29 @@ impl Load for EchoLoad {
             self.open_loop = Some(OpenLoop::new(pace));
             return;
         }
-        for who in 0..self.flights.len() as u32 {
-            if io.net.is_open(who) {
-                self.start(io, who);
+        for client_index in 0..self.flights.len() as u32 {
+            if io.net.is_open(client_index) {
+                self.start(io, client_index);
             }
         }
     }
 
-    fn opened(&mut self, io: &mut LoadIo<'_>, who: u32) {
+    fn opened(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         if self.has_begun && self.open_loop.is_none() {
-            self.start(io, who);
+            self.start(io, client_index);
         }
     }
 
     #[inline]
-    fn message(&mut self, io: &mut LoadIo<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
-        let flight = &mut self.flights[who as usize];
-        let number = io.net.clients[who as usize].number;
+    fn message(
+        &mut self,
+        io: &mut LoadIo<'_>,
+        client_index: u32,
+        kind: MessageKind,
+        data: &mut [u8],
+    ) {
+        let flight = &mut self.flights[client_index as usize];
+        let number = io.net.clients[client_index as usize].number;
         let is_due =
             !flight.sent.is_empty() && self.payload.is(number, flight.answered, kind, data);
         if is_due {
@@ -340,16 +356,16 @@ impl Load for EchoLoad {
             let counts_from = io.net.counts_from(since, self.open_loop.is_some());
             io.net.answered(since, counts_from, data.len());
         } else {
-            self.other_message(io, who, kind, data);
+            self.other_message(io, client_index, kind, data);
         }
-        let is_leaving = self.flights[who as usize].is_leaving;
+        let is_leaving = self.flights[client_index as usize].is_leaving;
         if self.open_loop.is_none() && !is_leaving && io.net.now_ns < io.net.until_ns {
-            self.go_on(io, who);
+            self.go_on(io, client_index);
         }
     }
 
-    fn closed(&mut self, io: &mut LoadIo<'_>, who: u32, _: bool) {
-        let flight = &mut self.flights[who as usize];
+    fn closed(&mut self, io: &mut LoadIo<'_>, client_index: u32, _: bool) {
+        let flight = &mut self.flights[client_index as usize];
         self.unanswered += flight.give_up_overtaken(io.net);
         for since in flight.sent.drain(..) {
             if io.net.is_measured(since) {
@@ -360,7 +376,7 @@ impl Load for EchoLoad {
             && self.has_begun
             && !flight.is_leaving
         {
-            churn.absent.push(who);
+            churn.absent.push(client_index);
         }
     }
 
@@ -387,12 +403,12 @@ impl Load for EchoLoad {
         if let Some(churn) = &mut self.churn {
             let flights = &mut self.flights;
             let unanswered = &mut self.unanswered;
-            churn.leaving.retain(|&(who, _)| {
-                if io.net.is_closed(who) {
-                    *unanswered += flights[who as usize].reset(io.net);
-                    io.reopen(who);
-                } else if io.net.is_open(who) {
-                    flights[who as usize].is_leaving = false;
+            churn.leaving.retain(|&(client_index, _)| {
+                if io.net.is_closed(client_index) {
+                    *unanswered += flights[client_index as usize].reset(io.net);
+                    io.reopen(client_index);
+                } else if io.net.is_open(client_index) {
+                    flights[client_index as usize].is_leaving = false;
                 } else {
                     // During the closing handshake.
                     return true;
@@ -418,8 +434,8 @@ impl Load for EchoLoad {
     }
 
     fn finish(&mut self, net: &mut EngineState) {
-        for (who, flight) in (0..).zip(&mut self.flights) {
-            net.tally.dead += u64::from(flight.expired > 0 && net.is_open(who));
+        for (client_index, flight) in (0..).zip(&mut self.flights) {
+            net.tally.dead += u64::from(flight.expired > 0 && net.is_open(client_index));
             self.unanswered += flight.give_up_overtaken(net);
             for since in &flight.sent {
                 // Messages sent just before the end of a closed loop are answered after it.

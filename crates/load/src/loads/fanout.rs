@@ -167,10 +167,10 @@ impl FanoutLoad {
 
     /// Publishes with the next publisher in turn.
     fn publish_in_turn(&mut self, io: &mut LoadIo<'_>, at_ns: u64) {
-        let who = self.receivers + self.turn();
-        let fault = match (io.net.is_open(who), io.net.is_full(who)) {
+        let client_index = self.receivers + self.turn();
+        let fault = match (io.net.is_open(client_index), io.net.is_full(client_index)) {
             (true, false) => {
-                self.publish(io, who, at_ns);
+                self.publish(io, client_index, at_ns);
                 return;
             }
             (true, true) => ErrorCase::new(
@@ -200,19 +200,19 @@ impl FanoutLoad {
             let find = |net: &EngineState| {
                 (from..publishers.end)
                     .chain(publishers.start..from)
-                    .find(|who| net.is_open(*who) && !net.is_full(*who))
+                    .find(|client_index| net.is_open(*client_index) && !net.is_full(*client_index))
             };
-            let Some((who, at_ns)) = due.next(io.net, find) else {
+            let Some((client_index, at_ns)) = due.next(io.net, find) else {
                 return;
             };
-            self.publish(io, who, at_ns);
+            self.publish(io, client_index, at_ns);
         }
     }
 
-    fn publish(&mut self, io: &mut LoadIo<'_>, who: u32, at_ns: u64) {
+    fn publish(&mut self, io: &mut LoadIo<'_>, client_index: u32, at_ns: u64) {
         let round = self.bursts() / u64::from(self.publishers);
         self.count += 1;
-        let publisher = io.net.clients[who as usize].number;
+        let publisher = io.net.clients[client_index as usize].number;
         let receiver = self.plan.to_one.then(|| {
             let step = round * u64::from(io.net.plan.endpoints[1].clients) + u64::from(publisher);
             (step % u64::from(self.receivers_in_all)) as u32
@@ -226,10 +226,10 @@ impl FanoutLoad {
         };
         // For absent receivers the actual send time counts.
         sent.at_ns.push(io.net.now_ns);
-        if let Some(comeback) = &mut self.recovery {
-            comeback.asked(who, ((publisher, receiver), note.number));
+        if let Some(recovery) = &mut self.recovery {
+            recovery.asked(client_index, ((publisher, receiver), note.number));
         } else if let Some(asked) = &mut self.asked {
-            let index = (who - self.receivers) as usize;
+            let index = (client_index - self.receivers) as usize;
             asked[index].push_back(((publisher, receiver), note.number));
         }
         self.scratch.clear();
@@ -237,7 +237,7 @@ impl FanoutLoad {
         self.write_body(receiver);
         io.net.sent(at_ns, self.scratch.len());
         match self.wire {
-            PublisherProtocol::Client => io.send(who, MessageKind::Text, &self.body),
+            PublisherProtocol::Client => io.send(client_index, MessageKind::Text, &self.body),
             PublisherProtocol::Http => {
                 self.scratch.clear();
                 self.scratch.extend_from_slice(self.request_head.as_bytes());
@@ -247,11 +247,11 @@ impl FanoutLoad {
                 if self.recovery.is_none() {
                     self.unanswered += 1;
                 }
-                io.send_bytes(who, &self.scratch);
+                io.send_bytes(client_index, &self.scratch);
             }
             PublisherProtocol::Lines => {
                 self.body.push(b'\n');
-                io.send_bytes(who, &self.body);
+                io.send_bytes(client_index, &self.body);
             }
         }
     }
@@ -272,11 +272,11 @@ impl FanoutLoad {
         if self.receivers == 0 {
             return;
         }
-        let who = io.net.rng.u32(0..self.receivers);
-        if io.net.is_open(who) {
-            self.ledger.pages[who as usize].begin_absence();
-            io.cut(who);
-            self.retries.later(io, who);
+        let client_index = io.net.rng.u32(0..self.receivers);
+        if io.net.is_open(client_index) {
+            self.ledger.pages[client_index as usize].begin_absence();
+            io.cut(client_index);
+            self.retries.later(io, client_index);
         }
     }
 
@@ -292,11 +292,11 @@ impl FanoutLoad {
     }
 
     /// Handles the answer to a publisher's first unacknowledged publication.
-    fn answered(&mut self, who: u32, is_taken: bool) {
-        if let Some(comeback) = &mut self.recovery {
-            comeback.answered(who, is_taken, &mut self.ledger);
+    fn answered(&mut self, client_index: u32, is_taken: bool) {
+        if let Some(recovery) = &mut self.recovery {
+            recovery.answered(client_index, is_taken, &mut self.ledger);
         } else if let Some(asked) = &mut self.asked {
-            let entry = asked[(who - self.receivers) as usize].pop_front();
+            let entry = asked[(client_index - self.receivers) as usize].pop_front();
             if let Some(entry) = entry.filter(|_| !is_taken) {
                 doubt(&mut self.ledger, entry);
             }
@@ -305,28 +305,28 @@ impl FanoutLoad {
     }
 
     /// Handles a message of a receiver, alone in its frame or with others.
-    fn delivered(&mut self, io: &mut LoadIo<'_>, who: u32, data: &[u8]) {
+    fn delivered(&mut self, io: &mut LoadIo<'_>, client_index: u32, data: &[u8]) {
         let said = self
             .recovery
             .as_ref()
             .and_then(|_| MessagePosition::find(data));
         self.last_ns = io.net.now_ns;
-        let is_first =
-            std::mem::replace(&mut self.greeted[who as usize], Greeting::Over) == Greeting::Awaited;
-        let page = &mut self.ledger.pages[who as usize];
-        if let Some(comeback) = &mut self.recovery {
+        let is_first = std::mem::replace(&mut self.greeted[client_index as usize], Greeting::Over)
+            == Greeting::Awaited;
+        let page = &mut self.ledger.pages[client_index as usize];
+        if let Some(recovery) = &mut self.recovery {
             if let Some(said) = &said
                 && let Some(channel) = &said.subscribed
             {
-                comeback.joined(io, who, channel, said, page);
+                recovery.joined(io, client_index, channel, said, page);
                 return;
             }
         } else if is_first && self.hello.is_some() {
             page.end_absence(io.net.now_ns);
         }
         let found = MessageTag::find(data);
-        if let (Some(comeback), TagSearch::Note(_)) = (&mut self.recovery, &found) {
-            comeback.advance(io, who, said.as_ref());
+        if let (Some(recovery), TagSearch::Note(_)) = (&mut self.recovery, &found) {
+            recovery.advance(io, client_index, said.as_ref());
         }
         match found {
             TagSearch::Note(note) if note.run != self.plan.run => io.net.tally.unasked += 1,
@@ -335,8 +335,8 @@ impl FanoutLoad {
                 self.arrived += 1;
                 io.net.answered(note.at_ns, note.at_ns, data.len());
             }
-            TagSearch::Nothing => match replies::read(data, self.speech[who as usize]) {
-                ProtocolLine::Connected(speech) => self.speech[who as usize] = speech,
+            TagSearch::Nothing => match replies::read(data, self.speech[client_index as usize]) {
+                ProtocolLine::Connected(speech) => self.speech[client_index as usize] = speech,
                 ProtocolLine::Done => {}
                 ProtocolLine::Refused => {
                     let words = format!("a receiver was refused: {}", excerpt(data));
@@ -363,25 +363,25 @@ impl FanoutLoad {
 
     /// Handles that a publisher's publications will not be acknowledged: their outcome is unknown without
     /// acknowledgements, so the ledger expects them.
-    fn forget_asked(&mut self, who: u32) {
+    fn forget_asked(&mut self, client_index: u32) {
         if let Some(asked) = &mut self.asked {
-            asked[(who - self.receivers) as usize].clear();
+            asked[(client_index - self.receivers) as usize].clear();
         }
     }
 
     /// Returns whether everything certainly published has arrived, as far as this thread knows.
-    fn has_all(&self, net: &EngineState, comeback: &RecoveryState) -> bool {
-        let is_back = |who: &u32| {
-            let client = &net.clients[*who as usize];
-            !client.was_open || (net.is_open(*who) && comeback.is_back(*who))
+    fn has_all(&self, net: &EngineState, recovery: &RecoveryState) -> bool {
+        let is_back = |client_index: &u32| {
+            let client = &net.clients[*client_index as usize];
+            !client.was_open || (net.is_open(*client_index) && recovery.is_back(*client_index))
         };
         let is_behind = match &self.pace {
             Some(PublishSchedule::Patiently(due)) => due.is_behind(net),
             _ => false,
         };
         !is_behind
-            && comeback.unanswered() == 0
-            && (0..self.receivers).all(|who| is_back(&who))
+            && recovery.unanswered() == 0
+            && (0..self.receivers).all(|client_index| is_back(&client_index))
             && self.ledger.reconcile().lost == 0
     }
 }
@@ -411,60 +411,60 @@ impl Load for FanoutLoad {
         }
     }
 
-    fn opened(&mut self, io: &mut LoadIo<'_>, who: u32) {
-        self.retries.opened(who);
-        self.speech[who as usize] = ServerProtocol::default();
-        if who < self.receivers {
-            self.greeted[who as usize] = Greeting::Awaited;
+    fn opened(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
+        self.retries.opened(client_index);
+        self.speech[client_index as usize] = ServerProtocol::default();
+        if client_index < self.receivers {
+            self.greeted[client_index as usize] = Greeting::Awaited;
             if let Some(hello) = &self.hello {
-                let hello = hello.fill(io.net.clients[who as usize].number.into());
-                io.send(who, MessageKind::Text, hello.as_bytes());
+                let hello = hello.fill(io.net.clients[client_index as usize].number.into());
+                io.send(client_index, MessageKind::Text, hello.as_bytes());
             } else if self.recovery.is_none() {
-                self.ledger.pages[who as usize].end_absence(io.net.now_ns);
+                self.ledger.pages[client_index as usize].end_absence(io.net.now_ns);
             }
         }
-        if let Some(comeback) = &mut self.recovery {
-            let page = self.ledger.pages.get_mut(who as usize);
-            comeback.opened(who, page, io.net.now_ns);
+        if let Some(recovery) = &mut self.recovery {
+            let page = self.ledger.pages.get_mut(client_index as usize);
+            recovery.opened(client_index, page, io.net.now_ns);
         }
     }
 
-    fn amend(&self, who: u32, path: &mut String) {
-        if let Some(comeback) = &self.recovery {
-            comeback.amend(who, path);
+    fn amend(&self, client_index: u32, path: &mut String) {
+        if let Some(recovery) = &self.recovery {
+            recovery.amend(client_index, path);
         }
     }
 
     fn forgives(&mut self, fault: &ErrorCase, was_open: bool) -> bool {
         // A failed first connect is an error.
-        let comeback = self.recovery.as_mut().filter(|_| self.has_begun);
-        comeback.is_some_and(|comeback| comeback.forgives(fault, was_open))
+        let recovery = self.recovery.as_mut().filter(|_| self.has_begun);
+        recovery.is_some_and(|recovery| recovery.forgives(fault, was_open))
     }
 
-    fn message(&mut self, io: &mut LoadIo<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
-        if who >= self.receivers {
+    fn message(&mut self, io: &mut LoadIo<'_>, client_index: u32, _: MessageKind, data: &mut [u8]) {
+        if client_index >= self.receivers {
             // A publisher may get acknowledgements, and publications of others.
             self.classify(io, data);
             return;
         }
         // The fast path: most servers send one publication per message.
-        if self.speech[who as usize] == ServerProtocol::Any && replies::is_one(data) {
-            return self.delivered(io, who, data);
+        if self.speech[client_index as usize] == ServerProtocol::Any && replies::is_one(data) {
+            return self.delivered(io, client_index, data);
         }
-        for message in replies::split(data, self.speech[who as usize]) {
-            match self.speech[who as usize] {
+        for message in replies::split(data, self.speech[client_index as usize]) {
+            match self.speech[client_index as usize] {
                 ServerProtocol::Centrifugo { wants_pongs } if message == PING => {
                     if wants_pongs {
-                        io.send(who, MessageKind::Text, PING);
+                        io.send(client_index, MessageKind::Text, PING);
                     }
                 }
-                _ => self.delivered(io, who, message),
+                _ => self.delivered(io, client_index, message),
             }
         }
     }
 
-    fn response(&mut self, io: &mut LoadIo<'_>, who: u32, response: LoadResponse) {
-        self.answered(who, response.status < 400 && !response.says_error);
+    fn response(&mut self, io: &mut LoadIo<'_>, client_index: u32, response: LoadResponse) {
+        self.answered(client_index, response.status < 400 && !response.says_error);
         if response.status >= 400 {
             let words = format!("a publication was answered with status {}", response.status);
             io.net
@@ -477,38 +477,38 @@ impl Load for FanoutLoad {
         }
         if response.is_last {
             // Later publications of the connection are not acknowledged any more.
-            if let Some(comeback) = &mut self.recovery {
-                comeback.give_up_answers(who, &mut self.ledger);
+            if let Some(recovery) = &mut self.recovery {
+                recovery.give_up_answers(client_index, &mut self.ledger);
             }
-            self.forget_asked(who);
-            if !io.reopen(who) {
-                self.retries.later(io, who);
+            self.forget_asked(client_index);
+            if !io.reopen(client_index) {
+                self.retries.later(io, client_index);
             }
         }
     }
 
-    fn line(&mut self, io: &mut LoadIo<'_>, who: u32, line: &[u8]) {
+    fn line(&mut self, io: &mut LoadIo<'_>, client_index: u32, line: &[u8]) {
         let is_taken = self.classify(io, line);
-        self.answered(who, is_taken);
+        self.answered(client_index, is_taken);
     }
 
-    fn closed(&mut self, io: &mut LoadIo<'_>, who: u32, was_open: bool) {
+    fn closed(&mut self, io: &mut LoadIo<'_>, client_index: u32, was_open: bool) {
         if !self.has_begun {
             return;
         }
-        let is_receiver = who < self.receivers;
+        let is_receiver = client_index < self.receivers;
         if is_receiver && was_open {
-            self.ledger.pages[who as usize].begin_absence();
+            self.ledger.pages[client_index as usize].begin_absence();
         }
-        if let Some(comeback) = &mut self.recovery {
+        if let Some(recovery) = &mut self.recovery {
             if !is_receiver {
-                comeback.give_up_answers(who, &mut self.ledger);
+                recovery.give_up_answers(client_index, &mut self.ledger);
             }
-            self.retries.later(io, who);
+            self.retries.later(io, client_index);
         } else if is_receiver && self.plan.chaos.is_some() {
-            self.retries.later(io, who);
+            self.retries.later(io, client_index);
         } else if !is_receiver {
-            self.forget_asked(who);
+            self.forget_asked(client_index);
         }
     }
 
@@ -520,8 +520,8 @@ impl Load for FanoutLoad {
             next = match &mut pace {
                 PublishSchedule::InTime(pace) => {
                     while let Some(due) = io.net.take_due(pace) {
-                        let who = self.receivers + self.turn();
-                        io.together(who, |io| {
+                        let client_index = self.receivers + self.turn();
+                        io.together(client_index, |io| {
                             for _ in 0..self.plan.burst {
                                 self.publish_in_turn(io, due);
                             }
@@ -565,9 +565,9 @@ impl Load for FanoutLoad {
         let quiet_ns = net.now_ns.saturating_sub(since);
         let is_all_here = self.publishers == net.plan.endpoints[1].clients
             && (!self.plan.to_one || self.receivers == self.receivers_in_all);
-        if let Some(comeback) = &self.recovery {
+        if let Some(recovery) = &self.recovery {
             // Missing messages are awaited until the time is up.
-            return quiet_ns > QUIET_NS && self.has_all(net, comeback);
+            return quiet_ns > QUIET_NS && self.has_all(net, recovery);
         }
         if !is_all_here {
             // The number of expected deliveries is unknown here.
@@ -588,23 +588,23 @@ impl Load for FanoutLoad {
     }
 
     fn finish(&mut self, net: &mut EngineState) {
-        if let Some(mut comeback) = self.recovery.take() {
-            self.unanswered = comeback.unanswered();
-            for who in self.receivers..self.receivers + self.publishers {
-                comeback.give_up_answers(who, &mut self.ledger);
+        if let Some(mut recovery) = self.recovery.take() {
+            self.unanswered = recovery.unanswered();
+            for client_index in self.receivers..self.receivers + self.publishers {
+                recovery.give_up_answers(client_index, &mut self.ledger);
             }
-            self.ledger.returns = Some(std::mem::take(&mut comeback.counts));
+            self.ledger.returns = Some(std::mem::take(&mut recovery.counts));
         }
         if let Some(PublishSchedule::Patiently(mut due)) = self.pace.take() {
             due.give_up(net, "publications");
         }
-        let mut books = std::mem::take(&mut self.ledger);
+        let mut delivery_ledger = std::mem::take(&mut self.ledger);
         // Receivers that never connected do not count.
         let mut receivers = net.clients.iter();
-        books
+        delivery_ledger
             .pages
             .retain(|_| receivers.next().is_some_and(|client| client.was_open));
-        net.tally.books = Some(books);
+        net.tally.delivery_ledger = Some(delivery_ledger);
         net.tally.unanswered = self.unanswered;
     }
 

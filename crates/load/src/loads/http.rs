@@ -136,58 +136,58 @@ impl HttpLoad {
     }
 
     #[inline]
-    fn send(&mut self, io: &mut LoadIo<'_>, who: u32, at_ns: u64) {
+    fn send(&mut self, io: &mut LoadIo<'_>, client_index: u32, at_ns: u64) {
         let index = match &mut self.turn {
             Some(turn) => {
                 *turn += 1;
                 (*turn - 1) % self.requests.len()
             }
             None if self.requests.len() == 1 => 0,
-            None => who as usize,
+            None => client_index as usize,
         };
         let RequestBytes { all, body } = &self.requests[index];
         io.net.sent(at_ns, *body);
-        io.send_bytes(who, all);
-        self.flights[who as usize].push_back(at_ns);
+        io.send_bytes(client_index, all);
+        self.flights[client_index as usize].push_back(at_ns);
     }
 
-    fn fill(&mut self, io: &mut LoadIo<'_>, who: u32) {
-        for _ in self.flights[who as usize].len()..self.inflight {
-            self.send(io, who, io.net.now_ns);
+    fn fill(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
+        for _ in self.flights[client_index as usize].len()..self.inflight {
+            self.send(io, client_index, io.net.now_ns);
         }
     }
 
     /// Starts a closed loop on a connection that has just opened, or at the start of the run.
-    fn start(&mut self, io: &mut LoadIo<'_>, who: u32) {
+    fn start(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         match &mut self.thinkers {
-            None => self.fill(io, who),
-            Some(thinkers) => thinkers.start(who, self.inflight as u32, io.net.now_ns),
+            None => self.fill(io, client_index),
+            Some(thinkers) => thinkers.start(client_index, self.inflight as u32, io.net.now_ns),
         }
     }
 
     /// Sends for clients whose think time has ended.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
         while let Some(thinkers) = &mut self.thinkers
-            && let Some(who) = thinkers.next(io.net.now_ns)
+            && let Some(client_index) = thinkers.next(io.net.now_ns)
         {
-            let is_free = self.flights[who as usize].len() < self.inflight;
-            if is_free && io.net.is_open(who) && io.net.now_ns < io.net.until_ns {
-                self.send(io, who, io.net.now_ns);
+            let is_free = self.flights[client_index as usize].len() < self.inflight;
+            if is_free && io.net.is_open(client_index) && io.net.now_ns < io.net.until_ns {
+                self.send(io, client_index, io.net.now_ns);
             }
         }
     }
 
     /// Drops the requests in flight on a connection that has ended.
-    fn forget(&mut self, io: &mut LoadIo<'_>, who: u32) {
-        for since in self.flights[who as usize].drain(..) {
+    fn forget(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
+        for since in self.flights[client_index as usize].drain(..) {
             self.unanswered += u64::from(io.net.is_measured(since));
         }
     }
 
     /// Reopens a connection that the server has closed, as `ab` and `wrk` do.
-    fn reopen(&mut self, io: &mut LoadIo<'_>, who: u32) {
+    fn reopen(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         if io.net.now_ns < io.net.until_ns || self.is_behind(io.net) {
-            io.reopen(who);
+            io.reopen(client_index);
         }
     }
 
@@ -197,25 +197,25 @@ impl HttpLoad {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
         };
-        for who in 0..self.flights.len() as u32 {
-            let oldest = self.flights[who as usize].front();
-            if oldest.is_none_or(|since| *since >= limit_ns) || !io.net.is_open(who) {
+        for client_index in 0..self.flights.len() as u32 {
+            let oldest = self.flights[client_index as usize].front();
+            if oldest.is_none_or(|since| *since >= limit_ns) || !io.net.is_open(client_index) {
                 continue;
             }
             io.net.tally.dead += 1;
-            let count = self.flights[who as usize].len() as u64;
+            let count = self.flights[client_index as usize].len() as u64;
             let fault = ErrorCase::new(ErrorCause::TimedOut, "no response in time");
             io.net.tally.faults(&fault, count);
-            self.forget(io, who);
-            io.cut(who);
-            self.reopen(io, who);
+            self.forget(io, client_index);
+            io.cut(client_index);
+            self.reopen(io, client_index);
         }
     }
 
     fn retry(&mut self, io: &mut LoadIo<'_>) {
         let now = io.net.now_ns;
-        while let Some((_, who)) = self.retries.pop_front_if(|retry| retry.0 <= now) {
-            self.reopen(io, who);
+        while let Some((_, client_index)) = self.retries.pop_front_if(|retry| retry.0 <= now) {
+            self.reopen(io, client_index);
         }
     }
 
@@ -225,24 +225,25 @@ impl HttpLoad {
             return;
         };
         let count = self.flights.len() as u32;
-        while let Some((who, due)) = open_loop.next(io.net, |net| self.find_free(net)) {
-            self.next = (who + 1) % count;
-            self.send(io, who, due);
+        while let Some((client_index, due)) = open_loop.next(io.net, |net| self.find_free(net)) {
+            self.next = (client_index + 1) % count;
+            self.send(io, client_index, due);
         }
         self.open_loop = Some(open_loop);
     }
 
     /// Returns a connection that can accept a request: an idle one, or one with room for another request in flight.
     fn find_free(&mut self, net: &EngineState) -> Option<u32> {
-        while let Some(who) = self.idle.pop_front() {
-            if net.is_open(who) && self.flights[who as usize].is_empty() {
-                return Some(who);
+        while let Some(client_index) = self.idle.pop_front() {
+            if net.is_open(client_index) && self.flights[client_index as usize].is_empty() {
+                return Some(client_index);
             }
         }
         if self.inflight == 1 || self.keeps_connections != Some(true) {
             return None;
         }
-        let has_room = |who: u32| self.flights[who as usize].len() < self.inflight;
+        let has_room =
+            |client_index: u32| self.flights[client_index as usize].len() < self.inflight;
         net.find_open(self.next, self.flights.len() as u32, has_room)
     }
 
@@ -260,9 +261,9 @@ impl Load for HttpLoad {
             http.unexpected_bodies = Some(0);
         }
         // Connections closed by the server before the first request.
-        for who in 0..self.flights.len() as u32 {
-            if io.net.is_closed(who) && io.net.clients[who as usize].was_open {
-                self.reopen(io, who);
+        for client_index in 0..self.flights.len() as u32 {
+            if io.net.is_closed(client_index) && io.net.clients[client_index as usize].was_open {
+                self.reopen(io, client_index);
             }
         }
         if let Some(rate) = self.rate {
@@ -275,30 +276,30 @@ impl Load for HttpLoad {
             let pace = pace.arriving(self.arrivals, &mut io.net.rng);
             self.open_loop = Some(OpenLoop::new(pace));
             self.idle = (0..self.flights.len() as u32)
-                .filter(|who| io.net.is_open(*who))
+                .filter(|client_index| io.net.is_open(*client_index))
                 .collect();
             return;
         }
-        for who in 0..self.flights.len() as u32 {
-            if io.net.is_open(who) {
-                self.start(io, who);
+        for client_index in 0..self.flights.len() as u32 {
+            if io.net.is_open(client_index) {
+                self.start(io, client_index);
             }
         }
     }
 
-    fn opened(&mut self, io: &mut LoadIo<'_>, who: u32) {
+    fn opened(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         if !self.has_begun {
             return;
         }
         if self.rate.is_some() {
-            self.idle.push_back(who);
+            self.idle.push_back(client_index);
         } else {
-            self.start(io, who);
+            self.start(io, client_index);
         }
     }
 
-    fn response(&mut self, io: &mut LoadIo<'_>, who: u32, response: LoadResponse) {
-        let Some(since) = self.flights[who as usize].pop_front() else {
+    fn response(&mut self, io: &mut LoadIo<'_>, client_index: u32, response: LoadResponse) {
+        let Some(since) = self.flights[client_index as usize].pop_front() else {
             io.net.tally.unasked += 1;
             return;
         };
@@ -335,30 +336,31 @@ impl Load for HttpLoad {
         let all_kept = self.keeps_connections.unwrap_or(true);
         self.keeps_connections = Some(all_kept && !response.is_last);
         if response.is_last {
-            self.forget(io, who);
-            self.reopen(io, who);
+            self.forget(io, client_index);
+            self.reopen(io, client_index);
         } else if self.rate.is_some() {
-            if self.flights[who as usize].is_empty() {
-                self.idle.push_back(who);
+            if self.flights[client_index as usize].is_empty() {
+                self.idle.push_back(client_index);
             }
         } else if io.net.now_ns < io.net.until_ns {
             match &mut self.thinkers {
-                None => self.send(io, who, io.net.now_ns),
+                None => self.send(io, client_index, io.net.now_ns),
                 Some(thinkers) => {
-                    let free = self.inflight - self.flights[who as usize].len();
-                    thinkers.pause(who, free as u32, io.net.now_ns);
+                    let free = self.inflight - self.flights[client_index as usize].len();
+                    thinkers.pause(client_index, free as u32, io.net.now_ns);
                 }
             }
         }
     }
 
-    fn closed(&mut self, io: &mut LoadIo<'_>, who: u32, was_open: bool) {
-        self.forget(io, who);
+    fn closed(&mut self, io: &mut LoadIo<'_>, client_index: u32, was_open: bool) {
+        self.forget(io, client_index);
         if was_open && self.has_begun {
-            self.reopen(io, who);
+            self.reopen(io, client_index);
         } else if self.has_begun {
             // The server may be restarting.
-            self.retries.push_back((io.net.now_ns + RETRY_NS, who));
+            self.retries
+                .push_back((io.net.now_ns + RETRY_NS, client_index));
         }
     }
 

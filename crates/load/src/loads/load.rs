@@ -10,8 +10,8 @@ use crate::tally::ErrorCase;
 /// Time to wait for duplicates of the last answers.
 pub(super) const TWICE_NS: u64 = SECOND / 10;
 
-/// Decides which messages the clients of a thread send and when, and evaluates received messages. `who` is the index of a client
-/// in the thread.
+/// Decides which messages the clients of a thread send and when, and evaluates received messages. `client_index` is the
+/// index of a client in the thread.
 pub(crate) trait Load {
     /// Returns whether connections are opened before the run starts; otherwise opening them is measured.
     fn opens_first(&self) -> bool {
@@ -27,11 +27,11 @@ pub(crate) trait Load {
     fn begin(&mut self, io: &mut LoadIo<'_>, start_ns: u64);
 
     /// Handles a successful handshake of a client, before or after `begin`.
-    fn opened(&mut self, io: &mut LoadIo<'_>, who: u32);
+    fn opened(&mut self, io: &mut LoadIo<'_>, client_index: u32);
 
     /// Modifies the target of a client's WebSocket handshake before it is sent.
-    fn amend(&self, who: u32, path: &mut String) {
-        let _ = (who, path);
+    fn amend(&self, client_index: u32, path: &mut String) {
+        let _ = (client_index, path);
     }
 
     /// Handles a failure of a client, or its unexpected end if `was_open`. Returns true if only the load counts it,
@@ -42,23 +42,29 @@ pub(crate) trait Load {
     }
 
     /// Handles a message of a WebSocket.
-    fn message(&mut self, io: &mut LoadIo<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
-        let _ = (io, who, kind, data);
+    fn message(
+        &mut self,
+        io: &mut LoadIo<'_>,
+        client_index: u32,
+        kind: MessageKind,
+        data: &mut [u8],
+    ) {
+        let _ = (io, client_index, kind, data);
     }
 
     /// Handles a response. If it was its connection's last, the client is already closed.
-    fn response(&mut self, io: &mut LoadIo<'_>, who: u32, response: LoadResponse) {
-        let _ = (io, who, response);
+    fn response(&mut self, io: &mut LoadIo<'_>, client_index: u32, response: LoadResponse) {
+        let _ = (io, client_index, response);
     }
 
     /// Handles a line without its terminator.
-    fn line(&mut self, io: &mut LoadIo<'_>, who: u32, line: &[u8]) {
-        let _ = (io, who, line);
+    fn line(&mut self, io: &mut LoadIo<'_>, client_index: u32, line: &[u8]) {
+        let _ = (io, client_index, line);
     }
 
     /// Handles the failure or unexpected end of a client, which is already counted or excused.
-    fn closed(&mut self, io: &mut LoadIo<'_>, who: u32, was_open: bool) {
-        let _ = (io, who, was_open);
+    fn closed(&mut self, io: &mut LoadIo<'_>, client_index: u32, was_open: bool) {
+        let _ = (io, client_index, was_open);
     }
 
     /// Performs due work; returns when to call it again.

@@ -52,7 +52,7 @@ impl OpenLoop {
         if due > now || due >= net.until_ns {
             return None;
         }
-        let Some(who) = find(net) else {
+        let Some(client_index) = find(net) else {
             self.is_held_up = true;
             return None;
         };
@@ -64,7 +64,7 @@ impl OpenLoop {
         if late_ns > MILLISECOND && net.is_measured(due) {
             net.tally.late_sends += 1;
         }
-        Some((who, due))
+        Some((client_index, due))
     }
 
     /// Counts messages still waiting at the end as errors: `what`, a plural, could not be sent. Returns how many of

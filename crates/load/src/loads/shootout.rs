@@ -63,23 +63,23 @@ impl ShootoutLoad {
 
     fn send(&mut self, io: &mut LoadIo<'_>) {
         while self.in_flight < self.plan.concurrent && self.sent < self.plan.samples {
-            let Some(who) = io.net.find_open(self.next, self.clients, |_| true) else {
+            let Some(client_index) = io.net.find_open(self.next, self.clients, |_| true) else {
                 self.end_step(io);
                 self.is_over = true;
                 return;
             };
-            self.next = (who + 1) % self.clients;
+            self.next = (client_index + 1) % self.clients;
             self.sent += 1;
             self.in_flight += 1;
             let now = io.net.now_ns;
             let (kind, number) = (self.kind, self.number);
             self.number = self.number.wrapping_add(1);
-            self.flights[who as usize].push_back((number, now));
+            self.flights[client_index as usize].push_back((number, now));
             // Like the original message, but with a number in place of the time, which is stored here.
             let message =
                 format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"{number}\"}}}}");
             io.net.sent(now, message.len());
-            io.send(who, MessageKind::Text, message.as_bytes());
+            io.send(client_index, MessageKind::Text, message.as_bytes());
         }
     }
 
@@ -123,7 +123,7 @@ impl Load for ShootoutLoad {
 
     fn opened(&mut self, _: &mut LoadIo<'_>, _: u32) {}
 
-    fn message(&mut self, io: &mut LoadIo<'_>, who: u32, _: MessageKind, data: &mut [u8]) {
+    fn message(&mut self, io: &mut LoadIo<'_>, client_index: u32, _: MessageKind, data: &mut [u8]) {
         #[derive(Deserialize)]
         struct Answer<'a> {
             r#type: &'a str,
@@ -137,7 +137,7 @@ impl Load for ShootoutLoad {
         };
         match serde_json::from_slice::<Answer<'_>>(data) {
             Ok(answer) if answer.r#type == due => {
-                let flight = &mut self.flights[who as usize];
+                let flight = &mut self.flights[client_index as usize];
                 let stamp = answer.payload["sendTime"].as_str();
                 // A server that does not return the number answers in order.
                 let at = match stamp.and_then(|stamp| stamp.parse::<u32>().ok()) {
@@ -171,9 +171,9 @@ impl Load for ShootoutLoad {
         }
     }
 
-    fn closed(&mut self, _: &mut LoadIo<'_>, who: u32, _: bool) {
+    fn closed(&mut self, _: &mut LoadIo<'_>, client_index: u32, _: bool) {
         self.errors += 1;
-        let lost = self.flights[who as usize].drain(..).count() as u32;
+        let lost = self.flights[client_index as usize].drain(..).count() as u32;
         self.in_flight -= lost;
     }
 

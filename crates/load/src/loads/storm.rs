@@ -36,9 +36,9 @@ impl StormLoad {
         }
     }
 
-    fn over(&mut self, who: u32) {
-        if !matches!(self.clients[who as usize], ClientProgress::Over) {
-            self.clients[who as usize] = ClientProgress::Over;
+    fn over(&mut self, client_index: u32) {
+        if !matches!(self.clients[client_index as usize], ClientProgress::Over) {
+            self.clients[client_index as usize] = ClientProgress::Over;
             self.open_questions -= 1;
         }
     }
@@ -51,19 +51,25 @@ impl Load for StormLoad {
 
     fn begin(&mut self, _: &mut LoadIo<'_>, _: u64) {}
 
-    fn opened(&mut self, io: &mut LoadIo<'_>, who: u32) {
+    fn opened(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         let now = io.net.now_ns;
-        let number = io.net.clients[who as usize].number;
+        let number = io.net.clients[client_index as usize].number;
         let kind = self.payload.kind;
         let data = self.payload.stamp(number, 0);
         io.net.sent(now, data.len());
-        io.send(who, kind, data);
-        self.clients[who as usize] = ClientProgress::Asked(now, false);
+        io.send(client_index, kind, data);
+        self.clients[client_index as usize] = ClientProgress::Asked(now, false);
     }
 
-    fn message(&mut self, io: &mut LoadIo<'_>, who: u32, kind: MessageKind, data: &mut [u8]) {
-        let number = io.net.clients[who as usize].number;
-        let ClientProgress::Asked(since, greeted) = self.clients[who as usize] else {
+    fn message(
+        &mut self,
+        io: &mut LoadIo<'_>,
+        client_index: u32,
+        kind: MessageKind,
+        data: &mut [u8],
+    ) {
+        let number = io.net.clients[client_index as usize].number;
+        let ClientProgress::Asked(since, greeted) = self.clients[client_index as usize] else {
             if self.payload.is(number, 0, kind, data) {
                 io.net.tally.duplicated += 1;
             } else {
@@ -74,7 +80,7 @@ impl Load for StormLoad {
         if self.payload.is(number, 0, kind, data) {
             io.net.answered(since, io.net.now_ns, data.len());
             io.net.tally.unasked += u64::from(greeted);
-            self.over(who);
+            self.over(client_index);
         } else if self.payload.recognize(number, 0, kind, data) == Some(Recognized::Foreign)
             && greeted
         {
@@ -83,14 +89,14 @@ impl Load for StormLoad {
             let words = self.payload.explain(kind, data);
             io.net
                 .fault(&ErrorCase::new(ErrorCause::WrongAnswer, words));
-            self.over(who);
+            self.over(client_index);
         } else {
-            self.clients[who as usize] = ClientProgress::Asked(since, true);
+            self.clients[client_index as usize] = ClientProgress::Asked(since, true);
         }
     }
 
-    fn closed(&mut self, _: &mut LoadIo<'_>, who: u32, _: bool) {
-        self.over(who);
+    fn closed(&mut self, _: &mut LoadIo<'_>, client_index: u32, _: bool) {
+        self.over(client_index);
     }
 
     fn is_done(&self, net: &EngineState) -> bool {

@@ -32,18 +32,18 @@ impl ThinkTimers {
     }
 
     /// Starts `count` messages of a client within one random pause, so that clients are not synchronised.
-    pub(super) fn start(&mut self, who: u32, count: u32, now_ns: u64) {
-        for _ in self.listed[who as usize]..count {
+    pub(super) fn start(&mut self, client_index: u32, count: u32, now_ns: u64) {
+        for _ in self.listed[client_index as usize]..count {
             let part = self.rng.u64(0..=self.think.max_ns);
-            self.list(who, now_ns.saturating_add(part));
+            self.list(client_index, now_ns.saturating_add(part));
         }
     }
 
     /// Pauses a client until it has `count` messages to send.
-    pub(super) fn pause(&mut self, who: u32, count: u32, now_ns: u64) {
-        for _ in self.listed[who as usize]..count {
+    pub(super) fn pause(&mut self, client_index: u32, count: u32, now_ns: u64) {
+        for _ in self.listed[client_index as usize]..count {
             let pause = self.rng.u64(self.think.min_ns..=self.think.max_ns);
-            self.list(who, now_ns.saturating_add(pause));
+            self.list(client_index, now_ns.saturating_add(pause));
         }
     }
 
@@ -53,9 +53,9 @@ impl ThinkTimers {
         if *due_ns > now_ns {
             return None;
         }
-        let Reverse((_, who)) = self.until.pop()?;
-        self.listed[who as usize] -= 1;
-        Some(who)
+        let Reverse((_, client_index)) = self.until.pop()?;
+        self.listed[client_index as usize] -= 1;
+        Some(client_index)
     }
 
     /// Returns the end of the next pause; `u64::MAX` without one.
@@ -65,8 +65,8 @@ impl ThinkTimers {
             .map_or(u64::MAX, |Reverse((due_ns, _))| *due_ns)
     }
 
-    fn list(&mut self, who: u32, due_ns: u64) {
-        self.until.push(Reverse((due_ns, who)));
-        self.listed[who as usize] += 1;
+    fn list(&mut self, client_index: u32, due_ns: u64) {
+        self.until.push(Reverse((due_ns, client_index)));
+        self.listed[client_index as usize] += 1;
     }
 }

@@ -131,7 +131,7 @@ impl Commands {
     }
 
     /// Returns the offset that was known at the last order to read, if this is its answer.
-    pub(super) fn is_read(&mut self, ticket: u64) -> Option<u64> {
+    pub(super) fn take_known_offset(&mut self, ticket: u64) -> Option<u64> {
         let reading = self.reading.take_if(|(last, _)| *last == ticket);
         reading.map(|(_, known)| known)
     }
@@ -199,7 +199,7 @@ impl Commands {
     }
 
     /// Takes note of a command of this node in the stream.
-    pub(super) fn is_seen(&mut self, sequence: u64) {
+    pub(super) fn mark_seen(&mut self, sequence: u64) {
         let own = &mut self.own;
         if let Ok(place) = own.binary_search_by_key(&sequence, |own| own.envelope.sequence) {
             own[place].is_seen = true;

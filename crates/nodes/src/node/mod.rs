@@ -61,7 +61,7 @@ pub const BLOCKS: &str = "blocks";
 
 /// A node that has not received its own announcements for this time, in milliseconds, is cut off. Less than a lease, so
 /// that the leases of others do not end before.
-const DEAF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
+const CUT_OFF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
 
 /// The maximum number of open queries of other nodes.
 const TASKS_MAX: usize = 4_096;
@@ -71,7 +71,7 @@ const TASKS_MAX: usize = 4_096;
 pub struct Node {
     id: NodeId,
     workers: u32,
-    seat: WorkerId,
+    node_worker: WorkerId,
     now_ms: u64,
     numbers: Sequencer,
     own: Announcement,
@@ -98,14 +98,20 @@ pub struct Node {
 
 impl Node {
     /// Creates a node without a connection. Answers to [`Output::Perform`] are addressed to a worker with the number
-    /// `seat`, which is none of the `workers`. `own` contains the name, and the settings to compare with those of
+    /// `node_worker`, which is none of the `workers`. `own` contains the name, and the settings to compare with those of
     /// others.
     #[must_use]
-    pub fn new(id: NodeId, own: Announcement, workers: u16, seat: WorkerId, now_ms: u64) -> Self {
+    pub fn new(
+        id: NodeId,
+        own: Announcement,
+        workers: u16,
+        node_worker: WorkerId,
+        now_ms: u64,
+    ) -> Self {
         Self {
             id,
             workers: workers.into(),
-            seat,
+            node_worker,
             now_ms,
             numbers: Sequencer::new(id),
             own,
@@ -277,12 +283,12 @@ impl Node {
             // The append alone does not mean that the command is stored for good; its entry in the stream does.
             Event::Appended { .. } => {}
             Event::Stored { ticket, is_stored } => match is_stored {
-                true => self.stores.is_stored(ticket),
+                true => self.stores.mark_stored(ticket),
                 false => self.commands.is_unsure = true,
             },
             Event::ControlRead { ticket, stream } => {
                 // A failed read is repeated with the next announcement.
-                if let Some(known) = self.commands.is_read(ticket)
+                if let Some(known) = self.commands.take_known_offset(ticket)
                     && let Some(stream) = stream
                 {
                     self.control_read(&stream, known);
@@ -357,7 +363,7 @@ impl Node {
 
     /// Returns whether messages of this node appear to reach the others.
     fn is_heard(&self) -> bool {
-        self.is_linked && self.now_ms < self.heard_self_ms + DEAF_MS
+        self.is_linked && self.now_ms < self.heard_self_ms + CUT_OFF_MS
     }
 
     fn linked(&mut self) {
@@ -542,7 +548,7 @@ impl Node {
             message,
         } = envelope;
         if source == self.id {
-            return self.commands.is_seen(sequence);
+            return self.commands.mark_seen(sequence);
         }
         if !message.is_sequenced() {
             return self.counts.ignored.add(DecodeError::Foreign);
@@ -609,7 +615,7 @@ impl Node {
         let task = Task::new(&message, origin, self.workers, self.now_ms + within_ms);
         self.tasks.insert(number, task);
         let caller = Caller {
-            worker: self.seat,
+            worker: self.node_worker,
             session: ConnectionId {
                 index: number,
                 generation: 0,

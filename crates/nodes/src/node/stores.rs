@@ -21,7 +21,7 @@ impl Stores {
     }
 
     /// Notes that an order is carried out.
-    pub(super) fn is_stored(&mut self, ticket: u64) {
+    pub(super) fn mark_stored(&mut self, ticket: u64) {
         if let Some((name, _)) = self.open.remove(&ticket) {
             self.tickets.remove(&name);
         }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 const WORKERS: u16 = 2;
-const SEAT: WorkerId = WorkerId(WORKERS);
+const NODE_WORKER: WorkerId = WorkerId(WORKERS);
 
 /// Entries of the stream, and their required handling by every node.
 #[derive(Default)]
@@ -118,7 +118,7 @@ impl Cluster {
         let number = self.nodes.len();
         let own = announcement(number, 7);
         self.nodes.push(Member {
-            node: Node::new(id(number), own, WORKERS, SEAT, self.now_ms),
+            node: Node::new(id(number), own, WORKERS, NODE_WORKER, self.now_ms),
             is_cut: false,
             settings: 7,
             performed: Vec::new(),
@@ -216,7 +216,7 @@ impl Cluster {
         let Some(caller) = caller_of(message) else {
             return;
         };
-        assert_eq!(caller.worker, SEAT);
+        assert_eq!(caller.worker, NODE_WORKER);
         let parts = match message {
             NodeMessage::Instruct(_) => vec![
                 Part::Settled,

@@ -188,10 +188,10 @@ impl Session {
         let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
         if version < VERSION_MIN {
-            return Err(is_too_old(self.field("redis_version")));
+            return Err(version_error(self.field("redis_version")));
         }
         match self.field("redis_mode") {
-            "cluster" => Err(is_cluster()),
+            "cluster" => Err(cluster_error()),
             _ => Ok(()),
         }
     }
@@ -305,9 +305,9 @@ fn examined(fault: CallError) -> CallError {
     // The first command of a connection is HELLO 3, which came with version 6.0.
     let is_old = words.contains("RESP3NotSupported");
     let action = if CLUSTER_CODES.iter().any(is_of_cluster) {
-        return is_cluster();
+        return cluster_error();
     } else if is_old {
-        return is_too_old("below 6.0");
+        return version_error("below 6.0");
     } else if words.contains("NOAUTH") {
         "set the password in the URL"
     } else if words.contains("WRONGPASS") {
@@ -319,14 +319,14 @@ fn examined(fault: CallError) -> CallError {
     CallError::new(fault.kind, words)
 }
 
-fn is_too_old(found: &str) -> CallError {
+fn version_error(found: &str) -> CallError {
     let (major, minor) = VERSION_MIN;
     let words =
         format!("redis: the server has version {found}, but {major}.{minor} or later is required");
     CallError::new(CallErrorKind::Refused, words)
 }
 
-fn is_cluster() -> CallError {
+fn cluster_error() -> CallError {
     let words = "redis: the server is a node of a Redis Cluster, which is not supported: use one server or Sentinels";
     CallError::new(CallErrorKind::Refused, words)
 }

@@ -33,14 +33,14 @@ pub(super) struct Hop {
 /// A connection whose response is being read.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    seat: ConnectionPermit,
+    permit: ConnectionPermit,
     link: HttpConnection,
 }
 
 impl Exchange {
     /// Reports that the response was read to its end.
     pub(super) fn finish(self) {
-        self.seat.return_connection(self.link);
+        self.permit.return_connection(self.link);
     }
 }
 
@@ -88,10 +88,10 @@ impl HttpClient {
         progress: &RequestProgress,
     ) -> Result<(Response<Incoming>, Exchange), CallError> {
         progress.set(Phase::Waiting, place);
-        let seat = self.pool.acquire(place, &self.figures).await;
+        let permit = self.pool.acquire(place, &self.figures).await;
         let mut may_reuse = true;
         loop {
-            let kept = if may_reuse { seat.take() } else { None };
+            let kept = if may_reuse { permit.take() } else { None };
             let is_reused = kept.is_some();
             let mut link = match kept {
                 Some(link) => link,
@@ -114,7 +114,7 @@ impl HttpClient {
                     let words = "the response switches to another protocol";
                     return Err(fault(CallErrorKind::Broken, words));
                 }
-                Ok(response) => return Ok((response, Exchange { seat, link })),
+                Ok(response) => return Ok((response, Exchange { permit, link })),
                 Err(failed) => failed,
             };
             // A server may close an idle connection at any time. A request that was not sent is repeated; one that was

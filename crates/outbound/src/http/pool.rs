@@ -50,7 +50,7 @@ pub(super) struct HttpPool {
 /// The connections to one target.
 #[derive(Debug)]
 struct TargetPool {
-    seats: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     idle: Mutex<Vec<(HttpConnection, Instant)>>,
 }
 
@@ -82,12 +82,12 @@ impl HttpPool {
         figures: &Arc<ClientMetrics>,
     ) -> ConnectionPermit {
         let berth = self.target_pool(place);
-        let seats = Arc::clone(&berth.seats);
-        let permit = match Arc::clone(&seats).try_acquire_owned() {
+        let permits = Arc::clone(&berth.permits);
+        let permit = match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
                 let _wait = figures.wait();
-                let permit = seats.acquire_owned().await;
+                let permit = permits.acquire_owned().await;
                 permit.expect("the semaphore is never closed")
             }
         };
@@ -103,7 +103,7 @@ impl HttpPool {
             return Arc::clone(berth);
         }
         let berth = Arc::new(TargetPool {
-            seats: Arc::new(Semaphore::new(place.connections_max as usize)),
+            permits: Arc::new(Semaphore::new(place.connections_max as usize)),
             idle: Mutex::default(),
         });
         berths.insert(place.clone(), Arc::clone(&berth));

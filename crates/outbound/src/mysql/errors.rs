@@ -9,17 +9,17 @@ const ROLLED_BACK: [&str; 2] = ["mysql: 1213 ", "mysql: 1180 "];
 /// Codes of errors with which the server ends the connection: shutdown (1053), killed by an administrator (1927), idle
 /// timeout (4031), a packet that the server does not read completely (1153), or not in time (1159). 1317 is not among
 /// them, it ends only a statement.
-const LAST_WORDS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
+const FATAL_ERRORS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
 
-/// Those of [`LAST_WORDS`] that are not caused by the statement.
-const GOODBYES: [u16; 3] = [1053, 1927, 4031];
+/// Those of [`FATAL_ERRORS`] that are not caused by the statement.
+const DISCONNECT_ERRORS: [u16; 3] = [1053, 1927, 4031];
 
 /// Converts an error of a statement.
 pub(super) fn call_error(error: &Error) -> CallError {
     let (kind, words) = match error {
         Error::Server(error) => {
             let words = format!("{} ({}): {}", error.code, error.state, error.message);
-            let kind = match GOODBYES.contains(&error.code) {
+            let kind = match DISCONNECT_ERRORS.contains(&error.code) {
                 true => CallErrorKind::ConnectionLost,
                 false => CallErrorKind::Refused,
             };
@@ -74,7 +74,7 @@ pub(super) fn not_connected(error: &Error) -> CallError {
 /// Returns whether the connection is unusable after an error.
 pub(super) fn lost(error: &Error) -> bool {
     match error {
-        Error::Server(error) => LAST_WORDS.contains(&error.code),
+        Error::Server(error) => FATAL_ERRORS.contains(&error.code),
         // Detected before anything was sent.
         Error::Driver(
             DriverError::StmtParamsMismatch { .. }

@@ -149,7 +149,7 @@ struct Liveness {
 }
 
 impl ConnectionRef {
-    pub(super) fn has_answered(&self) {
+    pub(super) fn count_answer(&self) {
         self.life.answers.fetch_add(1, Relaxed);
     }
 

@@ -94,10 +94,10 @@ fn a_promotion_begins_new_epochs() {
     let before = bench.publish_and_settle("a").position.expect("it is kept");
     group.fail_over(&mut bench);
     assert!(group.notices.lock().contains(&Notice::Promoted));
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.lost, [1]);
     let after = bench.publish_and_settle("b").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
-    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.outlet.texts(1), ["a"]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_trusted_promotion_changes_nothing() {
     let before = bench.publish_and_settle("a").position.expect("it is kept");
     group.fail_over(&mut bench);
     assert!(group.notices.lock().contains(&Notice::Trusted));
-    assert_eq!(bench.desk.lost, [0; 0]);
+    assert_eq!(bench.outlet.lost, [0; 0]);
     let after = bench.publish_and_settle("b").position.expect("it is kept");
     assert_eq!(
         (before.epoch, before.offset + 1),

@@ -22,8 +22,8 @@ fn a_server_without_memory_refuses_and_goes_on() {
     assert_eq!((bench.published.len(), bench.failed), (1, 1));
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     bench.publish_and_settle("c");
-    assert_eq!(bench.desk.texts(1), ["a", "c"]);
-    assert_eq!(bench.desk.lost, [0; 0]);
+    assert_eq!(bench.outlet.texts(1), ["a", "c"]);
+    assert_eq!(bench.outlet.lost, [0; 0]);
     let losses = WORLD.with_borrow(|world| {
         let figures = world.as_ref().expect("a world").store.figures();
         figures.losses.load(Ordering::Relaxed)
@@ -57,10 +57,10 @@ fn a_demoted_server_is_not_published_to() {
     }
     assert_eq!(bench.published.len(), 2);
     // The server was promoted again.
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.lost, [1]);
     bench.subscribe(1, None);
     bench.publish_and_settle("c");
-    assert_eq!(bench.desk.texts(1).last(), Some(&"c"));
+    assert_eq!(bench.outlet.texts(1).last(), Some(&"c"));
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn foreign_messages_are_counted_and_ignored() {
         server.cli(&["PUBLISH", "test:c:kept:1", message]);
     }
     bench.publish_and_settle("b");
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
-    assert_eq!(bench.desk.lost, [0; 0]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b"]);
+    assert_eq!(bench.outlet.lost, [0; 0]);
     let ignored = WORLD.with_borrow(|world| {
         let figures = world.as_ref().expect("a world").store.figures();
         figures.ignored.load(Ordering::Relaxed)

@@ -27,11 +27,11 @@ fn a_server_that_lost_all_begins_new_epochs() {
     for _ in 0..10 {
         bench.settle();
     }
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.lost, [1]);
     let after = bench.publish_and_settle("b").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
     // Nothing of the new epoch reaches a subscription of the old one.
-    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.outlet.texts(1), ["a"]);
 }
 
 /// A restart that has lost nothing changes nothing.
@@ -56,8 +56,8 @@ fn a_server_that_lost_nothing_goes_on() {
         (before.epoch, before.offset + 1),
         (after.epoch, after.offset)
     );
-    assert_eq!(bench.desk.lost, [0; 0]);
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    assert_eq!(bench.outlet.lost, [0; 0]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b"]);
 }
 
 /// A restart from an older file: known offsets are reused only in another epoch.
@@ -74,10 +74,10 @@ fn a_server_that_lost_the_end_begins_new_epochs() {
     for _ in 0..10 {
         bench.settle();
     }
-    assert_eq!(bench.desk.lost, [1]);
+    assert_eq!(bench.outlet.lost, [1]);
     let after = bench.publish_and_settle("c").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b"]);
 }
 
 /// The same for a channel that no node uses any more: a client may still have its position.
@@ -125,8 +125,8 @@ fn a_channel_without_a_loss_goes_on_beside_one_with() {
         (before.epoch, before.offset + 1),
         (after.epoch, after.offset)
     );
-    assert_eq!(bench.desk.lost, [0; 0]);
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
+    assert_eq!(bench.outlet.lost, [0; 0]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b"]);
 }
 
 /// A cut connection leaves a gap, which is healed without a notification to subscribers.
@@ -145,8 +145,8 @@ fn a_gap_is_healed() {
     }
     let mut expected = vec!["a".to_owned()];
     expected.extend((0..50).map(|number| number.to_string()));
-    assert_eq!(bench.desk.texts(1), expected);
-    assert_eq!(bench.desk.lost, [0; 0]);
+    assert_eq!(bench.outlet.texts(1), expected);
+    assert_eq!(bench.outlet.lost, [0; 0]);
     assert_eq!(bench.failed, 0);
 }
 
@@ -172,8 +172,8 @@ fn publications_in_flight_are_stored_once() {
     for round in 0..20 {
         expected.extend((0..20).map(|number| format!("{round}.{number}")));
     }
-    assert_eq!(bench.desk.texts(1), expected);
-    assert_eq!(bench.desk.lost, [0; 0]);
+    assert_eq!(bench.outlet.texts(1), expected);
+    assert_eq!(bench.outlet.lost, [0; 0]);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn scripts_that_a_server_has_forgotten_are_loaded_again() {
     bench.publish("b");
     bench.publish("c");
     bench.settle();
-    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b", "c"]);
     assert_eq!(bench.failed, 0);
 }
 
@@ -198,8 +198,8 @@ fn an_emptied_server_begins_new_epochs_with_the_next_publication() {
     bench.publish_and_settle("a");
     server.cli(&["FLUSHALL"]);
     bench.publish_and_settle("b");
-    assert_eq!(bench.desk.lost, [1]);
-    assert_eq!(bench.desk.texts(1), ["a"]);
+    assert_eq!(bench.outlet.lost, [1]);
+    assert_eq!(bench.outlet.texts(1), ["a"]);
 }
 
 fn behind(relay: &Relay, server: &Arc<Server>) -> Bench<RemoteEngine> {
@@ -228,17 +228,17 @@ fn a_silent_feed_is_replaced() {
     bench.publish_and_settle("a");
     relay.silence_feeds();
     bench.publish_and_settle("b");
-    assert_eq!(bench.desk.texts(1), ["a"], "the feed is silent");
+    assert_eq!(bench.outlet.texts(1), ["a"], "the feed is silent");
     let begin = Instant::now();
-    while bench.desk.texts(1).len() < 2 {
+    while bench.outlet.texts(1).len() < 2 {
         assert!(
             begin.elapsed() < Duration::from_secs(30),
             "the loss was not noticed"
         );
         bench.settle();
     }
-    assert_eq!(bench.desk.texts(1), ["a", "b"]);
-    assert_eq!(bench.desk.lost, [0; 0]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b"]);
+    assert_eq!(bench.outlet.lost, [0; 0]);
 }
 
 /// The server receives no data for longer than the time limit: publications fail or are stored once.
@@ -267,8 +267,8 @@ fn a_stall_doubles_and_loses_nothing() {
     }
     let mut expected = vec!["a".to_owned()];
     expected.extend((0..20).map(|number| number.to_string()));
-    assert_eq!(bench.desk.texts(1), expected);
-    assert_eq!((bench.desk.lost.len(), bench.failed), (0, 0));
+    assert_eq!(bench.outlet.texts(1), expected);
+    assert_eq!((bench.outlet.lost.len(), bench.failed), (0, 0));
 }
 
 /// Returns a node on a server behind a relay, with a short timeout for answers.
@@ -293,14 +293,14 @@ fn publications_that_arrive_behind_their_repetition_are_stored_once() {
     bench.settle();
     let mut expected = vec!["a".to_owned()];
     expected.extend((0..20).map(|number| number.to_string()));
-    assert_eq!(bench.desk.texts(1), expected);
+    assert_eq!(bench.outlet.texts(1), expected);
     relay.release();
     bench.settle();
     bench.publish_and_settle("b");
     expected.push("b".to_owned());
-    assert_eq!(bench.desk.texts(1), expected);
+    assert_eq!(bench.outlet.texts(1), expected);
     assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "22");
-    assert_eq!((bench.desk.lost.len(), bench.failed), (0, 0));
+    assert_eq!((bench.outlet.lost.len(), bench.failed), (0, 0));
 }
 
 /// A removal that arrives after its repetition removes nothing that was published since.
@@ -349,7 +349,7 @@ fn the_first_publication_of_an_epoch_is_stored_once() {
     server.cli(&["FLUSHALL"]);
     let after = bench.publish_and_settle("d").position.expect("it is kept");
     assert_eq!(after.offset, 1);
-    assert_eq!(bench.desk.texts(1), ["a", "b", "c"]);
+    assert_eq!(bench.outlet.texts(1), ["a", "b", "c"]);
     assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
-    assert_eq!((bench.desk.lost.len(), bench.failed), (1, 0));
+    assert_eq!((bench.outlet.lost.len(), bench.failed), (1, 0));
 }

@@ -24,7 +24,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench::{Bench, Desk, Driven};
+use bench::{Bench, Driven, TestOutlet};
 use server::Server;
 use tokio::time::Instant;
 use veche_hub::{Engine as _, Hub, Options, RemoteEngine, WorkerId};
@@ -57,7 +57,7 @@ const ANSWERED: Duration = Duration::from_secs(15);
 impl Driven for RemoteEngine {
     const KNOWS_SUBSCRIBERS: bool = false;
 
-    fn drive(hub: &mut Hub<Self>, desk: &mut Desk) -> bool {
+    fn drive(hub: &mut Hub<Self>, outlet: &mut TestOutlet) -> bool {
         WORLD.with_borrow_mut(|world| {
             let port = &mut world.as_mut().expect("a world").port;
             port.append(hub.engine().take_orders());
@@ -81,7 +81,7 @@ impl Driven for RemoteEngine {
             for event in events {
                 hub.engine().handle(event);
             }
-            while hub.take_reports(desk) {}
+            while hub.take_reports(outlet) {}
             port.append(hub.engine().take_orders());
             port.flush();
             true

@@ -43,7 +43,7 @@ fn end_of_a_node(is_clean: bool) -> Duration {
     told.recv().expect("it has entered");
     bench.settle();
     assert_eq!(bench.presence(), (vec!["1".into(), "2".into()], (2, 2)));
-    assert_eq!(heard(&bench.desk.texts(1), 2), ["Joined 2"]);
+    assert_eq!(heard(&bench.outlet.texts(1), 2), ["Joined 2"]);
     end.send(()).expect("it waits");
     other.join().expect("it ended");
     let begin = Instant::now();
@@ -51,7 +51,7 @@ fn end_of_a_node(is_clean: bool) -> Duration {
         assert!(begin.elapsed() < Duration::from_secs(20), "it stays");
     }
     let gone = begin.elapsed();
-    while heard(&bench.desk.texts(1), 2) != ["Joined 2", "Left 2"] {
+    while heard(&bench.outlet.texts(1), 2) != ["Joined 2", "Left 2"] {
         assert!(begin.elapsed() < Duration::from_secs(20), "not a word");
         bench.settle();
     }

@@ -40,7 +40,7 @@ impl Runtime for Workers {
             opening: HashMap::default(),
             calls: HashMap::default(),
             effects: Effects::default(),
-            mail: Vec::new(),
+            messages: Vec::new(),
             last: 0,
             generation: 0,
             now_ms: 0,
@@ -192,7 +192,7 @@ impl Runtime for Workers {
     fn mark_full(&mut self, _: ConnectionId) {}
 
     fn turn(&mut self, now: Now) {
-        self.take_mail(now);
+        self.take_messages(now);
         self.links().for_each(Link::announce_orders);
         self.switch();
         if self.leaves() {

@@ -47,16 +47,16 @@ enum SegmentByte {
     Closer,
 }
 
-static LOOKS: [SegmentByte; 256] = {
-    let mut looks = [SegmentByte::Plain; 256];
-    looks[b'/' as usize] = SegmentByte::Before;
-    looks[b'.' as usize] = SegmentByte::Before;
-    looks[b'?' as usize] = SegmentByte::End;
-    looks[b'#' as usize] = SegmentByte::End;
-    looks[b'%' as usize] = SegmentByte::Closer;
-    looks[b'\\' as usize] = SegmentByte::Closer;
-    looks[0] = SegmentByte::Closer;
-    looks
+static SEGMENT_BYTES: [SegmentByte; 256] = {
+    let mut table = [SegmentByte::Plain; 256];
+    table[b'/' as usize] = SegmentByte::Before;
+    table[b'.' as usize] = SegmentByte::Before;
+    table[b'?' as usize] = SegmentByte::End;
+    table[b'#' as usize] = SegmentByte::End;
+    table[b'%' as usize] = SegmentByte::Closer;
+    table[b'\\' as usize] = SegmentByte::Closer;
+    table[0] = SegmentByte::Closer;
+    table
 };
 
 /// Splits a target that begins with a path into the normalised path and the query after `?`. Scans the path once, and
@@ -70,7 +70,7 @@ pub(super) fn split(target: &str) -> Result<(Cow<'_, str>, &str), HttpError> {
     let mut is_plain = true;
     let mut end = bytes.len();
     for (at, &byte) in bytes.iter().enumerate() {
-        match LOOKS[byte as usize] {
+        match SEGMENT_BYTES[byte as usize] {
             SegmentByte::Plain => {}
             SegmentByte::Before => is_plain &= at == 0 || bytes[at - 1] != b'/',
             SegmentByte::Closer => is_plain = false,

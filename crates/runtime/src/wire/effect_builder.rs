@@ -60,11 +60,11 @@ impl EffectBuilder {
     pub fn add_effects(
         self,
         handled: HandlerOutput<'_>,
-        desk: &mut impl CallBridge,
+        bridge: &mut impl CallBridge,
         into: &mut Effects,
     ) -> Result<(), EffectsFull> {
         for effect in handled.effects {
-            self.effect(effect, desk, into)?;
+            self.effect(effect, bridge, into)?;
         }
         match handled.end {
             Some(end) => self.end(end, into),
@@ -160,7 +160,7 @@ impl EffectBuilder {
     fn effect(
         self,
         effect: WorkerEffect<'_>,
-        desk: &mut impl CallBridge,
+        bridge: &mut impl CallBridge,
         into: &mut Effects,
     ) -> Result<(), EffectsFull> {
         let effect = match effect {
@@ -199,7 +199,7 @@ impl EffectBuilder {
                     who,
                     channel: channel.into_owned(),
                     place: None,
-                    token: desk.token(),
+                    token: bridge.token(),
                 },
                 None => return Ok(()),
             },
@@ -229,7 +229,7 @@ impl EffectBuilder {
                 if let Some(place) = self.place(of) {
                     for (name, value) in set {
                         let value = value.map(|value: AttributeValue| value.into());
-                        desk.set_attribute(place, &name, value);
+                        bridge.set_attribute(place, &name, value);
                     }
                 }
                 return Ok(());

@@ -26,11 +26,11 @@ impl HostContext {
     }
 
     /// Sets the response, unless the request is already decided.
-    pub(crate) fn set_hook_response(&self, question: u64, ruling: HookResponse) {
+    pub(crate) fn set_hook_response(&self, question: u64, response: HookResponse) {
         if self.questions.borrow_mut().remove(&question).is_some() {
             self.effect(Effect::Hook {
                 number: question,
-                response: ruling,
+                response,
             });
         }
     }
@@ -43,10 +43,10 @@ impl HostContext {
     /// Fails all open requests.
     pub(crate) fn fail_open_hooks(&self) {
         for (question, _) in self.questions.take() {
-            let ruling = HookResponse::Failed;
+            let response = HookResponse::Failed;
             self.effect(Effect::Hook {
                 number: question,
-                response: ruling,
+                response,
             });
         }
     }

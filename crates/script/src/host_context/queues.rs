@@ -13,7 +13,7 @@ use veche_runtime::Token;
 /// All waits for queues.
 #[derive(Debug, Default)]
 pub(crate) struct QueueWaits {
-    bell: Arc<Notifier>,
+    notifier: Arc<Notifier>,
     waits: RefCell<HashMap<Token, Wait>>,
     /// Signalled waits that the VM has not handled yet.
     rung: RefCell<Vec<Token>>,
@@ -30,14 +30,14 @@ struct Wait {
 impl QueueWaits {
     /// Sets the function that wakes the worker; see [`Notifier::set_wake`].
     pub(crate) fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
-        self.bell.set_wake(wake);
+        self.notifier.set_wake(wake);
     }
 
     /// Returns the handle to signal a wait with.
     pub(crate) fn waiter(&self, token: Token) -> Waiter {
         Waiter {
             number: token.0,
-            notifier: Arc::clone(&self.bell),
+            notifier: Arc::clone(&self.notifier),
         }
     }
 
@@ -58,7 +58,7 @@ impl QueueWaits {
         if let Some(wait) = wait
             && !(comes && wait.is_rung)
         {
-            wait.queue.cancel_wait(wait.side, token.0, &self.bell);
+            wait.queue.cancel_wait(wait.side, token.0, &self.notifier);
         }
     }
 
@@ -72,14 +72,14 @@ impl QueueWaits {
 
     /// Returns whether a wait was signalled.
     pub(crate) fn has_signals(&self) -> bool {
-        self.bell.has_notified()
+        self.notifier.has_notified()
     }
 
     /// Takes the signalled waits that belong to the calling VM, according to `is_waiting`.
     pub(crate) fn take_signals(&self, is_waiting: impl Fn(Token) -> bool) -> Vec<Token> {
         let mut rung = self.rung.borrow_mut();
-        if self.bell.has_notified() {
-            rung.extend(self.bell.take().into_iter().map(Token));
+        if self.notifier.has_notified() {
+            rung.extend(self.notifier.take().into_iter().map(Token));
         }
         if rung.is_empty() {
             return Vec::new();

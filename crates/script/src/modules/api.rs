@@ -24,8 +24,8 @@ const OPTIONS: [&str; 7] = [
     "version_epoch",
 ];
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     let command = lua.create_function(move |lua, (method, mut values): (String, MultiValue)| {
         let object = values.pop_front().unwrap_or(Value::Nil);
         if !values.is_empty() {
@@ -53,7 +53,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         ("publish_with", "publish", "channel"),
         ("push_with", "push", "user"),
     ] {
-        let own = Rc::clone(desk);
+        let own = Rc::clone(context);
         let publish = lua.create_function(move |lua, values: MultiValue| {
             let arguments = Arguments::new(function, values);
             let object = publication(lua, &arguments, field)?;
@@ -65,8 +65,8 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     Ok(())
 }
 
-fn begin(desk: &HostContext, method: &str, body: &[u8]) -> mlua::Result<f64> {
-    let token = desk.command(method.to_owned(), body);
+fn begin(context: &HostContext, method: &str, body: &[u8]) -> mlua::Result<f64> {
+    let token = context.command(method.to_owned(), body);
     let full = || {
         tagged(
             "too much data is sent at once: wait between messages",

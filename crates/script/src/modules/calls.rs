@@ -13,15 +13,15 @@ use crate::raw::Argument;
 use veche_runtime::Token;
 use veche_runtime::call_errors::tagged;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     let outcome = lua.create_function(move |lua, token: f64| {
         let outcome = own.take_outcome(Token(token as u64));
         let outcome = outcome.ok_or_else(|| fault("its response was already read"))?;
         to_lua(lua, &own, outcome)
     })?;
     native.set("outcome", outcome)?;
-    let leases = desk.leases.clone();
+    let leases = context.leases.clone();
     let drop_lease = lua.create_function(move |_, number: f64| {
         drop(leases.take(number));
         Ok(())
@@ -44,7 +44,7 @@ pub(crate) fn plain(outcome: &CallOutcome) -> Option<Argument<'_>> {
 }
 
 /// Returns `true` and the reply, or `false` with the message and the error table.
-fn to_lua(lua: &Lua, desk: &HostContext, outcome: CallOutcome) -> mlua::Result<MultiValue> {
+fn to_lua(lua: &Lua, context: &HostContext, outcome: CallOutcome) -> mlua::Result<MultiValue> {
     let reply = match outcome {
         Err(fault) => {
             let kind = fault.kind.name();
@@ -56,14 +56,16 @@ fn to_lua(lua: &Lua, desk: &HostContext, outcome: CallOutcome) -> mlua::Result<M
         Reply::Addresses(addresses) => {
             (true, resolve::to_lua(lua, &addresses)?).into_lua_multi(lua)
         }
-        Reply::Http(reply) => (true, http_client::to_lua(lua, desk, *reply)?).into_lua_multi(lua),
+        Reply::Http(reply) => {
+            (true, http_client::to_lua(lua, context, *reply)?).into_lua_multi(lua)
+        }
         Reply::Chunk(bytes) => {
             let bytes = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
             (true, bytes).into_lua_multi(lua)
         }
         // A resource that is held across calls has a number and a guard.
         Reply::Mysql(MysqlReply::Begun(lease)) | Reply::Redis(RedisReply::Subscribed(lease)) => {
-            let (number, guard) = desk.leases.keep(lua, lease)?;
+            let (number, guard) = context.leases.keep(lua, lease)?;
             (true, number, guard).into_lua_multi(lua)
         }
         Reply::Mysql(reply) => (true, mysql::to_lua(lua, reply)?).into_lua_multi(lua),

@@ -14,8 +14,8 @@ use crate::host_context::HostContext;
 const LIMIT: usize = 100;
 const LIMIT_MAX: f64 = 100_000.0;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     let history = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("history", values);
         let channel = channel_name(arguments.string(1)?)?;
@@ -27,7 +27,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         ("presence", ChannelRequest::Presence),
         ("presence_stats", ChannelRequest::PresenceStats),
     ] {
-        let own = Rc::clone(desk);
+        let own = Rc::clone(context);
         let ask = lua.create_function(move |_, values: MultiValue| {
             let arguments = Arguments::new(name, values);
             let channel = channel_name(arguments.string(1)?)?;
@@ -35,7 +35,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         })?;
         native.set(name, ask)?;
     }
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let user_status = lua.create_function(move |lua, values: MultiValue| {
         let arguments = Arguments::new("user_status", values);
         let user = arguments.string(1)?;

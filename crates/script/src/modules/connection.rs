@@ -19,9 +19,9 @@ use veche_runtime::{
 /// Bytes of a token that are examined; tokens that fit an HTTP head are shorter.
 const CREDENTIAL_BYTES_MAX: usize = 64 << 10;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let fields = lua.create_table()?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     fields.set(
         "id",
         lua.create_function(move |_, (index, generation): (u32, u32)| {
@@ -34,7 +34,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
             Ok(place.to_string())
         })?,
     )?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     fields.set(
         "is_open",
         lua.create_function(move |_, (index, generation): (u32, u32)| {
@@ -46,7 +46,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         if matches!(*name, "body" | "json" | "method") {
             continue;
         }
-        let own = Rc::clone(desk);
+        let own = Rc::clone(context);
         let function = lua.create_function(move |lua, (index, generation): (u32, u32)| {
             let id = ConnectionId { index, generation };
             let connections = own.world.connections.borrow();
@@ -58,7 +58,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         })?;
         fields.set(*name, function)?;
     }
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let is_full = lua.create_function(move |_, (index, generation): (u32, u32)| {
         let id = ConnectionId { index, generation };
         let connections = own.world.connections.borrow();
@@ -66,7 +66,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         Ok(is_full || connections.may_be_full(id, own.world.batch.get()))
     })?;
     fields.set("is_full", is_full)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let may_be_full = lua.create_function(move |_, (index, generation): (u32, u32)| {
         let id = ConnectionId { index, generation };
         let batch = own.world.batch.get();
@@ -74,12 +74,12 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     })?;
     native.set("may_be_full", may_be_full)?;
     native.set("connection_fields", fields)?;
-    attributes(lua, desk, native)?;
-    subscriptions(lua, desk, native)
+    attributes(lua, context, native)?;
+    subscriptions(lua, context, native)
 }
 
-fn attributes(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+fn attributes(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     let get = lua.create_function(
         move |lua, (index, generation, name): (u32, u32, LuaString)| {
             let id = ConnectionId { index, generation };
@@ -93,7 +93,7 @@ fn attributes(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result
         },
     )?;
     native.set("attribute", get)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let set = lua.create_function(
         move |_, (index, generation, name, value): (u32, u32, LuaString, Value)| {
             let id = ConnectionId { index, generation };
@@ -185,8 +185,8 @@ fn since(value: &Value) -> mlua::Result<Since> {
     }
 }
 
-fn subscriptions(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+fn subscriptions(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     let subscribe = lua.create_function(
         move |_, (index, generation, channel, options): (u32, u32, LuaString, Value)| {
             let who = ConnectionId { index, generation };
@@ -206,7 +206,7 @@ fn subscriptions(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Res
         },
     )?;
     native.set("subscribe", subscribe)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let unsubscribe = lua.create_function(
         move |_, (index, generation, channel): (u32, u32, LuaString)| {
             let who = ConnectionId { index, generation };
@@ -216,7 +216,7 @@ fn subscriptions(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Res
         },
     )?;
     native.set("unsubscribe", unsubscribe)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let renew = lua.create_function(
         move |_, (index, generation, credential): (u32, u32, Value)| {
             let who = ConnectionId { index, generation };

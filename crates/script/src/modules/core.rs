@@ -16,13 +16,13 @@ const SLEEP_MAX_S: f64 = 31_536_000.0;
 /// The longest log line in bytes.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     native.set(
         "token",
         lua.create_function(move |_, ()| Ok(own.token().0 as f64))?,
     )?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     native.set(
         "wake",
         lua.create_function(move |_, token: f64| {
@@ -30,7 +30,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
             Ok(())
         })?,
     )?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     native.set(
         "cancel",
         lua.create_function(move |_, number: f64| {
@@ -38,7 +38,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
             Ok(())
         })?,
     )?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     native.set(
         "sleep",
         lua.create_function(move |_, seconds: Value| {
@@ -61,24 +61,24 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
             Ok(own.sleep_until(at_ms).0 as f64)
         })?,
     )?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     native.set(
         "now",
         lua.create_function(move |_, ()| Ok(own.world.now.get().mono_ms as f64 / 1000.0))?,
     )?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     native.set(
         "wall",
         lua.create_function(move |_, ()| Ok(own.world.now.get().wall_ms as f64 / 1000.0))?,
     )?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     native.set(
         "is_retired",
         lua.create_function(move |_, ()| Ok(own.is_retired()))?,
     )?;
-    native.set("publish", publish(lua, desk, "publish")?)?;
-    native.set("push", publish(lua, desk, "push")?)?;
-    native.set("log", log(lua, desk)?)
+    native.set("publish", publish(lua, context, "publish")?)?;
+    native.set("push", publish(lua, context, "push")?)?;
+    native.set("log", log(lua, context)?)
 }
 
 /// Data, target, kind, whether the caller may wait, and surplus arguments.
@@ -87,8 +87,12 @@ type PublishArguments = (Value, Value, Value, Option<bool>, Variadic<Value>);
 /// Implements `publish(channel, data, kind, may_wait)` and `push(user, data, kind, may_wait)`. Returns nothing on
 /// success. Without room, returns the token of a wait after which to retry if the caller may wait, an error if it may
 /// not, and `true` if it did not say.
-fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Result<mlua::Function> {
-    let desk = Rc::clone(desk);
+fn publish(
+    lua: &Lua,
+    context: &Rc<HostContext>,
+    what: &'static str,
+) -> mlua::Result<mlua::Function> {
+    let context = Rc::clone(context);
     lua.create_function(
         move |lua, (to, data, kind, may_wait, more): PublishArguments| {
             if !more.is_empty() {
@@ -143,15 +147,15 @@ fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Resul
                 "push" => user_channel_name(lua, &to)?,
                 _ => channel_name(&to)?,
             };
-            let is_refused = desk.refuses(&channel);
-            let has_room = !is_refused && !desk.world.effects.borrow().is_large();
+            let is_refused = context.refuses(&channel);
+            let has_room = !is_refused && !context.world.effects.borrow().is_large();
             match may_wait {
                 _ if has_room => {}
                 None => return Ok(Value::Boolean(true)),
                 Some(true) => {
                     let token = match is_refused {
-                        true => desk.wait_to_publish(channel),
-                        false => desk.yield_turn(),
+                        true => context.wait_to_publish(channel),
+                        false => context.yield_turn(),
                     };
                     return Ok(Value::Number(token.0 as f64));
                 }
@@ -162,7 +166,7 @@ fn publish(lua: &Lua, desk: &Rc<HostContext>, what: &'static str) -> mlua::Resul
                 }
                 Some(false) => {}
             }
-            let mut effects = desk.world.effects.borrow_mut();
+            let mut effects = context.world.effects.borrow_mut();
             let Some(data) = effects.store(data) else {
                 let words = "too much was published in one turn";
                 return Err(fault(tagged(words, FULL, None)));
@@ -220,8 +224,8 @@ fn push_start(line: &mut String, text: &[u8]) {
     line.push_str(&String::from_utf8_lossy(shown));
 }
 
-fn log(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<mlua::Function> {
-    let desk = Rc::clone(desk);
+fn log(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<mlua::Function> {
+    let context = Rc::clone(context);
     lua.create_function(move |lua, (level, values): (LuaString, Variadic<Value>)| {
         let level = match &*level.as_bytes() {
             b"debug" => Level::Debug,
@@ -251,7 +255,7 @@ fn log(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<mlua::Function> {
             line.truncate(line.floor_char_boundary(LINE_BYTES_MAX));
             line.push('…');
         }
-        desk.log(level, line);
+        context.log(level, line);
         Ok(())
     })
 }

@@ -26,11 +26,11 @@ const KEYS_MAX: f64 = 10_000.0;
 const UPDATES_MAX: usize = 1000;
 
 /// Has to run before the prelude replaces `pcall`.
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let shared = lua.create_table()?;
     let dicts = GrowingList::of_store();
-    shared.set("dict_methods", dict_methods(lua, desk, &dicts)?)?;
-    let own = Rc::clone(desk);
+    shared.set("dict_methods", dict_methods(lua, context, &dicts)?)?;
+    let own = Rc::clone(context);
     let dict = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("dict", values);
         let options = options(&arguments)?;
@@ -42,7 +42,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     shared.set("dict", dict)?;
     let counters = GrowingList::of_store();
     shared.set("counter_methods", counter_methods(lua, &counters)?)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let counter = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("counter", values);
         let counter = named(&arguments, &own.world.store, Store::counter)?;
@@ -151,23 +151,23 @@ const METHODS: [(&str, &str, Method); 7] = [
 
 fn dict_methods(
     lua: &Lua,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     dicts: &GrowingList<Dict>,
 ) -> mlua::Result<Table> {
     let methods = lua.create_table()?;
     for (name, function, run) in METHODS {
-        let (desk, dicts) = (Rc::clone(desk), dicts.clone());
+        let (context, dicts) = (Rc::clone(context), dicts.clone());
         let method = lua.create_function(move |lua, values: MultiValue| {
-            run(lua, &Call::new(function, values, &dicts, &desk)?)
+            run(lua, &Call::new(function, values, &dicts, &context)?)
         })?;
         methods.set(name, method)?;
     }
-    let (desk, dicts) = (Rc::clone(desk), dicts.clone());
+    let (context, dicts) = (Rc::clone(context), dicts.clone());
     let pcall: Function = lua.globals().get("pcall")?;
     let try_update = lua.create_function(move |lua, values: MultiValue| {
         update(
             lua,
-            &Call::new("dict:update", values, &dicts, &desk)?,
+            &Call::new("dict:update", values, &dicts, &context)?,
             &pcall,
         )
     })?;
@@ -239,13 +239,13 @@ impl Call {
         function: &'static str,
         mut values: MultiValue,
         dicts: &GrowingList<Dict>,
-        desk: &HostContext,
+        context: &HostContext,
     ) -> mlua::Result<Self> {
         Ok(Self {
             function,
             dict: dicts.find_first(&mut values)?,
             arguments: Arguments::new(function, values),
-            now_ms: desk.world.now.get().mono_ms,
+            now_ms: context.world.now.get().mono_ms,
         })
     }
 

@@ -21,14 +21,14 @@ const CHANNELS_MAX: usize = 1024;
 /// The longest text of an error or a disconnect, in bytes.
 const WORDS_BYTES_MAX: usize = 1024;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     let rule = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
         let number = number as u64;
         // An expired request needs no response.
         if let Some(open) = own.hook_request(number) {
-            let ruling = hook_response(lua, open, results.front().unwrap_or(&Value::Nil))?;
-            own.set_hook_response(number, ruling);
+            let response = hook_response(lua, open, results.front().unwrap_or(&Value::Nil))?;
+            own.set_hook_response(number, response);
         }
         Ok(())
     })?;

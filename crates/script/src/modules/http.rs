@@ -121,13 +121,13 @@ pub(super) fn add_cookies(table: &Table, line: &str) -> mlua::Result<()> {
 /// `has_files`: a folder for `veche.file` is configured.
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     native: &Table,
     has_files: bool,
 ) -> mlua::Result<()> {
     let fields = lua.create_table()?;
     for (name, read) in FIELDS {
-        let own = Rc::clone(desk);
+        let own = Rc::clone(context);
         let function = lua.create_function(move |lua, number: f64| {
             own.requests()
                 .with(number as u64, |request| read(lua, request))
@@ -141,39 +141,43 @@ pub(super) fn install(
     }
     native.set("request_fields", fields)?;
     let files = answer::file(lua, native, has_files)?;
-    let (own, own_files) = (Rc::clone(desk), files.clone());
+    let (own, own_files) = (Rc::clone(context), files.clone());
     let respond = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
         let answer = HttpAnswer::from_lua(lua, &own_files, results)?;
         respond(&own, number as u64, answer)
     })?;
     native.set("respond", respond)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let judge = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
-        let verdict = verdict(lua, &files, results)?;
+        let reply = handshake_reply(lua, &files, results)?;
         if let Some(EndedRequest { id: of, .. }) = own.requests().end(number as u64) {
-            own.effect(Effect::Handshake { of, reply: verdict });
+            own.effect(Effect::Handshake { of, reply });
         }
         Ok(())
     })?;
     native.set("judge", judge)?;
-    parts::install(lua, desk, native)
+    parts::install(lua, context, native)
 }
 
 /// Responds to a request. Returns the function that writes the body, if there is one.
-fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<Option<Function>> {
+fn respond(
+    context: &HostContext,
+    number: u64,
+    answer: HttpAnswer,
+) -> mlua::Result<Option<Function>> {
     let HttpAnswer {
         status,
         headers,
         body,
     } = answer;
-    let mut requests = desk.requests();
+    let mut requests = context.requests();
     let Some(is_head) = requests.with(number, |request| request.method() == "HEAD") else {
         return Ok(None);
     };
     let function = match body {
         Body::Function(function) => function,
         Body::Bytes(body) => {
-            let mut effects = desk.world.effects.borrow_mut();
+            let mut effects = context.world.effects.borrow_mut();
             let Some(kept) = effects.store(&body) else {
                 let bytes = body.len();
                 return Err(fault(format!(
@@ -192,7 +196,7 @@ fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<
         }
         Body::File(path) => {
             if let Some(EndedRequest { id: to, .. }) = requests.end(number) {
-                desk.effect(Effect::RespondFile {
+                context.effect(Effect::RespondFile {
                     to,
                     status,
                     headers,
@@ -205,7 +209,7 @@ fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<
     let Some(to) = requests.begin_response(number) else {
         return Ok(None);
     };
-    desk.effect(Effect::Begin {
+    context.effect(Effect::Begin {
         to,
         status,
         headers,
@@ -214,7 +218,7 @@ fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<
         // The response has no body that would be sent.
         requests.end(number);
         let is_whole = true;
-        desk.effect(Effect::End { to, is_whole });
+        context.effect(Effect::End { to, is_whole });
         return Ok(None);
     }
     Ok(Some(function))
@@ -222,7 +226,7 @@ fn respond(desk: &HostContext, number: u64, answer: HttpAnswer) -> mlua::Result<
 
 /// Returns the result of a handshake handler: `nil` or `true` accepts, a table accepts with details, `false` or a
 /// response refuses.
-fn verdict(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<HandshakeReply> {
+fn handshake_reply(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<HandshakeReply> {
     match results.front() {
         None | Some(Value::Nil | Value::Boolean(true)) => Ok(HandshakeReply::Accept {
             user: None,

@@ -18,7 +18,7 @@ const BUCKETS: [f64; 11] = [
 /// The longest help text in bytes.
 const HELP_BYTES_MAX: usize = 1024;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let kept = GrowingList::of_store();
     let metrics = lua.create_table()?;
     for (name, function) in [
@@ -26,7 +26,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         ("gauge", "metrics.gauge"),
         ("histogram", "metrics.histogram"),
     ] {
-        let (own, kept) = (Rc::clone(desk), kept.clone());
+        let (own, kept) = (Rc::clone(context), kept.clone());
         let create = lua.create_function(move |_, values: MultiValue| {
             let arguments = Arguments::new(function, values);
             Ok(kept.keep(metric(&arguments, name, &own)?))
@@ -105,7 +105,7 @@ fn series(
     }
 }
 
-fn metric(arguments: &Arguments, kind: &str, desk: &HostContext) -> mlua::Result<Arc<Metric>> {
+fn metric(arguments: &Arguments, kind: &str, context: &HostContext) -> mlua::Result<Arc<Metric>> {
     let name = arguments.string(1)?.to_str();
     let name = name.map_err(|_| arguments.bad(1, "it is not UTF-8"))?;
     let help = arguments.string(2)?.to_str();
@@ -123,7 +123,11 @@ fn metric(arguments: &Arguments, kind: &str, desk: &HostContext) -> mlua::Result
     };
     let labels = labels(arguments, labels_at)?;
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    let metric = desk.world.store.metrics.metric(&name, &help, kind, &labels);
+    let metric = context
+        .world
+        .store
+        .metrics
+        .metric(&name, &help, kind, &labels);
     metric.map_err(|error| {
         let number = match &error {
             MetricError::Name(words) if words.contains("labels") => labels_at,

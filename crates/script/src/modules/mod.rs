@@ -53,26 +53,26 @@ use faults::{OWN_PLACE, is_utf8};
 /// Adds the Rust functions from which the prelude builds `veche`.
 pub(crate) fn install(
     lua: &Lua,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     native: &Table,
     app: &ScriptApp,
     folder: &Path,
     worker: u16,
 ) -> mlua::Result<()> {
-    core::install(lua, desk, native)?;
-    connection::install(lua, desk, native)?;
-    calls::install(lua, desk, native)?;
+    core::install(lua, context, native)?;
+    connection::install(lua, context, native)?;
+    calls::install(lua, context, native)?;
     errors::install(lua, native)?;
-    remote::install(lua, desk, native)?;
-    channels::install(lua, desk, native)?;
-    api::install(lua, desk, native)?;
-    resolve::install(lua, desk, native)?;
-    mysql::install(lua, desk, native, &app.databases)?;
-    redis::install(lua, desk, native, &app.databases)?;
-    password::install(lua, desk, native)?;
-    http::install(lua, desk, native, app.has_files)?;
-    hooks::install(lua, desk, native)?;
-    http_client::install(lua, desk, native, folder, app.limits.http_per_host)?;
+    remote::install(lua, context, native)?;
+    channels::install(lua, context, native)?;
+    api::install(lua, context, native)?;
+    resolve::install(lua, context, native)?;
+    mysql::install(lua, context, native, &app.databases)?;
+    redis::install(lua, context, native, &app.databases)?;
+    password::install(lua, context, native)?;
+    http::install(lua, context, native, app.has_files)?;
+    hooks::install(lua, context, native)?;
+    http_client::install(lua, context, native, folder, app.limits.http_per_host)?;
     let own_words = lua.create_function(|lua, error: mlua::Value| {
         Ok(match &error {
             mlua::Value::Error(error) => lua.create_string(words(error))?,
@@ -96,14 +96,14 @@ pub(crate) fn install(
     modules.set("hmac", hash::hmac(lua)?)?;
     modules.set("json", json::module(lua)?)?;
     modules.set("null", lua.null())?;
-    modules.set("random", random::random(lua, desk)?)?;
-    modules.set("time", time::module(lua, desk)?)?;
-    modules.set("uuid", random::uuid(lua, desk)?)?;
-    dict::install(lua, desk, native)?;
-    websocket::install(lua, desk, native, folder, app.limits.clients_max)?;
-    metrics::install(lua, desk, native)?;
-    queue::install(lua, desk, native)?;
-    table::install(lua, desk, native, folder, &app.limits.snapshots)?;
+    modules.set("random", random::random(lua, context)?)?;
+    modules.set("time", time::module(lua, context)?)?;
+    modules.set("uuid", random::uuid(lua, context)?)?;
+    dict::install(lua, context, native)?;
+    websocket::install(lua, context, native, folder, app.limits.clients_max)?;
+    metrics::install(lua, context, native)?;
+    queue::install(lua, context, native)?;
+    table::install(lua, context, native, folder, &app.limits.snapshots)?;
     native.set("modules", modules)?;
     native.set("config", json::to_lua(lua, &app.options)?)?;
     native.set("worker", worker)

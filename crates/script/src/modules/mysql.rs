@@ -38,7 +38,7 @@ const VALUES_MAX: usize = 65_535;
 
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     native: &Table,
     configured: &Arc<Databases>,
 ) -> mlua::Result<()> {
@@ -55,13 +55,13 @@ pub(super) fn install(
         ("value", ResultMode::Value),
         ("execute", ResultMode::Changes),
     ] {
-        let (desk, databases) = (Rc::clone(desk), databases.clone());
+        let (context, databases) = (Rc::clone(context), databases.clone());
         // Arguments: the numbers of the database and of a transaction's lease or nil, the statement and its values.
         let run = lua.create_function(move |lua, mut values: MultiValue| {
             let database = databases.find_first(&mut values)?;
             let within = match values.pop_front().as_ref().and_then(as_number) {
                 None => None,
-                Some(number) => Some(desk.leases.get(number).ok_or_else(over)?),
+                Some(number) => Some(context.leases.get(number).ok_or_else(over)?),
             };
             let (sql, values) = statement(lua, &Arguments::new(name, values))?;
             let action = MysqlAction::Run {
@@ -70,17 +70,17 @@ pub(super) fn install(
                 values,
                 wanted,
             };
-            Ok(ask(&desk, database, action))
+            Ok(ask(&context, database, action))
         })?;
         table.set(name, run)?;
     }
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let known = databases.clone();
     let begin = lua.create_function(move |_, number: f64| {
         Ok(ask(&own, known.find(number)?, MysqlAction::Begin))
     })?;
     table.set("begin", begin)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let finish = lua.create_function(move |_, (number, lease, commit): (f64, f64, bool)| {
         let database = databases.find(number)?;
         let lease = own.leases.take(lease).ok_or_else(over)?;
@@ -94,8 +94,8 @@ fn over() -> mlua::Error {
     fault("mysql: the transaction has ended")
 }
 
-fn ask(desk: &HostContext, database: Arc<Database>, action: MysqlAction) -> f64 {
-    desk.call(Call::Mysql(MysqlCall { database, action })).0 as f64
+fn ask(context: &HostContext, database: Arc<Database>, action: MysqlAction) -> f64 {
+    context.call(Call::Mysql(MysqlCall { database, action })).0 as f64
 }
 
 /// Returns the number of a database.

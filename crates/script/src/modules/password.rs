@@ -12,16 +12,16 @@ use crate::host_context::HostContext;
 /// Bytes of a hash that are examined; PHC strings are shorter.
 const HASH_BYTES_MAX: usize = 4096;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let module = lua.create_table()?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let hash = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("password.hash", values);
         let action = PasswordAction::Hash;
         begin(&own, &arguments, action)
     })?;
     module.set("hash", hash)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let verify = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("password.verify", values);
         let hash = match arguments.at(2) {
@@ -39,14 +39,18 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     native.set("password", module)
 }
 
-fn begin(desk: &HostContext, arguments: &Arguments, action: PasswordAction) -> mlua::Result<f64> {
+fn begin(
+    context: &HostContext,
+    arguments: &Arguments,
+    action: PasswordAction,
+) -> mlua::Result<f64> {
     let password = arguments.bytes(1)?;
     if password.len() > PASSWORD_BYTES_MAX {
         let expected = format!("at most {PASSWORD_BYTES_MAX} bytes expected");
         return Err(arguments.bad(1, &expected));
     }
     let password = password.to_vec();
-    let token = desk.call(Call::Password(PasswordCall { password, action }));
+    let token = context.call(Call::Password(PasswordCall { password, action }));
     Ok(token.0 as f64)
 }
 

@@ -18,10 +18,10 @@ const CAPACITY_MAX: f64 = 1e6;
 /// The longest wait in seconds: a year.
 const TIMEOUT_MAX_S: f64 = 31_536_000.0;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let held = HeldValues::default();
     let table = lua.create_table()?;
-    let (own, own_held) = (Rc::clone(desk), held.clone());
+    let (own, own_held) = (Rc::clone(context), held.clone());
     let open = lua.create_function(move |lua, values: MultiValue| {
         let queue = open(&own, &Arguments::new("queue", values))?;
         own_held.keep(lua, queue)
@@ -29,7 +29,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     table.set("open", open)?;
 
     // Each returns true and the value, or false and the token of a wait, if there is one.
-    let (own, own_held) = (Rc::clone(desk), held.clone());
+    let (own, own_held) = (Rc::clone(context), held.clone());
     let push = lua.create_function(move |lua, (number, value, until_s): (f64, Value, Value)| {
         let queue = find(&own_held, number)?;
         let too_large = || {
@@ -53,7 +53,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         }
     })?;
     table.set("push", push)?;
-    let (own, own_held) = (Rc::clone(desk), held.clone());
+    let (own, own_held) = (Rc::clone(context), held.clone());
     let pop = lua.create_function(move |lua, (number, until_s): (f64, Value)| {
         let queue = find(&own_held, number)?;
         let token = until_s.as_boolean().is_none().then(|| own.token());
@@ -64,7 +64,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         }
     })?;
     table.set("pop", pop)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let leave = lua.create_function(move |_, (token, comes): (f64, bool)| {
         own.world.queues.end(Token(token as u64), comes);
         Ok(())
@@ -73,7 +73,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
     let count = lua.create_function(move |_, number: f64| Ok(find(&held, number)?.len() as f64))?;
     table.set("count", count)?;
     // Returns when a wait of that many seconds ends.
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let deadline = lua.create_function(
         move |_, (function, place, timeout): (mlua::LuaString, usize, Value)| {
             let now_s = own.world.now.get().mono_ms as f64 / 1000.0;
@@ -101,7 +101,7 @@ fn find(held: &HeldValues<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> 
 /// `until_s` is nil to wait without limit, a time, or false not to wait.
 fn wait(
     lua: &Lua,
-    desk: &HostContext,
+    context: &HostContext,
     token: Option<Token>,
     queue: Arc<Queue>,
     side: WaitSide,
@@ -110,21 +110,21 @@ fn wait(
     let Some(token) = token else {
         return false.into_lua_multi(lua);
     };
-    desk.world.queues.begin(token, queue, side);
+    context.world.queues.begin(token, queue, side);
     if let Some(until_s) = as_number(until_s) {
-        desk.wake_at((until_s * 1000.0).ceil() as u64, token);
+        context.wake_at((until_s * 1000.0).ceil() as u64, token);
     }
     (false, token.0 as f64).into_lua_multi(lua)
 }
 
-fn open(desk: &HostContext, arguments: &Arguments) -> mlua::Result<Arc<Queue>> {
+fn open(context: &HostContext, arguments: &Arguments) -> mlua::Result<Arc<Queue>> {
     let name = arguments.bytes(1)?;
     let options = match arguments.at(2) {
         Value::Nil => None,
         Value::Table(table) => Some(options(arguments, table)?),
         _ => return Err(arguments.expected(2, "a table of options")),
     };
-    let queue = desk.world.store.queue(&name, options);
+    let queue = context.world.store.queue(&name, options);
     queue.map_err(|error| arguments.bad(1, &error.to_string()))
 }
 

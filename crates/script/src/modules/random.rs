@@ -17,9 +17,9 @@ const BYTES_MAX: f64 = (1 << 20) as f64;
 /// Bits of the counter that keeps UUIDs of one millisecond in order: RFC 9562, section 6.2, method 1.
 const COUNTER_BITS: u32 = 12;
 
-pub(super) fn random(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
+pub(super) fn random(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table> {
     let module = lua.create_table()?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let bytes = lua.create_function(move |lua, values: MultiValue| {
         let arguments = Arguments::new("random.bytes", values);
         let what = "a whole number from 0 to 1048576";
@@ -29,7 +29,7 @@ pub(super) fn random(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
         lua.create_string(bytes)
     })?;
     module.set("bytes", bytes)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let integer = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("random.integer", values);
         let what = "a whole number from -2^53 to 2^53";
@@ -45,7 +45,7 @@ pub(super) fn random(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
         Ok((least + below(&own, (most - least) as u64 + 1)? as i64) as f64)
     })?;
     module.set("integer", integer)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let number = lua.create_function(move |_, ()| {
         // As many bits as a float between 0 and 1 can represent.
         Ok((word(&own)? >> 11) as f64 / WHOLE_MAX)
@@ -54,9 +54,9 @@ pub(super) fn random(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
     Ok(module)
 }
 
-pub(super) fn uuid(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
+pub(super) fn uuid(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table> {
     let module = lua.create_table()?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let v4 = lua.create_function(move |lua, ()| {
         let mut bytes = [0; 16];
         fill(&own, &mut bytes)?;
@@ -64,13 +64,13 @@ pub(super) fn uuid(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
         lua.create_string(uuid.hyphenated().encode_lower(&mut [0; 36]))
     })?;
     module.set("v4", v4)?;
-    let (desk, last) = (Rc::clone(desk), Cell::new((0, 0)));
+    let (context, last) = (Rc::clone(context), Cell::new((0, 0)));
     let v7 = lua.create_function(move |lua, ()| {
         let mut bytes = [0; 10];
-        fill(&desk, &mut bytes)?;
+        fill(&context, &mut bytes)?;
         // Half of the counter's range is left for counting.
         let start = (u16::from_be_bytes([bytes[0], bytes[1]])) >> (17 - COUNTER_BITS);
-        let now = (desk.world.now.get().wall_ms, start);
+        let now = (context.world.now.get().wall_ms, start);
         let (ms, counter) = match last.get() {
             before if before.0 < now.0 => now,
             // The time is the same millisecond, or the clock was set back.
@@ -88,27 +88,27 @@ pub(super) fn uuid(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
 
 /// Seeds `math.random`, which would otherwise be the same in each VM. In a test the [test's seed](super::seeded) is
 /// used.
-pub(crate) fn seed_math(lua: &Lua, desk: &HostContext) -> mlua::Result<()> {
-    if desk.world.is_seeded() {
+pub(crate) fn seed_math(lua: &Lua, context: &HostContext) -> mlua::Result<()> {
+    if context.world.is_seeded() {
         return Ok(());
     }
     let math: Table = lua.globals().get("math")?;
     let seed: Function = math.get("randomseed")?;
-    seed.call((word(desk)? >> 11) as f64)
+    seed.call((word(context)? >> 11) as f64)
 }
 
-fn fill(desk: &HostContext, bytes: &mut [u8]) -> mlua::Result<()> {
-    if desk.world.is_seeded() {
+fn fill(context: &HostContext, bytes: &mut [u8]) -> mlua::Result<()> {
+    if context.world.is_seeded() {
         for piece in bytes.chunks_mut(8) {
-            piece.copy_from_slice(&word(desk)?.to_le_bytes()[..piece.len()]);
+            piece.copy_from_slice(&word(context)?.to_le_bytes()[..piece.len()]);
         }
         return Ok(());
     }
     getrandom::fill(bytes).map_err(no_numbers)
 }
 
-fn word(desk: &HostContext) -> mlua::Result<u64> {
-    match desk.world.seeds_word() {
+fn word(context: &HostContext) -> mlua::Result<u64> {
+    match context.world.seeds_word() {
         Some(word) => Ok(word),
         None => getrandom::u64().map_err(no_numbers),
     }
@@ -119,10 +119,10 @@ fn no_numbers(error: getrandom::Error) -> mlua::Error {
 }
 
 /// Returns a uniformly distributed number below `count`; numbers from the last, incomplete round are discarded.
-fn below(desk: &HostContext, count: u64) -> mlua::Result<u64> {
+fn below(context: &HostContext, count: u64) -> mlua::Result<u64> {
     let whole_rounds = u64::MAX - u64::MAX % count;
     loop {
-        let word = word(desk)?;
+        let word = word(context)?;
         if word < whole_rounds {
             return Ok(word % count);
         }

@@ -43,11 +43,11 @@ const WAIT_MAX_S: f64 = 31_536_000.0;
 
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     native: &Table,
     configured: &Arc<Databases>,
 ) -> mlua::Result<()> {
-    let keyspaces = desk.keyspaces.clone();
+    let keyspaces = context.keyspaces.clone();
     let table = lua.create_table()?;
     let (known, configured) = (keyspaces.clone(), Arc::clone(configured));
     table.set(
@@ -55,7 +55,7 @@ pub(super) fn install(
         lua.create_function(move |_, argument: Value| connect(&known, &configured, &argument))?,
     )?;
     // Arguments: the number of a server, and the command; its name is in capitals.
-    let (own, known) = (Rc::clone(desk), keyspaces.clone());
+    let (own, known) = (Rc::clone(context), keyspaces.clone());
     let run = lua.create_function(move |lua, mut values: MultiValue| {
         let keyspace = known.find_first(&mut values)?;
         let mut command = RedisCommand::default();
@@ -81,7 +81,7 @@ pub(super) fn install(
         Ok(ask(&own, keyspace, action))
     })?;
     table.set("run", run)?;
-    let (own, known) = (Rc::clone(desk), keyspaces.clone());
+    let (own, known) = (Rc::clone(context), keyspaces.clone());
     let pipeline = lua.create_function(move |lua, values: MultiValue| {
         let function = if values.get(1) == Some(&Value::Boolean(true)) {
             "redis:transaction"
@@ -99,7 +99,7 @@ pub(super) fn install(
         Ok(ask(&own, keyspace, action))
     })?;
     table.set("pipeline", pipeline)?;
-    let (own, known) = (Rc::clone(desk), keyspaces.clone());
+    let (own, known) = (Rc::clone(context), keyspaces.clone());
     let subscribe = lua.create_function(move |_, mut values: MultiValue| {
         let keyspace = known.find_first(&mut values)?;
         let are_patterns = values.pop_front() == Some(Value::Boolean(true));
@@ -128,7 +128,7 @@ pub(super) fn install(
         Ok(ask(&own, keyspace, action))
     })?;
     table.set("subscribe", subscribe)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let receive = lua.create_function(move |_, mut values: MultiValue| {
         let keyspace = keyspaces.find_first(&mut values)?;
         let lease = values.pop_front().as_ref().and_then(as_number);
@@ -149,17 +149,17 @@ fn name_of(command: &RedisCommand) -> &[u8] {
     command.parts().next().unwrap_or_default()
 }
 
-fn ask(desk: &HostContext, keyspace: Arc<RedisDatabase>, action: RedisAction) -> f64 {
-    desk.call(Call::Redis(RedisCall { keyspace, action })).0 as f64
+fn ask(context: &HostContext, keyspace: Arc<RedisDatabase>, action: RedisAction) -> f64 {
+    context.call(Call::Redis(RedisCall { keyspace, action })).0 as f64
 }
 
 /// Starts a command whose parts are all strings, if it can use the shared connection.
 pub(crate) fn begin_plain<'a>(
-    desk: &HostContext,
+    context: &HostContext,
     number: f64,
     parts: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Option<Token> {
-    let keyspace = desk.keyspaces.find(number).ok()?;
+    let keyspace = context.keyspaces.find(number).ok()?;
     let bytes = parts.clone().map(<[u8]>::len).sum();
     if bytes > COMMANDS_BYTES_MAX {
         return None;
@@ -172,7 +172,7 @@ pub(crate) fn begin_plain<'a>(
         return None;
     }
     let action = RedisAction::Run(command);
-    Some(desk.call(Call::Redis(RedisCall { keyspace, action })))
+    Some(context.call(Call::Redis(RedisCall { keyspace, action })))
 }
 
 /// Returns the number of a server.

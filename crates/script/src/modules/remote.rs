@@ -18,7 +18,7 @@ use veche_runtime::{Effect, MESSAGE_BYTES_MAX};
 const LIMIT: usize = 1000;
 const LIMIT_MAX: f64 = 10_000.0;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let far = lua.create_table()?;
     // Returns worker, index and generation of an id; nothing if it is invalid.
     let parse = lua.create_function(|_, values: MultiValue| {
@@ -35,7 +35,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         })
     })?;
     far.set("parse", parse)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let send = lua.create_function(move |_, mut values: MultiValue| {
         let (worker, to) = place(&mut values)?;
         let arguments = Arguments::new("send", values);
@@ -70,7 +70,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         Ok(true)
     })?;
     far.set("send", send)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let close = lua.create_function(move |_, mut values: MultiValue| {
         let (worker, of) = place(&mut values)?;
         let arguments = Arguments::new("close", values);
@@ -100,7 +100,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         Ok(true)
     })?;
     far.set("close", close)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let find = lua.create_function(move |_, options: Value| {
         let (user, limit) = wanted(&options)?;
         Ok(own.find(user, limit).0 as f64)

@@ -15,8 +15,8 @@ const TIMEOUT_S: f64 = 10.0;
 /// The longest host name (RFC 1035, section 2.3.4, as text).
 const HOST_BYTES_MAX: usize = 253;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    let desk = Rc::clone(desk);
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let context = Rc::clone(context);
     let begin = lua.create_function(move |_, (host, options): (Value, Value)| {
         let Value::String(host) = host else {
             return Err(fault("bad argument #1 to 'resolve': a string expected"));
@@ -41,7 +41,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
             ));
         };
         let host = host.to_owned();
-        let token = desk.call(Call::Resolve(ResolveCall { host, timeout }));
+        let token = context.call(Call::Resolve(ResolveCall { host, timeout }));
         Ok(token.0 as f64)
     })?;
     native.set("resolve", begin)

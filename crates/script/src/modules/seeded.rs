@@ -14,12 +14,12 @@ const SOURCE: &str = include_str!("../../lua/seeded.lua");
 
 /// Replaces the functions that depend on randomness or the system's clock. Runs after the prelude, which keeps the
 /// originals.
-pub(crate) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    if !desk.world.is_seeded() {
+pub(crate) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    if !context.world.is_seeded() {
         return Ok(());
     }
     let tools = lua.create_table()?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let word = lua.create_function(move |_, ()| Ok(word(&own) as f64))?;
     tools.set("word", word)?;
     tools.set("keys", lua.create_function(keys)?)?;
@@ -28,8 +28,8 @@ pub(crate) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
 }
 
 /// Returns the seed's next number, with as many bits as are exact in Lua.
-fn word(desk: &HostContext) -> u64 {
-    desk.world.seeds_word().unwrap_or_default() >> 11
+fn word(context: &HostContext) -> u64 {
+    context.world.seeds_word().unwrap_or_default() >> 11
 }
 
 /// Returns the keys of a table outside of its list: sortable ones in order, then the others; and the number of the

@@ -29,13 +29,13 @@ const TEST_PAUSE: Duration = Duration::from_millis(1);
 
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     native: &Table,
     folder: &Path,
     snapshots: &Snapshots,
 ) -> mlua::Result<()> {
     let table: Table = native.get("table")?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     // `open(name, schema)` returns the table's number; on the VM's first use of the table also the names of the
     // columns, and their kinds by name.
     let open = lua.create_function(move |lua, values: MultiValue| {
@@ -58,16 +58,16 @@ pub(super) fn install(
         Ok((number, Some(names), Some(kinds)))
     })?;
     table.set("open", open)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let clear = lua.create_function(move |_, number: u32| {
         let table = own.tables.borrow().table(number);
         table.clear().map_err(|error| told(table.name(), &error))
     })?;
     table.set("clear", clear)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let info = lua.create_function(move |lua, number: u32| info(lua, &own, number))?;
     table.set("info", info)?;
-    jobs(lua, desk, &table, folder, snapshots)?;
+    jobs(lua, context, &table, folder, snapshots)?;
     // Compiles a constructor that makes a row from the values in a list, which is much faster than setting field after
     // field.
     let compile = lua.create_function(|lua, (names, as_values): (Vec<LuaString>, bool)| {
@@ -95,7 +95,10 @@ fn told(name: &str, error: &TableError) -> mlua::Error {
     fault(format!("table {name}: {error}"))
 }
 
-fn find(desk: &HostContext, arguments: &Arguments) -> mlua::Result<Arc<veche_store::table::Table>> {
+fn find(
+    context: &HostContext,
+    arguments: &Arguments,
+) -> mlua::Result<Arc<veche_store::table::Table>> {
     let name = arguments.string(1)?;
     if name.as_bytes().len() > NAME_BYTES_MAX {
         return Err(arguments.bad(1, "a name of 1 to 255 bytes expected"));
@@ -108,7 +111,7 @@ fn find(desk: &HostContext, arguments: &Arguments) -> mlua::Result<Arc<veche_sto
         ),
         _ => return Err(arguments.expected(2, "a schema")),
     };
-    let table = desk.world.store.table(&name, schema);
+    let table = context.world.store.table(&name, schema);
     table.map_err(|error| {
         let number = if matches!(error, TableError::Differs(_)) {
             2
@@ -212,8 +215,8 @@ fn indexes_of(indexes: &Table) -> Result<Vec<(String, Vec<String>, bool)>, Strin
     Ok(found)
 }
 
-fn info(lua: &Lua, desk: &HostContext, number: u32) -> mlua::Result<Table> {
-    let table = desk.tables.borrow().table(number);
+fn info(lua: &Lua, context: &HostContext, number: u32) -> mlua::Result<Table> {
+    let table = context.tables.borrow().table(number);
     let (schema, about) = (table.schema(), table.info());
     let (columns, indexes) = (lua.create_table()?, lua.create_table()?);
     for (column, bytes) in schema.columns.iter().zip(&about.columns) {
@@ -235,13 +238,13 @@ fn info(lua: &Lua, desk: &HostContext, number: u32) -> mlua::Result<Table> {
 /// File jobs: starting one returns its number; `job(number)` returns its progress, and removes it when it is complete.
 fn jobs(
     lua: &Lua,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     table: &Table,
     folder: &Path,
     snapshots: &Snapshots,
 ) -> mlua::Result<()> {
     let running: Rc<RefCell<HashMap<u64, Arc<Job>>>> = Rc::default();
-    let (own, list, folder) = (Rc::clone(desk), Rc::clone(&running), folder.to_owned());
+    let (own, list, folder) = (Rc::clone(context), Rc::clone(&running), folder.to_owned());
     let snapshots = snapshots.clone();
     // `begin(number, method, path, options)`
     let begin = lua.create_function(
@@ -280,7 +283,7 @@ fn jobs(
         },
     )?;
     table.set("begin", begin)?;
-    let (own, list) = (Rc::clone(desk), Rc::clone(&running));
+    let (own, list) = (Rc::clone(context), Rc::clone(&running));
     // Returns true and the rows, or false and the progress.
     let job = lua.create_function(move |_, (number, token): (u32, u64)| {
         let job = list.borrow().get(&token).map(Arc::clone);

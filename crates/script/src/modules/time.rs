@@ -16,22 +16,22 @@ const HTTP_MAX: f64 = 253_402_300_799.0;
 /// From the first second of the year 0, as in RFC 3339, to the last second that is in the year 9999 in every time zone.
 const ISO_LIMITS: [f64; 2] = [-62_167_219_200.0, 253_402_207_200.0];
 
-pub(super) fn module(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Table> {
+pub(super) fn module(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Table> {
     let module = lua.create_table()?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let now = lua.create_function(move |_, ()| Ok(wall(&own)))?;
     module.set("now", now)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let monotonic =
         lua.create_function(move |_, ()| Ok(own.world.now.get().mono_ms as f64 / 1000.0))?;
     module.set("monotonic", monotonic)?;
-    http(lua, desk, &module)?;
-    iso(lua, desk, &module)?;
+    http(lua, context, &module)?;
+    iso(lua, context, &module)?;
     Ok(module)
 }
 
-fn wall(desk: &HostContext) -> f64 {
-    desk.world.now.get().wall_ms as f64 / 1000.0
+fn wall(context: &HostContext) -> f64 {
+    context.world.now.get().wall_ms as f64 / 1000.0
 }
 
 /// The longest date in bytes: parsers examine all of it and repeat it in their errors.
@@ -44,8 +44,8 @@ fn date_text(bytes: &[u8]) -> Result<&str, &'static str> {
     std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")
 }
 
-fn http(lua: &Lua, desk: &Rc<HostContext>, module: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+fn http(lua: &Lua, context: &Rc<HostContext>, module: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     let write = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("time.http", values);
         let what = "seconds from 0 to 253402300799";
@@ -70,8 +70,8 @@ fn http(lua: &Lua, desk: &Rc<HostContext>, module: &Table) -> mlua::Result<()> {
     module.set("parse_http", read)
 }
 
-fn iso(lua: &Lua, desk: &Rc<HostContext>, module: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+fn iso(lua: &Lua, context: &Rc<HostContext>, module: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     let write = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("time.iso", values);
         let what = "seconds from -62167219200 to 253402207200";

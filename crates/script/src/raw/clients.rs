@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use mlua::ffi::{self, lua_State};
 use mlua::{Function, Lua, Table};
 
-use super::functions::{close, closure, connection, desk, fail, send};
+use super::functions::{close, closure, connection, context, fail, send};
 use super::machine::Reference;
 use super::object;
 use crate::ConnectionId;
@@ -23,7 +23,7 @@ const NOBODY: ConnectionId = ConnectionId {
 };
 
 /// Returns the functions for such objects, and their metatable as `meta`.
-pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<HostContext>) -> mlua::Result<Table> {
+pub(super) fn functions(lua: &Lua, context: &std::rc::Rc<HostContext>) -> mlua::Result<Table> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
     let all: [(&str, ffi::lua_CFunction); 6] = [
         ("send", send),
@@ -34,7 +34,7 @@ pub(super) fn functions(lua: &Lua, desk: &std::rc::Rc<HostContext>) -> mlua::Res
         ("hang_up", hang_up),
     ];
     for (name, function) in all {
-        let function: Function = closure(lua, function, desk, &meta)?;
+        let function: Function = closure(lua, function, context, &meta)?;
         functions.set(name, function)?;
     }
     functions.set("meta", meta)?;
@@ -82,7 +82,7 @@ unsafe extern "C-unwind" fn expect(state: *mut lua_State) -> c_int {
         let token = Token(ffi::lua_tonumber(state, 2) as u64);
         ffi::lua_settop(state, 1);
         let object = Reference(ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX));
-        desk(state).expect_client(token, object);
+        context(state).expect_client(token, object);
     }
     0
 }
@@ -93,7 +93,7 @@ unsafe extern "C-unwind" fn hang_up(state: *mut lua_State) -> c_int {
     // an error.
     unsafe {
         let token = Token(ffi::lua_tonumber(state, 1) as u64);
-        let object = desk(state).hang_up(token);
+        let object = context(state).hang_up(token);
         if let Some(Reference(object)) = object {
             ffi::luaL_unref(state, ffi::LUA_REGISTRYINDEX, object);
         }

@@ -23,14 +23,14 @@ use veche_runtime::close::is_close_code;
 pub(super) fn closure(
     lua: &Lua,
     function: ffi::lua_CFunction,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     metatable: &Table,
 ) -> mlua::Result<Function> {
-    let desk = Rc::as_ptr(desk).cast_mut().cast::<c_void>();
+    let context = Rc::as_ptr(context).cast_mut().cast::<c_void>();
     // SAFETY: the metatable is on the stack; the closure takes two values and is returned.
     unsafe {
         lua.exec_raw(metatable, |state| {
-            ffi::lua_pushlightuserdata(state, desk);
+            ffi::lua_pushlightuserdata(state, context);
             ffi::lua_insert(state, -2);
             ffi::lua_pushcclosure(state, function, 2);
         })
@@ -39,7 +39,7 @@ pub(super) fn closure(
 
 /// # Safety
 /// Only in a function made by [`closure`].
-pub(super) unsafe fn desk<'a>(state: *mut lua_State) -> &'a HostContext {
+pub(super) unsafe fn context<'a>(state: *mut lua_State) -> &'a HostContext {
     // SAFETY: the first upvalue is the host context, which outlives the VM.
     unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<HostContext>() }
 }
@@ -135,7 +135,7 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
                 None => fail(state, kill_reason()),
             }
         }
-        match desk(state).send(to, kind, data) {
+        match context(state).send(to, kind, data) {
             SendResult::Yes => {}
             SendResult::Closed => return refused(state, c"closed"),
             SendResult::Full => return refused(state, c"full"),
@@ -184,7 +184,7 @@ pub(super) unsafe extern "C-unwind" fn close(state: *mut lua_State) -> c_int {
                 c"bad argument #2 to 'close': a reason may have at most 123 bytes",
             )
         }
-        if !desk(state).close(of, code as u16, reason) {
+        if !context(state).close(of, code as u16, reason) {
             return refused(state, c"closed");
         }
         ffi::lua_pushboolean(state, 1);
@@ -213,7 +213,7 @@ pub(super) unsafe extern "C-unwind" fn has_room(state: *mut lua_State) -> c_int 
     // SAFETY: this function was made by `closure`; there is room for a value.
     unsafe {
         let bytes = ffi::lua_tonumber(state, 1) as usize;
-        ffi::lua_pushboolean(state, desk(state).has_room_for(bytes).into());
+        ffi::lua_pushboolean(state, context(state).has_room_for(bytes).into());
     }
     1
 }
@@ -287,7 +287,7 @@ pub(super) unsafe extern "C-unwind" fn is_c(state: *mut lua_State) -> c_int {
 /// `is_long()` → whether the run has used up its slice.
 pub(super) unsafe extern "C-unwind" fn is_long(state: *mut lua_State) -> c_int {
     // SAFETY: this function was made by `closure`; there is room for a value.
-    unsafe { ffi::lua_pushboolean(state, desk(state).clock.is_run_long().into()) };
+    unsafe { ffi::lua_pushboolean(state, context(state).clock.is_run_long().into()) };
     1
 }
 
@@ -340,7 +340,7 @@ pub(super) unsafe extern "C-unwind" fn near(state: *mut lua_State) -> c_int {
     unsafe {
         let [index, generation] = [1, 2].map(|place| ffi::lua_tonumber(state, place) as u32);
         let id = ConnectionId { index, generation };
-        let is_open = desk(state).world.connections.borrow().is_open(id);
+        let is_open = context(state).world.connections.borrow().is_open(id);
         if !is_open {
             return 0;
         }
@@ -373,7 +373,7 @@ unsafe fn begin(state: *mut lua_State, is_successor: bool) -> c_int {
             fail(state, c"bad argument #1: a function expected")
         }
         // Coroutines would outlive the run that is ended for its memory.
-        if !is_successor && desk(state).is_full() {
+        if !is_successor && context(state).is_full() {
             fail(
                 state,
                 c"not enough memory: the application is over its limit",
@@ -390,7 +390,7 @@ unsafe fn begin(state: *mut lua_State, is_successor: bool) -> c_int {
             state: new,
             reference,
         };
-        let number = desk(state).spawned(coroutine, is_successor);
+        let number = context(state).spawned(coroutine, is_successor);
         ffi::lua_pushnumber(state, number as f64);
         1
     }

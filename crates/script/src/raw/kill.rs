@@ -75,8 +75,9 @@ fn is_over() -> bool {
             instructions,
         } => {
             let instructions = instructions + 1;
-            let looks = instructions < WATCHED_CLOSELY || instructions % WATCHED_CLOSELY == 0;
-            let is_late = looks && super::system::own_cpu_ns() - since_ns >= REPRIEVE_NS;
+            let is_check_due =
+                instructions < WATCHED_CLOSELY || instructions % WATCHED_CLOSELY == 0;
+            let is_late = is_check_due && super::system::own_cpu_ns() - since_ns >= REPRIEVE_NS;
             let next = GracePeriod::Runs {
                 since_ns,
                 instructions,

@@ -20,8 +20,8 @@ pub(crate) struct Natives {
 }
 
 impl Natives {
-    /// `desk` has to outlive `lua`.
-    pub(crate) fn new(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<Self> {
+    /// `context` has to outlive `lua`.
+    pub(crate) fn new(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<Self> {
         let metatable = lua.create_table()?;
         let functions = lua.create_table()?;
         let all: [(&str, ffi::lua_CFunction); 14] = [
@@ -41,15 +41,15 @@ impl Natives {
             ("respawn", respawn),
         ];
         for (name, function) in all {
-            functions.set(name, closure(lua, function, desk, &metatable)?)?;
+            functions.set(name, closure(lua, function, context, &metatable)?)?;
         }
         // SAFETY: one value is pushed, and returned.
         let mark: mlua::Value =
             unsafe { lua.exec_raw((), |state| ffi::lua_pushlightuserdata(state, waits_mark())) }?;
         functions.set("waits", mark)?;
-        functions.set("ask_redis", closure(lua, redis::ask, desk, &metatable)?)?;
-        functions.set("client", clients::functions(lua, desk)?)?;
-        functions.set("table", tables::functions(lua, desk)?)?;
+        functions.set("ask_redis", closure(lua, redis::ask, context, &metatable)?)?;
+        functions.set("client", clients::functions(lua, context)?)?;
+        functions.set("table", tables::functions(lua, context)?)?;
         Ok(Self {
             metatable,
             functions,

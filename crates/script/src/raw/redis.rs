@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use mlua::ffi::{self, lua_State};
 
-use super::functions::{bytes, desk};
+use super::functions::{bytes, context};
 use crate::modules::begin_plain;
 
 /// `ask_redis(number, name, …)` → the token of the call, or nothing if the command is not handled here.
@@ -19,7 +19,7 @@ pub(super) unsafe extern "C-unwind" fn ask(state: *mut lua_State) -> c_int {
             return 0;
         }
         let parts = (2..=top).filter_map(|index| bytes(state, index));
-        let Some(token) = begin_plain(desk(state), ffi::lua_tonumber(state, 1), parts) else {
+        let Some(token) = begin_plain(context(state), ffi::lua_tonumber(state, 1), parts) else {
             return 0;
         };
         ffi::lua_pushnumber(state, token.0 as f64);

@@ -43,10 +43,10 @@ pub(super) fn install(
     let own = Rc::clone(notes);
     let chosen = lua.create_function(move |_, ()| Ok(own.chosen.get() + 1))?;
     native.set("chosen", chosen)?;
-    let (own, desk) = (Rc::clone(notes), Rc::clone(parts.desk));
+    let (own, context) = (Rc::clone(notes), Rc::clone(parts.context));
     let ask = lua.create_function(move |_, question: Value| {
         let question = Plain::from_lua(&question)?;
-        let token = desk.token();
+        let token = context.token();
         own.asks.borrow_mut().push(Ask { token, question });
         Ok(token.0 as f64)
     })?;

@@ -18,7 +18,7 @@ impl Vm {
     /// Returns whether a connection is being opened with a token.
     #[must_use]
     pub fn is_dialing(&self, token: Token) -> bool {
-        self.desk.is_dialing(token)
+        self.context.is_dialing(token)
     }
 
     /// Returns whether this VM opened a connection.
@@ -38,12 +38,12 @@ impl Vm {
         now: Now,
     ) -> bool {
         self.set_now(now);
-        let Some(object) = self.desk.take_dial(token) else {
+        let Some(object) = self.context.take_dial(token) else {
             return false;
         };
         self.machine.rename(object, id);
         self.know_as(id, object, true);
-        self.desk.world.connections.borrow_mut().open_client(id);
+        self.context.world.connections.borrow_mut().open_client(id);
         let protocol = match protocol {
             Some(protocol) => Argument::Bytes(protocol.as_bytes()),
             None => Argument::Boolean(false),
@@ -56,9 +56,9 @@ impl Vm {
     /// Handles a connection that could not be opened.
     pub fn client_failed(&mut self, token: Token, why: &str, now: Now) {
         self.set_now(now);
-        if let Some(object) = self.desk.take_dial(token) {
+        if let Some(object) = self.context.take_dial(token) {
             self.machine.release(object);
-            self.desk.client_gone();
+            self.context.client_gone();
             self.fail(token, &not_open(why));
             self.settle();
         }
@@ -67,14 +67,14 @@ impl Vm {
     /// Marks a connection's outbox as full until [`drained`](Self::drained): data to another server is rejected, and
     /// sends to a client report it.
     pub fn full(&self, id: ConnectionId) {
-        let connections = &self.desk.world.connections;
+        let connections = &self.context.world.connections;
         connections.borrow_mut().set_full(id, true);
     }
 
     pub(super) fn room_again(&mut self, id: ConnectionId) {
-        let connections = &self.desk.world.connections;
+        let connections = &self.context.world.connections;
         connections.borrow_mut().set_full(id, false);
-        self.desk.wake_senders(id);
+        self.context.wake_senders(id);
         self.settle();
     }
 
@@ -82,28 +82,28 @@ impl Vm {
     pub(super) fn retire_clients(&mut self) {
         let retire = &self.retire_clients;
         if let Err(error) = self.machine.guarded_without_limit(|| retire.call::<()>(())) {
-            self.desk.log(Level::Error, modules::words(&error));
+            self.context.log(Level::Error, modules::words(&error));
         }
     }
 
     /// Closes all outgoing connections, since the VM is about to end.
     pub(super) fn end_clients(&mut self) {
-        for token in self.desk.dials() {
-            if let Some(object) = self.desk.hang_up(token) {
+        for token in self.context.dials() {
+            if let Some(object) = self.context.hang_up(token) {
                 self.machine.release(object);
             }
         }
         let clients: Vec<_> = self.ids(|local| local.is_client).collect();
         for id in clients {
             let (code, reason) = CloseCode::DialerGone.parts();
-            self.desk.close(id, code, reason);
+            self.context.close(id, code, reason);
             self.forget(id);
         }
     }
 
     /// Returns whether there are outgoing connections, including those being opened.
     pub(super) fn has_clients(&self) -> bool {
-        self.desk.dials_any() || self.ids(|local| local.is_client).next().is_some()
+        self.context.dials_any() || self.ids(|local| local.is_client).next().is_some()
     }
 }
 

@@ -39,10 +39,10 @@ impl Vm {
         }
         local.failed_waits += 1;
         let is_over = local.failed_waits > FAILED_WAITS_MAX;
-        self.desk.cancel_call(token);
+        self.context.cancel_call(token);
         if !is_over {
             let closed = WaitResult::Failed(veche_runtime::CLOSED.to_owned());
-            self.desk.wake(token, WakeReason::Answered(closed));
+            self.context.wake(token, WakeReason::Answered(closed));
         } else if let Some(task) = self.tasks.take_waiting(token) {
             self.drop_dead(task.coroutine);
             self.failed(task.owner, LuaError::error_message(STOPPED));

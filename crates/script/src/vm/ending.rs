@@ -16,7 +16,7 @@ impl Vm {
             Owner::Start => self.open_gate(),
             // An unanswered request is answered with an error.
             Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
-            Owner::Events => self.is_told = false,
+            Owner::Events => self.is_handling_events = false,
             Owner::Stop => self.is_stopping = false,
             // One of its timers may have failed.
             Owner::Run if self.run != ServiceState::Failed => self.run = ServiceState::Over,
@@ -53,11 +53,11 @@ impl Vm {
             }
             Owner::Question(number, _) => {
                 self.report(owner, &failure);
-                self.desk.set_hook_response(number, HookResponse::Failed);
+                self.context.set_hook_response(number, HookResponse::Failed);
             }
             Owner::Events => {
                 // The events of the batch are not delivered again.
-                self.is_told = false;
+                self.is_handling_events = false;
                 self.report(owner, &failure);
             }
             Owner::Spawned(number) => {
@@ -84,8 +84,8 @@ impl Vm {
         if self.local(id).is_some_and(|local| local.is_client) {
             return;
         }
-        self.desk.effect(Effect::Failed { of: id });
-        self.desk.world.connections.borrow_mut().set_closing(id);
+        self.context.effect(Effect::Failed { of: id });
+        self.context.world.connections.borrow_mut().set_closing(id);
     }
 
     /// A suspended handler finished, so the next call of its connection starts.
@@ -103,7 +103,7 @@ impl Vm {
                 if local.is_ending {
                     return self.forget(id);
                 }
-                return self.desk.effect(Effect::Ready { of: id });
+                return self.context.effect(Effect::Ready { of: id });
             };
             local.failed_waits = 0;
             let Some(task) = self.tasks.take(place) else {
@@ -125,22 +125,22 @@ impl Vm {
     /// Removes all state of a connection.
     pub(super) fn forget(&mut self, id: ConnectionId) {
         if self.local(id).is_some_and(|local| local.is_client) {
-            self.desk.client_gone();
+            self.context.client_gone();
         }
         self.release_connection(id);
-        self.desk.world.connections.borrow_mut().remove(id);
+        self.context.world.connections.borrow_mut().remove(id);
     }
 
     /// Responds to a request whose handler ended without a response.
     pub(super) fn abandon(&self, number: u64, owner: Owner) {
-        let ended = self.desk.requests().end(number);
+        let ended = self.context.requests().end(number);
         match ended {
             Some(EndedRequest {
                 id: to,
                 has_begun: true,
             }) => {
                 let is_whole = false;
-                self.desk.effect(Effect::End { to, is_whole });
+                self.context.effect(Effect::End { to, is_whole });
             }
             Some(EndedRequest { id, .. }) => self.refuse(id, owner),
             None => {}
@@ -150,7 +150,7 @@ impl Vm {
     pub(super) fn refuse(&self, id: ConnectionId, owner: Owner) {
         let headers = vec![("Content-Type".into(), "text/plain; charset=utf-8".into())];
         let body = b"internal error\n";
-        let mut effects = self.desk.world.effects.borrow_mut();
+        let mut effects = self.context.world.effects.borrow_mut();
         let effect = if matches!(owner, Owner::Handshake(_)) {
             let body = body.to_vec();
             Effect::Handshake {

@@ -20,7 +20,7 @@ impl Vm {
     /// Returns whether the VM can take a batch of events now.
     #[must_use]
     pub fn takes_events(&self) -> bool {
-        self.has(HandlerName::Events) && self.gate.is_none() && !self.is_told
+        self.has(HandlerName::Events) && self.gate.is_none() && !self.is_handling_events
     }
 
     /// Delivers a batch if [`takes_events`](Self::takes_events); `lost` events were dropped before because the queue
@@ -32,16 +32,16 @@ impl Vm {
         };
         let list = match self.list_of(events) {
             Ok(list) => list,
-            Err(error) => return self.desk.log(Level::Error, modules::words(&error)),
+            Err(error) => return self.context.log(Level::Error, modules::words(&error)),
         };
         let list = match self.machine.keep(list) {
             Ok(list) => list,
-            Err(error) => return self.desk.log(Level::Error, modules::words(&error)),
+            Err(error) => return self.context.log(Level::Error, modules::words(&error)),
         };
         let arguments = [Argument::Registered(list), Argument::Number(lost as f64)];
         let coroutine = self.machine.prepare(function, &arguments);
         self.machine.release(list);
-        self.is_told = true;
+        self.is_handling_events = true;
         self.begin_or_keep(coroutine, Owner::Events);
     }
 

@@ -14,7 +14,7 @@ use veche_runtime::{Effect, Level};
 impl Vm {
     /// Takes over the open connections of the previous VM; `app.open` is not called again.
     pub fn adopt(&mut self) {
-        let world = Rc::clone(&self.desk.world);
+        let world = Rc::clone(&self.context.world);
         for id in world.connections.borrow().open_ids() {
             self.know(id);
         }
@@ -23,12 +23,12 @@ impl Vm {
     /// Returns whether data can be sent to a connection.
     #[must_use]
     pub fn is_open(&self, id: ConnectionId) -> bool {
-        self.desk.world.connections.borrow().is_open(id)
+        self.context.world.connections.borrow().is_open(id)
     }
 
     /// Marks a connection as closed by another side than the script; returns whether it was open.
     pub fn closing(&self, id: ConnectionId) -> bool {
-        self.desk.world.connections.borrow_mut().set_closing(id)
+        self.context.world.connections.borrow_mut().set_closing(id)
     }
 
     /// Resumes coroutines of this VM that wait for room on a connection now owned by a newer one.
@@ -50,7 +50,7 @@ impl Vm {
             slot.take_if(|local| local.generation == id.generation)
         });
         if let Some(local) = left {
-            self.desk.wake_senders(id);
+            self.context.wake_senders(id);
             self.machine.release(local.object);
         }
     }
@@ -58,23 +58,23 @@ impl Vm {
     /// Returns the open connections.
     #[must_use]
     pub fn connections(&self) -> Vec<ConnectionId> {
-        let world = &self.desk.world;
+        let world = &self.context.world;
         world.connections.borrow().open_ids().collect()
     }
 
     /// Calls `app.stop` once: newer code has taken over, the application was removed, or the server shuts down.
     pub fn stop(&mut self, now: Now) {
         self.set_now(now);
-        if self.desk.is_retired() {
+        if self.context.is_retired() {
             return;
         }
-        self.desk.retire();
+        self.context.retire();
         self.retire_clients();
         let told = self
             .machine
             .guarded_without_limit(|| self.told_to_stop.call::<()>(()));
         if let Err(error) = told {
-            self.desk.log(Level::Error, modules::words(&error));
+            self.context.log(Level::Error, modules::words(&error));
         }
         if let Some(function) = self.handlers[HandlerName::Stop as usize] {
             let coroutine = self.machine.prepare(function, &[]);
@@ -86,11 +86,11 @@ impl Vm {
 
     /// Fails everything that waits for a handler of this VM. Has to be the last call.
     pub fn finish(&mut self) {
-        self.desk.cancel_calls();
-        self.desk.streams.borrow_mut().close_all();
+        self.context.cancel_calls();
+        self.context.streams.borrow_mut().close_all();
         self.leave_queues();
         for of in self.ids(|local| local.is_busy) {
-            self.desk.effect(Effect::Ready { of });
+            self.context.effect(Effect::Ready { of });
         }
         // Connections that closed while a handler was suspended get their last call now.
         let mut ending = Vec::new();
@@ -114,7 +114,7 @@ impl Vm {
         for (number, owner) in self.tasks.requests() {
             self.abandon(number, owner);
         }
-        self.desk.fail_open_hooks();
+        self.context.fail_open_hooks();
         self.end_clients();
     }
 }
@@ -122,7 +122,7 @@ impl Vm {
 impl Vm {
     /// Removes the VM's coroutines from queues so that others are served.
     fn leave_queues(&self) {
-        let queues = &self.desk.world.queues;
+        let queues = &self.context.world.queues;
         queues.end_all(|token| self.tasks.is_waiting(token));
     }
 }

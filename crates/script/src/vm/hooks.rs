@@ -25,31 +25,31 @@ impl Vm {
     /// [`Effect::Hook`](crate::Effect::Hook) with it, at the latest when this VM [ends](Self::finish).
     pub fn decide(&mut self, number: u64, asked: &AppHookRequest<'_>, now: Now) {
         self.set_now(now);
-        self.desk.open_hook(number, asked);
+        self.context.open_hook(number, asked);
         if !self.has_room() {
-            self.desk.log(Level::Error, OVER_MEMORY);
-            return self.desk.set_hook_response(number, HookResponse::Failed);
+            self.context.log(Level::Error, OVER_MEMORY);
+            return self.context.set_hook_response(number, HookResponse::Failed);
         }
         let Some(handler) = self.hooks[asked.hook as usize] else {
-            return self.desk.set_hook_response(number, HookResponse::Failed);
+            return self.context.set_hook_response(number, HookResponse::Failed);
         };
         let data = match modules::hooks::data(&self.lua, asked.data) {
             Ok(data) => data,
             // The client's fault, not the script's.
             Err(why) => {
-                let ruling = HookResponse::Error {
+                let response = HookResponse::Error {
                     code: ErrorCode::BadRequest.code(),
                     message: why.to_owned(),
                     is_temporary: false,
                 };
-                return self.desk.set_hook_response(number, ruling);
+                return self.context.set_hook_response(number, response);
             }
         };
         let coroutine = match self.prepare_question(handler, number, asked, data) {
             Ok(coroutine) => coroutine,
             Err(error) => {
-                self.desk.log(Level::Error, modules::words(&error));
-                return self.desk.set_hook_response(number, HookResponse::Failed);
+                self.context.log(Level::Error, modules::words(&error));
+                return self.context.set_hook_response(number, HookResponse::Failed);
             }
         };
         self.begin_or_keep(coroutine, Owner::Question(number, asked.hook));
@@ -58,10 +58,10 @@ impl Vm {
     /// Fails the wait of a handler that exceeded the time limit for its response.
     pub fn fail_undecided(&mut self, number: u64, now: Now) {
         self.set_now(now);
-        if self.desk.hook_request(number).is_none() {
+        if self.context.hook_request(number).is_none() {
             return;
         }
-        self.desk.set_hook_response(number, HookResponse::Failed);
+        self.context.set_hook_response(number, HookResponse::Failed);
         self.end_task(
             |owner| matches!(owner, Owner::Question(of, _) if of == number),
             veche_runtime::TOO_LATE,
@@ -105,21 +105,21 @@ impl Vm {
 
     /// Handles an error raised by a handler; returns whether it was meant for the client.
     pub(super) fn respond_with_error(&mut self, number: u64, coroutine: &Coroutine) -> bool {
-        let Some(open) = self.desk.hook_request(number) else {
+        let Some(open) = self.context.hook_request(number) else {
             return false;
         };
         let Some(table) = self.machine.raised(coroutine) else {
             return false;
         };
-        let ruling = self
+        let response = self
             .machine
             .guarded(false, || modules::hooks::raised(&self.lua, open, &table));
-        match ruling {
+        match response {
             None => return false,
-            Some(Ok(ruling)) => self.desk.set_hook_response(number, ruling),
+            Some(Ok(response)) => self.context.set_hook_response(number, response),
             Some(Err(error)) => {
-                self.desk.log(Level::Error, modules::words(&error));
-                self.desk.set_hook_response(number, HookResponse::Failed);
+                self.context.log(Level::Error, modules::words(&error));
+                self.context.set_hook_response(number, HookResponse::Failed);
             }
         }
         true

@@ -58,7 +58,7 @@ pub enum LoadError {
 
 /// The parts of a VM before its script is loaded.
 pub(crate) struct VmParts<'a> {
-    pub(crate) desk: &'a Rc<HostContext>,
+    pub(crate) context: &'a Rc<HostContext>,
     pub(crate) veche: &'a Table,
     /// The table that the prelude passes to modules.
     pub(crate) inner: &'a Table,
@@ -110,7 +110,7 @@ impl Vm {
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let watch = ThreadWatch::this_thread().map_err(LoadError::Watch)?;
-        let desk = Rc::new(HostContext::new(
+        let context = Rc::new(HostContext::new(
             Rc::clone(&world.0),
             VmClock::new(world.0.pace, watch.clone()),
             worker,
@@ -121,10 +121,17 @@ impl Vm {
         let is_short = Rc::new(move || shared.is_short.get().is_some_and(|is_short| is_short()));
         let memory_bytes_max = app.limits.memory_bytes_max;
         let machine = LuaVm::new(&lua, watch, budget_ns, memory_bytes_max, is_short)?;
-        desk.set_memory(Rc::clone(machine.memory()));
+        context.set_memory(Rc::clone(machine.memory()));
 
-        let natives = Natives::new(&lua, &desk)?;
-        modules::install(&lua, &desk, &natives.functions, app, code.folder(), worker)?;
+        let natives = Natives::new(&lua, &context)?;
+        modules::install(
+            &lua,
+            &context,
+            &natives.functions,
+            app,
+            code.folder(),
+            worker,
+        )?;
         restrict(&lua)?;
         modules::string::replace(&lua, modules::string::Limits::default())?;
         let libraries = lua.load(LIBRARIES).set_name("=veche:libraries");
@@ -133,10 +140,10 @@ impl Vm {
         let (veche, inner): (Table, Table) =
             prelude.call((natives.functions.clone(), natives.metatable.clone()))?;
         modules::lua::install(&lua, &veche, &inner)?;
-        modules::random::seed_math(&lua, &desk)?;
-        modules::seeded::install(&lua, &desk, &natives.functions)?;
+        modules::random::seed_math(&lua, &context)?;
+        modules::seeded::install(&lua, &context, &natives.functions)?;
         let parts = VmParts {
-            desk: &desk,
+            context: &context,
             veche: &veche,
             inner: &inner,
         };
@@ -185,8 +192,8 @@ impl Vm {
             let script = name.trim_start_matches('@').to_owned();
             return Err(LoadError::NoRun { script });
         }
-        warn_unknown_hooks(&app_table, app.role, &desk)?;
-        let hooks = hooks(&machine, &app_table, &inner, &desk)?;
+        warn_unknown_hooks(&app_table, app.role, &context)?;
+        let hooks = hooks(&machine, &app_table, &inner, &context)?;
         let mut client_handlers = [None; HANDLERS];
         for (handler, name) in [
             (HandlerName::Message, "client_message"),
@@ -223,11 +230,11 @@ impl Vm {
             has_begun: false,
             role: app.role,
             run: ServiceState::Idle,
-            is_told: false,
+            is_handling_events: false,
             is_stopping: false,
             told_to_stop: inner.get("told_to_stop")?,
             gate: Some(VecDeque::new()),
-            desk,
+            context,
             tasks_max: app.limits.tasks_max,
             lua,
         })
@@ -325,7 +332,7 @@ fn hooks(
     machine: &LuaVm,
     app: &Table,
     inner: &Table,
-    desk: &HostContext,
+    context: &HostContext,
 ) -> Result<[Option<Reference>; Hook::ALL.len()], LoadError> {
     let mut hooks = [None; Hook::ALL.len()];
     let table = match app.raw_get("centrifuge")? {
@@ -362,7 +369,7 @@ fn hooks(
             if !names.contains(&&*key) {
                 let names = names.join(", ");
                 let words = format!("app.centrifuge.{key} is never called: handlers are {names}");
-                desk.log(Level::Warn, words);
+                context.log(Level::Warn, words);
             }
         }
     }
@@ -414,7 +421,7 @@ fn install_require(lua: &Lua, code: &Arc<SourceCode>, loaded: Table) -> mlua::Re
 }
 
 /// Warns of unknown handler names, since a misspelt handler would never be called.
-fn warn_unknown_hooks(app: &Table, role: AppRole, desk: &HostContext) -> mlua::Result<()> {
+fn warn_unknown_hooks(app: &Table, role: AppRole, context: &HostContext) -> mlua::Result<()> {
     for pair in app.pairs::<Value, Value>() {
         let (key, value) = pair?;
         let (Value::String(key), Value::Function(_)) = (key, value) else {
@@ -433,7 +440,7 @@ fn warn_unknown_hooks(app: &Table, role: AppRole, desk: &HostContext) -> mlua::R
                     format!("service.{key} is never called: a service's functions are {names}")
                 }
             };
-            desk.log(Level::Warn, words);
+            context.log(Level::Warn, words);
         }
     }
     Ok(())

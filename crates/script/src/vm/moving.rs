@@ -62,7 +62,7 @@ impl Vm {
             Some(local) if local.is_busy => {}
             Some(local) if local.is_ending => newer.forget(id),
             // The newer code has none of these handlers.
-            _ => newer.desk.effect(Effect::Ready { of: id }),
+            _ => newer.context.effect(Effect::Ready { of: id }),
         }
     }
 
@@ -89,7 +89,7 @@ impl Vm {
         let Some(task) = self.tasks.take(place) else {
             return;
         };
-        let request = self.desk.requests().take(number);
+        let request = self.context.requests().take(number);
         self.machine.discard(task.coroutine);
         let Some((id, request)) = request else { return };
         match task.owner {
@@ -114,7 +114,7 @@ impl Vm {
         if let Some(task) = place.and_then(|place| tasks.take(place)) {
             self.machine.discard(task.coroutine);
         }
-        self.desk.close_hook(number);
+        self.context.close_hook(number);
         true
     }
 }

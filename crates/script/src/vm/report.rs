@@ -14,7 +14,7 @@ impl Vm {
     /// Logs an error and passes it to `app.error` in a new coroutine.
     pub(super) fn report(&mut self, owner: Owner, failure: &LuaError) {
         let is_of_report = matches!(owner, Owner::Spawned(number) if self.reports.remove(&number));
-        self.desk.set_running(owner);
+        self.context.set_running(owner);
         let before = match owner {
             Owner::Start => START_FAILED,
             _ if is_of_report => "app.error has failed: ",
@@ -25,7 +25,7 @@ impl Vm {
             self.uncaught = Some(failure.clone());
         }
         let words = format!("{before}{}", failure.traceback);
-        self.desk.log(level, words);
+        self.context.log(level, words);
         let Some(function) = self.handlers[HandlerName::Error as usize] else {
             return;
         };
@@ -44,7 +44,7 @@ impl Vm {
         ];
         let coroutine = self.machine.prepare(function, &arguments);
         self.machine.release(context);
-        self.reports.insert(self.desk.spawned(coroutine, false));
+        self.reports.insert(self.context.spawned(coroutine, false));
     }
 
     /// Takes the first uncaught error since the last call.
@@ -60,9 +60,9 @@ impl Vm {
             owner => owner.name(),
         };
         table.raw_set("handler", handler)?;
-        table.raw_set("worker", self.desk.worker)?;
+        table.raw_set("worker", self.context.worker)?;
         table.raw_set("traceback", failure.traceback.as_str())?;
-        if let Some(about) = self.desk.about() {
+        if let Some(about) = self.context.about() {
             table.raw_set("connection", about.connection)?;
             table.raw_set("user", about.user)?;
             table.raw_set("method", about.method)?;

@@ -43,7 +43,7 @@ impl Vm {
     /// Returns whether no coroutine is suspended or about to start.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.tasks.len() == 0 && self.postponed.is_empty() && !self.desk.is_busy()
+        self.tasks.len() == 0 && self.postponed.is_empty() && !self.context.is_busy()
     }
 
     /// Returns whether no client connection is left, including those with a suspended last handler.
@@ -67,7 +67,7 @@ impl Vm {
         for task in self.tasks.take_all() {
             self.machine.discard(task.coroutine);
         }
-        for coroutine in self.desk.clear() {
+        for coroutine in self.context.clear() {
             self.machine.discard(coroutine);
         }
         self.postponed.clear();

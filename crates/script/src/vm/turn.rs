@@ -46,8 +46,8 @@ impl Vm {
 
     /// Resumes the coroutine that waits for a token, at once if nothing is before it.
     fn wake(&mut self, token: Token, how: WakeReason) {
-        if self.desk.has_woken() || !self.slice.admits(self.desk.clock.ticks()) {
-            self.desk.wake(token, how);
+        if self.context.has_woken() || !self.slice.admits(self.context.clock.ticks()) {
+            self.context.wake(token, how);
         } else {
             self.wake_now(token, how);
         }
@@ -77,41 +77,41 @@ impl Vm {
         };
         let yes = Argument::Boolean(true);
         if let Some(value) = modules::plain(&outcome) {
-            self.desk.ended(token);
+            self.context.ended(token);
             self.run(task.coroutine, task.owner, &[yes, yes, value]);
         } else {
             let caller = task.coroutine.reference();
-            self.desk.set_outcome(token, outcome, caller);
+            self.context.set_outcome(token, outcome, caller);
             self.run(task.coroutine, task.owner, &[yes]);
-            self.desk.clear_outcome();
+            self.context.clear_outcome();
         }
     }
 
     /// Runs due handlers. The first call starts `app.start`, before which nothing runs.
     pub fn turn(&mut self, now: Now) {
         self.set_now(now);
-        self.slice.open(self.desk.clock.ticks());
+        self.slice.open(self.context.clock.ticks());
         if !self.has_begun {
             self.has_begun = true;
             self.start();
         }
         let tasks = &self.tasks;
         let rung = self
-            .desk
+            .context
             .world
             .queues
             .take_signals(|token| tasks.is_waiting(token));
         for token in rung {
-            self.desk.wake(token, WakeReason::Up);
+            self.context.wake(token, WakeReason::Up);
         }
-        self.desk
+        self.context
             .wake_publishers(tasks.len(), |token| tasks.is_waiting(token));
         let served = self.share_out();
         self.slice.end_turn(served, self.ready());
         self.collect();
-        self.desk.yields().end_turn();
+        self.context.yields().end_turn();
         let tasks = &self.tasks;
-        self.desk
+        self.context
             .purge_sleepers(tasks.len(), |token| tasks.is_waiting(token));
     }
 
@@ -120,7 +120,7 @@ impl Vm {
     fn share_out(&mut self) -> WorkClasses {
         let mut served = WorkClasses::default();
         let mut steps = 0;
-        let began = self.desk.clock.ticks();
+        let began = self.context.clock.ticks();
         loop {
             let ready = self.ready();
             if ready.is_empty() {
@@ -134,7 +134,7 @@ impl Vm {
                 steps += self.run_share(class);
                 served.add(class);
             }
-            let is_quick = self.desk.clock.ticks() == began && steps < STEPS_MAX;
+            let is_quick = self.context.clock.ticks() == began && steps < STEPS_MAX;
             if !is_quick {
                 return served;
             }
@@ -143,7 +143,7 @@ impl Vm {
 
     /// Runs one class for its share; returns the number of coroutines.
     fn run_share(&mut self, class: WorkClass) -> usize {
-        self.slice.begin_share(self.desk.clock.ticks());
+        self.slice.begin_share(self.context.clock.ticks());
         let mut steps = 0;
         while steps < SHARE_STEPS_MAX && self.step(class) {
             steps += 1;
@@ -158,7 +158,7 @@ impl Vm {
     fn step(&mut self, class: WorkClass) -> bool {
         match class {
             WorkClass::Replies => {
-                let Some((token, how)) = self.desk.take_woken() else {
+                let Some((token, how)) = self.context.take_woken() else {
                     return false;
                 };
                 self.wake_now(token, how);
@@ -169,19 +169,19 @@ impl Vm {
                 Some(DeferredCall::Task(place)) => self.begin_prepared(place),
                 None => return false,
             },
-            WorkClass::Tasks => match self.desk.take_spawned() {
+            WorkClass::Tasks => match self.context.take_spawned() {
                 Some(spawned) => self.begin(spawned),
                 None => return false,
             },
             WorkClass::Timers => {
-                let now_ms = self.desk.world.now.get().mono_ms;
-                let Some(token) = self.desk.take_sleeper(now_ms) else {
+                let now_ms = self.context.world.now.get().mono_ms;
+                let Some(token) = self.context.take_sleeper(now_ms) else {
                     return false;
                 };
                 self.go_on(token, &[Argument::Boolean(true)]);
             }
             WorkClass::Yields => {
-                let next = self.desk.yields().take();
+                let next = self.context.yields().take();
                 let Some(token) = next else { return false };
                 self.go_on(token, &[Argument::Boolean(true)]);
             }
@@ -191,37 +191,40 @@ impl Vm {
 
     /// Returns the classes that have work.
     fn ready(&self) -> WorkClasses {
-        let now_ms = self.desk.world.now.get().mono_ms;
+        let now_ms = self.context.world.now.get().mono_ms;
         let mut ready = WorkClasses::default();
-        ready.set(WorkClass::Replies, self.desk.has_woken());
+        ready.set(WorkClass::Replies, self.context.has_woken());
         ready.set(
             WorkClass::Calls,
             !self.postponed.is_empty() && !self.is_short(),
         );
-        ready.set(WorkClass::Tasks, self.desk.has_spawned());
-        ready.set(WorkClass::Timers, self.desk.wakes_ms() <= now_ms);
-        ready.set(WorkClass::Yields, self.desk.yields().has_ready());
+        ready.set(WorkClass::Tasks, self.context.has_spawned());
+        ready.set(WorkClass::Timers, self.context.wakes_ms() <= now_ms);
+        ready.set(WorkClass::Yields, self.context.yields().has_ready());
         ready
     }
 
     /// Returns whether the turn has time for another coroutine, and room for its effects.
     fn has_time(&self) -> bool {
-        !self.slice.is_over(self.desk.clock.ticks()) && !self.desk.world.effects.borrow().is_large()
+        !self.slice.is_over(self.context.clock.ticks())
+            && !self.context.world.effects.borrow().is_large()
     }
 
     /// Returns whether the current work has used up its share of the turn.
     pub(super) fn is_share_over(&self) -> bool {
-        self.slice.is_share_over(self.desk.clock.ticks())
+        self.slice.is_share_over(self.context.clock.ticks())
     }
 
     /// Returns whether a call may start at once: there is time and memory for it, and none waits.
     pub(super) fn admits_calls(&mut self) -> bool {
-        self.postponed.is_empty() && !self.is_short() && self.slice.admits(self.desk.clock.ticks())
+        self.postponed.is_empty()
+            && !self.is_short()
+            && self.slice.admits(self.context.clock.ticks())
     }
 
     /// Returns whether there is memory for another call, now or after a collection.
     pub(super) fn has_room(&mut self) -> bool {
-        self.machine.room(self.desk.world.now.get().mono_ms) != MemoryRoom::No
+        self.machine.room(self.context.world.now.get().mono_ms) != MemoryRoom::No
     }
 
     /// Returns whether calls wait for the end of a collection.
@@ -231,13 +234,13 @@ impl Vm {
 
     /// Continues a running collection.
     fn collect(&mut self) {
-        let now_ms = self.desk.world.now.get().mono_ms;
+        let now_ms = self.context.world.now.get().mono_ms;
         self.machine.collect_if_short(now_ms);
         if self.machine.is_collecting() {
-            let clock = &self.desk.clock;
+            let clock = &self.context.clock;
             self.slice.begin_share(clock.ticks());
             let slice = &self.slice;
-            let now_ms = self.desk.world.now.get().mono_ms;
+            let now_ms = self.context.world.now.get().mono_ms;
             self.machine
                 .collect_some(now_ms, || slice.is_share_over(clock.ticks()));
         }
@@ -254,14 +257,14 @@ impl Vm {
     pub fn deadline_ms(&self) -> u64 {
         if !self.has_begun
             || !self.postponed.is_empty()
-            || self.desk.is_busy()
-            || !self.desk.yields().is_empty()
+            || self.context.is_busy()
+            || !self.context.yields().is_empty()
             || self.machine.is_collecting()
-            || self.desk.world.queues.has_signals()
+            || self.context.world.queues.has_signals()
         {
             return 0;
         }
-        self.desk.wakes_ms().min(self.machine.collects_ms())
+        self.context.wakes_ms().min(self.machine.collects_ms())
     }
 
     pub(super) fn start(&mut self) {
@@ -327,8 +330,8 @@ impl Vm {
     pub(super) fn settle(&mut self) {
         let mut steps = 0;
         while steps < STEPS_MAX
-            && self.desk.is_busy()
-            && self.slice.admits(self.desk.clock.ticks())
+            && self.context.is_busy()
+            && self.slice.admits(self.context.clock.ticks())
             && self.has_time()
             && (self.step(WorkClass::Replies) || self.step(WorkClass::Tasks))
         {
@@ -340,7 +343,7 @@ impl Vm {
     pub(super) fn cancel(&mut self, number: u64) {
         let Some(task) = self.tasks.take_spawned(number) else {
             // The task may not have started.
-            if let Some(spawned) = self.desk.withdraw_spawned(number) {
+            if let Some(spawned) = self.context.withdraw_spawned(number) {
                 self.machine.discard(spawned.coroutine);
                 self.failed(Owner::Spawned(number), LuaError::error_message("cancelled"));
             }
@@ -379,7 +382,7 @@ impl Vm {
     /// Fails a coroutine's wait.
     fn fail_task(&mut self, task: Task, words: &str) {
         if let Some(token) = task.token {
-            self.desk.cancel_call(token);
+            self.context.cancel_call(token);
         }
         let arguments = [Argument::Boolean(false), Argument::Bytes(words.as_bytes())];
         self.run(task.coroutine, task.owner, &arguments);

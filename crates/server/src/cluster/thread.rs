@@ -20,7 +20,7 @@ use veche_nodes::{Announcement, Caller, NodeAnswer, NodeId, NodeMessage};
 use veche_outbound::engine::EnginePort;
 use veche_worker::WorkerMessage;
 
-use super::bell::MailBell;
+use super::waker::MailboxWaker;
 use super::{Cluster, Seen};
 use crate::metrics::MetricsReport;
 use crate::process_state::ProcessState;
@@ -75,7 +75,7 @@ pub(crate) fn start(
     common: &Arc<ProcessState>,
     report: &Arc<MetricsReport>,
 ) -> Result<(), String> {
-    mailbox.attach(MailBell(Arc::clone(&cluster.bell)));
+    mailbox.attach(MailboxWaker(Arc::clone(&cluster.waker)));
     let own = Announcement {
         name: identity.name.as_str().into(),
         settings: identity.settings,
@@ -115,8 +115,8 @@ impl Thread {
         let (mut events, mut has_said) = (Vec::new(), false);
         loop {
             self.node.set_now(veche_clock::monotonic_ms());
-            while let Some((from, letter)) = self.mailbox.pop() {
-                self.letter(from, letter);
+            while let Some((from, message)) = self.mailbox.pop() {
+                self.handle_message(from, message);
             }
             self.port.take(&mut events);
             for event in events.drain(..) {
@@ -135,7 +135,7 @@ impl Thread {
             *self.cluster.seen.write() = Seen::of(&self.node);
             self.cluster.has_left.store(self.node.has_left(), Relaxed);
             if self.mailbox.sleep() && !self.port.has_events() {
-                self.cluster.bell.wait(self.patience());
+                self.cluster.waker.wait(self.patience());
             }
             self.mailbox.awake();
         }
@@ -148,8 +148,8 @@ impl Thread {
     }
 
     /// Handles a worker's message: an answer to the node, or a message for other nodes.
-    fn letter(&mut self, from: usize, letter: WorkerMail) {
-        let WorkerMail::Worker(message) = letter else {
+    fn handle_message(&mut self, from: usize, message: WorkerMail) {
+        let WorkerMail::Worker(message) = message else {
             return;
         };
         if message.is_data() {
@@ -162,7 +162,7 @@ impl Thread {
                 answer,
             }) => {
                 let caller = Caller {
-                    worker: self.seat(),
+                    worker: self.node_worker(),
                     session,
                     ticket,
                 };
@@ -174,14 +174,16 @@ impl Thread {
                 self.node.ask(NodeMessage::Relay(relay), Some(node));
             }
             message => {
-                if let Ok(message) = message.into_node_message(WorkerId(from as u16), self.seat()) {
+                if let Ok(message) =
+                    message.into_node_message(WorkerId(from as u16), self.node_worker())
+                {
                     self.node.ask(message, None);
                 }
             }
         }
     }
 
-    fn seat(&self) -> WorkerId {
+    fn node_worker(&self) -> WorkerId {
         WorkerId(self.workers)
     }
 
@@ -308,9 +310,9 @@ impl Thread {
             .post(to.0.into(), class, WorkerMail::Worker(message));
     }
 
-    fn send_to_all_workers(&mut self, letter: impl Fn() -> WorkerMail) {
+    fn send_to_all_workers(&mut self, message: impl Fn() -> WorkerMail) {
         for worker in 0..usize::from(self.workers) {
-            let _ = self.mailbox.post(worker, Class::Control, letter());
+            let _ = self.mailbox.post(worker, Class::Control, message());
         }
     }
 

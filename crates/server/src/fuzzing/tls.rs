@@ -109,7 +109,7 @@ fn operate(
             stage.network().write(client.id, wire);
             stage.settle();
         }
-        8 => client.is_touched(|wire| {
+        8 => client.alter_wire(|wire| {
             let place = usize::from(script.byte().unwrap_or(0));
             let count = wire.len().max(1);
             if let Some(byte) = wire.get_mut(place % count) {
@@ -118,11 +118,11 @@ fn operate(
         }),
         9 => {
             let cut = usize::from(script.byte().unwrap_or(0));
-            client.is_touched(|wire| wire.truncate(cut));
+            client.alter_wire(|wire| wire.truncate(cut));
         }
         10 => {
             let bytes = script.bytes();
-            client.is_touched(|wire| wire.extend_from_slice(bytes));
+            client.alter_wire(|wire| wire.extend_from_slice(bytes));
         }
         11 => stage.network().finish(client.id),
         12 => stage.network().reset(client.id),
@@ -164,7 +164,7 @@ impl FuzzClient {
         self.tls.send(plain, &mut self.wire);
     }
 
-    fn is_touched(&mut self, touch: impl FnOnce(&mut Vec<u8>)) {
+    fn alter_wire(&mut self, touch: impl FnOnce(&mut Vec<u8>)) {
         let before = self.wire.clone();
         touch(&mut self.wire);
         self.is_honest &= before == self.wire;

@@ -59,17 +59,17 @@ impl Mailboxes {
     /// Delivers messages by lane, and the number of the worker's data messages that are unfinished.
     pub(super) fn deliver(
         &mut self,
-        letters: Vec<Vec<worker_driver::LaneMail>>,
+        messages: Vec<Vec<worker_driver::LaneMail>>,
         unfinished: &[u32],
     ) {
         let me = self.me;
-        for (from, letters) in letters.into_iter().enumerate() {
+        for (from, messages) in messages.into_iter().enumerate() {
             let Some(end) = &mut self.ends[from] else {
-                assert!(letters.is_empty(), "worker {me} writes to itself");
+                assert!(messages.is_empty(), "worker {me} writes to itself");
                 continue;
             };
-            for letter in letters {
-                let (class, letter) = match letter {
+            for message in messages {
+                let (class, message) = match message {
                     worker_driver::LaneMail::Message(message) if message.is_data() => {
                         (Class::Data, WorkerMail::Worker(message))
                     }
@@ -81,7 +81,7 @@ impl Mailboxes {
                     }
                 };
                 assert!(
-                    end.post(me, class, letter).is_ok(),
+                    end.post(me, class, message).is_ok(),
                     "the lane from {from} has room"
                 );
             }
@@ -106,9 +106,9 @@ impl Mailboxes {
     pub(super) fn take(&mut self, to: usize) -> Vec<worker_driver::Message> {
         let mut messages = Vec::new();
         while let Some(end) = &mut self.ends[to]
-            && let Some((_, letter)) = end.pop()
+            && let Some((_, message)) = end.pop()
         {
-            let WorkerMail::Worker(message) = letter else {
+            let WorkerMail::Worker(message) = message else {
                 panic!("a command of a worker");
             };
             self.taken[to] += u32::from(message.is_data());

@@ -27,11 +27,11 @@ pub(super) fn begin(all: Vec<Context>, conditions: &Conditions) -> Vec<Box<dyn W
     let common = Arc::new(ProcessState::new(all.len(), now()));
     common.set_ready(true);
     let workers = all.len();
-    let seats = all.into_iter().enumerate().map(|(me, shared)| {
-        let seat = WorkerGlue::new((me, workers), shared, Arc::clone(&common), conditions);
-        Box::new(seat) as Box<dyn WorkerDriver>
+    let drivers = all.into_iter().enumerate().map(|(me, shared)| {
+        let driver = WorkerGlue::new((me, workers), shared, Arc::clone(&common), conditions);
+        Box::new(driver) as Box<dyn WorkerDriver>
     });
-    seats.collect()
+    drivers.collect()
 }
 
 /// Hook requests without a decision.
@@ -170,9 +170,9 @@ impl WorkerDriver for WorkerGlue {
         if let Some(batch) = turn.durable {
             self.durable.store(batch, Relaxed);
         }
-        for (id, HookRequestId(question), verdict) in turn.verdicts {
+        for (id, HookRequestId(question), decision) in turn.decisions {
             if let Some(done) = self.questions.lock().remove(&(id, question)) {
-                done(verdict);
+                done(decision);
             }
         }
         let before = self.post.unfinished();

@@ -44,10 +44,10 @@ impl Process for MetricsReport {
     }
 
     fn wrong_key(&self, address: IpAddr, now_ms: u64) -> u64 {
-        let guesses = &self.common.wrong_keys;
-        let wait_ms = guesses.wait_ms(address, now_ms);
+        let limit = &self.common.wrong_keys;
+        let wait_ms = limit.wait_ms(address, now_ms);
         if wait_ms == 0 {
-            guesses.record_failure(address, now_ms);
+            limit.record_failure(address, now_ms);
         }
         wait_ms
     }

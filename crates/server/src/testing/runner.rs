@@ -181,7 +181,7 @@ impl TestRunner<'_> {
             match effect {
                 Effect::Log { level, text, .. } => {
                     self.world
-                        .journal
+                        .recorder
                         .write(RecordedEntry::Noted { level, text });
                 }
                 Effect::Publish {
@@ -360,7 +360,7 @@ impl TestRunner<'_> {
                         let text = response.refusal();
                         let level = Level::Info;
                         self.world
-                            .journal
+                            .recorder
                             .write(RecordedEntry::Noted { level, text });
                         Some(Ok(answer))
                     }
@@ -452,7 +452,7 @@ impl TestRunner<'_> {
     }
 
     fn published(&self) -> Vec<Plain> {
-        let entries = self.world.journal.entries();
+        let entries = self.world.recorder.entries();
         let published = entries.into_iter().filter_map(|entry| match entry {
             RecordedEntry::Published {
                 channel,
@@ -469,7 +469,7 @@ impl TestRunner<'_> {
     }
 
     fn log(&self) -> Vec<Plain> {
-        let entries = self.world.journal.entries();
+        let entries = self.world.recorder.entries();
         let lines = entries
             .into_iter()
             .enumerate()
@@ -501,7 +501,7 @@ impl TestRunner<'_> {
         let late = self.vm.ended().filter(|_| ended == Ended::Passed);
         let ended = late.unwrap_or(ended);
         let (mut log, mut unexpected) = (Vec::new(), None);
-        for (number, entry) in self.world.journal.entries().into_iter().enumerate() {
+        for (number, entry) in self.world.recorder.entries().into_iter().enumerate() {
             let (level, text) = match entry {
                 RecordedEntry::Logged { level, text } => {
                     let is_forgiven = self.forgiven.contains(&number);

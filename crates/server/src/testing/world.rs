@@ -45,7 +45,7 @@ const TURNS_PER_LOOK: u64 = 64;
 /// The parts that all runs of a command share.
 pub(super) struct Ground {
     site: Arc<FrontendConfig>,
-    shelf: AppSet,
+    app_set: AppSet,
     listeners: Vec<TestListener>,
     outbox_bytes_max: usize,
 }
@@ -54,7 +54,7 @@ impl Ground {
     /// Loads the applications of a configuration.
     pub(super) fn new(config: &Config) -> Result<Self, String> {
         let library = AppRegistry::default();
-        let shelf = library.load(config)?;
+        let app_set = library.load(config)?;
         let identities = IdentityProviders::new(library.outbound.clone());
         identities.begin(config);
         let mut site =
@@ -75,7 +75,7 @@ impl Ground {
         });
         Ok(Self {
             site: Arc::new(site),
-            shelf,
+            app_set,
             listeners,
             outbox_bytes_max: usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX),
         })
@@ -83,10 +83,13 @@ impl Ground {
 
     /// Returns an HTTP listener by name or role, or the first public one, and its address.
     pub(super) fn listener(&self, wanted: &str) -> Result<(usize, String), String> {
-        let is_it = |door: &TestListener| match wanted {
-            "" | "public" => door.role == ListenerRole::Public,
-            "internal" => door.role == ListenerRole::Internal,
-            name => door.name.as_deref() == Some(name) && door.role != ListenerRole::Push,
+        let is_it = |test_listener: &TestListener| match wanted {
+            "" | "public" => test_listener.role == ListenerRole::Public,
+            "internal" => test_listener.role == ListenerRole::Internal,
+            name => {
+                test_listener.name.as_deref() == Some(name)
+                    && test_listener.role != ListenerRole::Push
+            }
         };
         let found = self.listeners.iter().position(is_it);
         let place = found.ok_or_else(|| match wanted {
@@ -107,7 +110,7 @@ struct TestListener {
 pub(super) struct TestWorld {
     worker: WorkerLoop<Simulated>,
     pub(super) clients: Vec<TestClient>,
-    pub(super) journal: AppRecorder,
+    pub(super) recorder: AppRecorder,
     pub(super) outside: MockServices,
     back_end: Option<usize>,
     /// Connections of applications to WebSocket servers that the test has not accepted: stub, client and address.
@@ -127,7 +130,7 @@ impl TestWorld {
         within: Duration,
         services: Option<&[String]>,
     ) -> Result<Self, String> {
-        let shelf = veche_apps::seeded(&ground.shelf, seed, services)?;
+        let app_set = veche_apps::seeded(&ground.app_set, seed, services)?;
         let options = veche_mailbox::Options::default();
         let mailbox = Mailbox::mesh(1, &options).pop();
         let mailbox = mailbox.ok_or("no mailbox")?;
@@ -151,10 +154,10 @@ impl TestWorld {
             Box::new(DiskFiles::default()),
             Arc::new(report),
         );
-        let journal = AppRecorder::default();
-        let outside = MockServices::new(journal.clone());
-        let mut here = AppHosts::start(0, 1, &shelf, Box::new(outside.clone()))?;
-        here.record_to(journal.clone());
+        let recorder = AppRecorder::default();
+        let outside = MockServices::new(recorder.clone());
+        let mut here = AppHosts::start(0, 1, &app_set, Box::new(outside.clone()))?;
+        here.record_to(recorder.clone());
         shared.apps = Some(Box::new(here));
         let mut network = Simulated::new(veche_net::Options::default(), seed, MONO_MS)
             .map_err(|error| format!("no descriptor: {error}"))?;
@@ -166,7 +169,7 @@ impl TestWorld {
         Ok(Self {
             worker,
             clients: Vec::new(),
-            journal,
+            recorder,
             outside,
             back_end: None,
             callers: Vec::new(),

@@ -26,7 +26,7 @@ impl<A: WorkerApps> WorkerState<A> {
         stats.accepted.add(1);
         let listener = self.listeners[listener.0 as usize];
         let may_come = match self.access(listener).may_send_proxy_header(peer) {
-            true => self.is_admitted(listener, peer),
+            true => self.check_admission(listener, peer),
             false => Err(AcceptRejection::NotAProxy),
         };
         if let Err(why) = may_come {
@@ -156,7 +156,11 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 
     /// Checks whether a peer, direct or behind a proxy, may connect.
-    pub(super) fn is_admitted(&self, listener: u16, peer: IpAddr) -> Result<(), AcceptRejection> {
+    pub(super) fn check_admission(
+        &self,
+        listener: u16,
+        peer: IpAddr,
+    ) -> Result<(), AcceptRejection> {
         if !self.access(listener).admits_peer(peer) {
             return Err(AcceptRejection::Network);
         }

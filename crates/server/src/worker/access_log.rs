@@ -17,12 +17,12 @@ pub(super) struct AccessLogBatch {
 impl<A: WorkerApps> WorkerState<A> {
     /// Applies the current configuration of the log.
     pub(super) fn begin_access_log(&mut self) {
-        self.journal.scribe = self.common.access.writer();
-        let choice = self.journal.scribe.as_ref().map(|scribe| scribe.choice);
+        self.access_log.scribe = self.common.access.writer();
+        let choice = self.access_log.scribe.as_ref().map(|scribe| scribe.choice);
         // Sampling needs no secret seed; it should only differ between workers.
         let seed = self.index() as u64 ^ self.worker.shared().now.wall_ms;
-        let journal = &mut self.worker.shared_mut().requests.outboxes.access_log;
-        journal.set_filter(choice, seed);
+        let access_log = &mut self.worker.shared_mut().requests.outboxes.access_log;
+        access_log.set_filter(choice, seed);
     }
 
     pub(super) fn write_access_log(&mut self) {
@@ -30,7 +30,7 @@ impl<A: WorkerApps> WorkerState<A> {
             scribe,
             done,
             lines,
-        } = &mut self.journal;
+        } = &mut self.access_log;
         let outboxes = &mut self.worker.shared_mut().requests.outboxes;
         outboxes.access_log.take_entries(done);
         if done.is_empty() {

@@ -14,64 +14,64 @@ use super::{WorkerApps, WorkerState};
 /// A worker's inbox. Bounded by its connections, each with one pending request at a time.
 #[derive(Debug)]
 pub(super) struct CompletionInbox {
-    told: Mutex<Vec<(ConnectionId, CompletionEvent)>>,
+    pending: Mutex<Vec<(ConnectionId, CompletionEvent)>>,
     /// The worker was woken and has not looked since.
-    is_told: AtomicBool,
+    is_announced: AtomicBool,
     waker: Waker,
 }
 
 #[derive(Debug)]
 enum CompletionEvent {
     Finding(IdentityResult),
-    Verdict(HookRequestId, HookDecision),
+    HookDecision(HookRequestId, HookDecision),
 }
 
 impl CompletionInbox {
     pub(super) fn new(waker: Waker) -> Arc<Self> {
         Arc::new(Self {
-            told: Mutex::default(),
-            is_told: AtomicBool::new(false),
+            pending: Mutex::default(),
+            is_announced: AtomicBool::new(false),
             waker,
         })
     }
 
     /// Delivers a decision about a connection, which may be closed by now. Callable from any thread.
-    pub(super) fn decide(&self, id: ConnectionId, question: HookRequestId, verdict: HookDecision) {
-        self.say(id, CompletionEvent::Verdict(question, verdict));
+    pub(super) fn decide(&self, id: ConnectionId, question: HookRequestId, decision: HookDecision) {
+        self.push(id, CompletionEvent::HookDecision(question, decision));
     }
 
-    fn say(&self, id: ConnectionId, told: CompletionEvent) {
-        self.told.lock().push((id, told));
-        if !self.is_told.swap(true, Ordering::AcqRel) {
+    fn push(&self, id: ConnectionId, completion: CompletionEvent) {
+        self.pending.lock().push((id, completion));
+        if !self.is_announced.swap(true, Ordering::AcqRel) {
             self.waker.wake();
         }
     }
 
     fn take(&self) -> Vec<(ConnectionId, CompletionEvent)> {
         // Completions are rare, so this avoids writing to a shared cache line.
-        if !self.is_told.load(Ordering::Relaxed) {
+        if !self.is_announced.load(Ordering::Relaxed) {
             return Vec::new();
         }
         // Cleared first, so that a later completion wakes again.
-        self.is_told.swap(false, Ordering::AcqRel);
-        std::mem::take(&mut *self.told.lock())
+        self.is_announced.swap(false, Ordering::AcqRel);
+        std::mem::take(&mut *self.pending.lock())
     }
 }
 
 impl CompletionSink for CompletionInbox {
     fn complete(&self, id: ConnectionId, finding: IdentityResult) {
-        self.say(id, CompletionEvent::Finding(finding));
+        self.push(id, CompletionEvent::Finding(finding));
     }
 }
 
 impl<A: WorkerApps> WorkerState<A> {
     /// Delivers the completions since the last turn.
     pub(super) fn take_completions(&mut self) {
-        for (id, told) in self.completions.take() {
-            match told {
+        for (id, completion) in self.completions.take() {
+            match completion {
                 CompletionEvent::Finding(finding) => self.worker.handle_identity(id, finding),
-                CompletionEvent::Verdict(question, verdict) => {
-                    self.worker.handle_hook_decision(id, question, verdict);
+                CompletionEvent::HookDecision(question, decision) => {
+                    self.worker.handle_hook_decision(id, question, decision);
                 }
             }
         }

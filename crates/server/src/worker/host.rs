@@ -13,7 +13,7 @@ pub(crate) trait WorkerApps: AppHost {
     fn take_asked(&mut self) -> Vec<DialAction>;
 
     /// Replaces the code of applications; connections remain.
-    fn reload(&mut self, shelf: &AppSet, shared: &mut Context);
+    fn reload(&mut self, app_set: &AppSet, shared: &mut Context);
 
     /// Starts the services that were held back.
     fn start_services(&mut self);
@@ -24,8 +24,8 @@ impl WorkerApps for AppHosts {
         self.take_dial_actions()
     }
 
-    fn reload(&mut self, shelf: &AppSet, shared: &mut Context) {
-        self.reload(shelf, shared);
+    fn reload(&mut self, app_set: &AppSet, shared: &mut Context) {
+        self.reload(app_set, shared);
     }
 
     fn start_services(&mut self) {

@@ -18,7 +18,7 @@ pub(crate) enum WorkerMail<M = AppWorkerMessage> {
     /// A new configuration, its outbox limit in bytes, and the code of applications.
     Reload(Arc<FrontendConfig>, usize, AppSet),
     /// TLS acceptors of renewed or reloaded certificates, by listener.
-    Doors(TlsAcceptors),
+    Acceptors(TlsAcceptors),
     /// The services of the previous process have ended: those of this one start.
     StartServices,
     /// Closes all connections, spread over this many milliseconds, for a reason.
@@ -33,17 +33,17 @@ impl<A: WorkerApps> WorkerState<A> {
     pub(super) fn receive_messages<D: Driver>(&mut self, driver: &mut D) {
         self.count_unfinished();
         while self.worker.wants_message()
-            && let Some((from, letter)) = self.mailbox.pop()
+            && let Some((from, message)) = self.mailbox.pop()
         {
-            match letter {
+            match message {
                 WorkerMail::Worker(message) => self.worker.handle_message(from, message),
-                WorkerMail::Reload(site, outbox_bytes_max, shelf) => {
+                WorkerMail::Reload(site, outbox_bytes_max, app_set) => {
                     self.begin_access_log();
                     self.worker
-                        .with_apps(|here, shared| here.reload(&shelf, shared));
+                        .with_apps(|here, shared| here.reload(&app_set, shared));
                     self.worker.set_config(site, outbox_bytes_max);
                 }
-                WorkerMail::Doors(doors) => self.doors = doors,
+                WorkerMail::Acceptors(acceptors) => self.acceptors = acceptors,
                 WorkerMail::StartServices => {
                     self.worker.with_apps(|here, _| here.start_services());
                 }

@@ -72,7 +72,7 @@ impl<A: WorkerApps> WorkerState<A> {
         let Some(client) = self.worker.connection(id).map(|connection| connection.peer) else {
             return;
         };
-        if let Err(why) = self.is_admitted(listener, client) {
+        if let Err(why) = self.check_admission(listener, client) {
             debug!(target: LOG, peer = %client, ?why, "turned away");
             self.worker.shared().stats.reject_accept(why);
             return driver.close(id);

@@ -13,10 +13,10 @@ impl<A: WorkerApps> WorkerState<A> {
                 ExternalRequest::Hook(question) => {
                     let (session, id) = (question.session, question.id);
                     let completions = Arc::clone(&self.completions);
-                    let done = Box::new(move |verdict| completions.decide(session, id, verdict));
+                    let done = Box::new(move |decision| completions.decide(session, id, decision));
                     let decider = self.decider.as_deref().unwrap_or(&self.common.hooks);
-                    if let Some(verdict) = decider.ask(question, done) {
-                        self.worker.handle_hook_decision(session, id, verdict);
+                    if let Some(decision) = decider.ask(question, done) {
+                        self.worker.handle_hook_decision(session, id, decision);
                     }
                 }
                 ExternalRequest::AppsStopped => self.common.mark_apps_stopped(),

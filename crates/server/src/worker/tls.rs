@@ -126,7 +126,7 @@ impl<A: WorkerApps> WorkerState<A> {
         listener: u16,
         until_ms: u64,
     ) -> Result<Option<TlsLayer>, ()> {
-        let acceptor: &Acceptor = match self.doors.get(listener as usize) {
+        let acceptor: &Acceptor = match self.acceptors.get(listener as usize) {
             None | Some(ListenerMode::Plain) => return Ok(None),
             Some(ListenerMode::Sealed(acceptor)) => acceptor,
             Some(ListenerMode::Closed) => {

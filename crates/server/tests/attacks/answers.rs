@@ -86,8 +86,8 @@ fn message(socket: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-/// Attacks a channel with a long history, on each driver. `blow` runs once the history is full.
-fn on_both(blow: impl Fn(&Target<'_>) + Sync) {
+/// Attacks a channel with a long history, on each driver. `attempt` runs once the history is full.
+fn on_both(attempt: impl Fn(&Target<'_>) + Sync) {
     for io in back_ends() {
         let attack = Attack {
             options: Options {
@@ -97,7 +97,7 @@ fn on_both(blow: impl Fn(&Target<'_>) + Sync) {
             },
             attackers: ATTACKERS,
             // The history is stored before the measurement.
-            is_first_dear: true,
+            is_first_costly: true,
             memory_mib_max: MEMORY_MIB_MAX,
             io,
             has_newcomers: true,
@@ -107,7 +107,7 @@ fn on_both(blow: impl Fn(&Target<'_>) + Sync) {
             if filled.set(()).is_ok() {
                 return fill(target.server);
             }
-            blow(target);
+            attempt(target);
         });
     }
 }

@@ -56,7 +56,7 @@ pub(crate) struct Attack<'a> {
     /// The number of concurrent attackers.
     pub(crate) attackers: usize,
     /// The first round allocates lasting resources such as threads, so it runs before the measurement.
-    pub(crate) is_first_dear: bool,
+    pub(crate) is_first_costly: bool,
     /// The tolerated growth of memory during the attack.
     pub(crate) memory_mib_max: u64,
     /// The driver of both servers.
@@ -70,7 +70,7 @@ impl Default for Attack<'_> {
         Self {
             options: Options::default(),
             attackers: 4,
-            is_first_dear: false,
+            is_first_costly: false,
             memory_mib_max: 32,
             io: chosen_io(),
             has_newcomers: false,
@@ -113,9 +113,9 @@ impl<'s> Target<'s> {
 }
 
 impl Attack<'_> {
-    /// Runs `blow` repeatedly in every attacker; see the module's text.
+    /// Runs `attempt` repeatedly in every attacker; see the module's text.
     #[track_caller]
-    pub(crate) fn run(&self, blow: impl Fn(&Target<'_>, &mut Rng) + Sync) {
+    pub(crate) fn run(&self, attempt: impl Fn(&Target<'_>, &mut Rng) + Sync) {
         let _alone = ALONE.lock();
         let limits = match self.options.limits {
             "" => LIMITS.to_owned(),
@@ -142,8 +142,8 @@ impl Attack<'_> {
         let mut bystanders = bystanders_of(&attacked);
         let mut others = bystanders_of(&beside);
         let pid = attacked.pid();
-        if self.is_first_dear {
-            blow(&Target::of(&attacked, now()), &mut Rng::with_seed(0));
+        if self.is_first_costly {
+            attempt(&Target::of(&attacked, now()), &mut Rng::with_seed(0));
             attacked.await_connections(bystanders.count());
         }
         let before = (process::descriptors(pid), State::of(&attacked));
@@ -156,7 +156,7 @@ impl Attack<'_> {
             process::forget_peak(pid);
             let target = Target::of(&attacked, now() + duration());
             let ran_before = process::ran_and_waited(pid, WORKER);
-            let (here, there) = self.blows(&target, &blow, &mut bystanders, &mut others);
+            let (here, there) = self.attempts(&target, &attempt, &mut bystanders, &mut others);
             landed += target.landed.load(Relaxed);
             let share = share(ran_before, process::ran_and_waited(pid, WORKER));
             let io = self.io;
@@ -210,10 +210,10 @@ impl Attack<'_> {
     }
 
     /// Runs one attempt; returns the echo latencies of both servers.
-    fn blows(
+    fn attempts(
         &self,
         target: &Target<'_>,
-        blow: &(impl Fn(&Target<'_>, &mut Rng) + Sync),
+        attempt: &(impl Fn(&Target<'_>, &mut Rng) + Sync),
         bystanders: &mut Bystanders,
         others: &mut Bystanders,
     ) -> (Waits, Waits) {
@@ -224,7 +224,7 @@ impl Attack<'_> {
                     let _ = rustix::process::nice(10);
                     let mut rng = Rng::with_seed(seed as u64);
                     while target.lasts() {
-                        blow(target, &mut rng);
+                        attempt(target, &mut rng);
                     }
                 });
             }

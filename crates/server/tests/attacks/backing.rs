@@ -93,7 +93,7 @@ fn a_database_that_answers_anything() {
             ..Options::default()
         },
         // The outbound threads start with the first call and keep a descriptor each.
-        is_first_dear: true,
+        is_first_costly: true,
         memory_mib_max: 48,
         ..Attack::default()
     };

@@ -29,19 +29,20 @@ pub(crate) struct Waits {
     /// The maximum, which may also be a pause of the machine; only displayed.
     worst: Duration,
     /// The 99th percentile of a connection, its handshake and first echo, if there were any.
-    anew_p99: Duration,
+    newcomers_p99: Duration,
 }
 
 impl Waits {
     /// Returns the values in milliseconds.
     pub(crate) fn shown(&self) -> Value {
         let ms = |wait: Duration| (wait.as_secs_f64() * 10_000.0).round() / 10.0;
-        json!({"p99_ms": ms(self.p99), "worst_ms": ms(self.worst), "anew_p99_ms": ms(self.anew_p99)})
+        json!({"p99_ms": ms(self.p99), "worst_ms": ms(self.worst), "anew_p99_ms": ms(self.newcomers_p99)})
     }
 
     /// Returns whether latencies exceed those of another server by at most `later`.
     pub(crate) fn is_within(&self, beside: &Self, later: Duration) -> bool {
-        self.p99 <= beside.p99 + later && self.anew_p99 <= beside.anew_p99 + ANEW_TRIPS * later
+        self.p99 <= beside.p99 + later
+            && self.newcomers_p99 <= beside.newcomers_p99 + ANEW_TRIPS * later
     }
 }
 
@@ -74,8 +75,8 @@ impl Bystanders {
     /// The latency of a message counts from when it is due, even if it is sent later.
     pub(crate) fn speak(&mut self, until: Instant) -> Waits {
         let (server, has_newcomers) = (self.server, self.has_newcomers);
-        let (mut samples, mut anew) = thread::scope(|scope| {
-            let anew = scope.spawn(move || match has_newcomers {
+        let (mut samples, mut newcomers) = thread::scope(|scope| {
+            let newcomers = scope.spawn(move || match has_newcomers {
                 true => come(server, until),
                 false => Vec::new(),
             });
@@ -87,15 +88,15 @@ impl Bystanders {
             let samples: Vec<Duration> = ended
                 .flat_map(|samples| samples.expect("a bystander is served"))
                 .collect();
-            (samples, anew.join().expect("a newcomer is served"))
+            (samples, newcomers.join().expect("a newcomer is served"))
         });
         let worst = samples.iter().max().copied();
         Waits {
             p99: percentile(&mut samples, 0.99),
             worst: worst.unwrap_or_default(),
-            anew_p99: match anew.is_empty() {
+            newcomers_p99: match newcomers.is_empty() {
                 true => Duration::ZERO,
-                false => percentile(&mut anew, 0.99),
+                false => percentile(&mut newcomers, 0.99),
             },
         }
     }

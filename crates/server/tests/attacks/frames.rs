@@ -11,7 +11,7 @@ use crate::raw::{
 use crate::support::Options;
 
 /// Asserts that the connection is closed with a code, unless it was reset before the rest of the attack arrived.
-fn is_closed_with(code: u16, socket: &mut TcpStream, target: &Target<'_>) {
+fn assert_closed_with(code: u16, socket: &mut TcpStream, target: &Target<'_>) {
     if let Some(got) = closed(socket) {
         assert_eq!(got, code);
         target.landed();
@@ -24,7 +24,7 @@ fn fragments_of(payload: &[u8]) {
     Attack::default().run(|target, _| {
         let mut socket = open(target.address, "/echo", "");
         let _ = socket.write_all(&message);
-        is_closed_with(1009, &mut socket, target);
+        assert_closed_with(1009, &mut socket, target);
     });
 }
 
@@ -85,7 +85,7 @@ fn lengths_that_lie() {
         let (bytes, code) = &cases[rng.usize(..cases.len())];
         let mut socket = open(target.address, "/echo", "");
         let _ = socket.write_all(bytes);
-        is_closed_with(*code, &mut socket, target);
+        assert_closed_with(*code, &mut socket, target);
     });
 }
 
@@ -162,7 +162,7 @@ fn a_close_and_a_gigabyte_more() {
                 break;
             }
         }
-        is_closed_with(1000, &mut socket, target);
+        assert_closed_with(1000, &mut socket, target);
     });
 }
 
@@ -180,7 +180,7 @@ fn closes_that_are_never_answered() {
             })
             .collect();
         for socket in &mut sockets {
-            is_closed_with(1002, socket, target);
+            assert_closed_with(1002, socket, target);
         }
         // The clients stay connected and send more data occasionally.
         while target.lasts() {

@@ -69,16 +69,16 @@ impl Whole {
     }
 
     /// Runs an attack on a server with a certificate of the authority.
-    fn run(&self, memory_mib_max: u64, blow: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
+    fn run(&self, memory_mib_max: u64, attempt: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
         let attack = Attack {
             memory_mib_max,
             ..Attack::default()
         };
-        self.run_as(attack, blow);
+        self.run_as(attack, attempt);
     }
 
     /// Runs an attack with other parameters on such a server.
-    fn run_as(&self, attack: Attack<'_>, blow: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
+    fn run_as(&self, attack: Attack<'_>, attempt: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
         let files = self.files();
         let files: Vec<_> = (files.iter())
             .map(|(name, text)| (*name, text.as_str()))
@@ -91,7 +91,7 @@ impl Whole {
             },
             ..attack
         };
-        attack.run(blow);
+        attack.run(attempt);
     }
 }
 

@@ -25,11 +25,11 @@ fn run(arguments: &[&str]) -> Outcome {
 #[track_caller]
 fn assert_ends(outcome: &Outcome, code: i32, words: &[&str]) {
     assert_eq!(outcome.code, Some(code), "{outcome:#?}");
-    let complaint = &outcome.complaint;
-    assert!(complaint.starts_with("veche: "), "{complaint:?}");
-    assert_eq!(complaint.matches('\n').count(), 1, "{complaint:?}");
+    let stderr = &outcome.stderr;
+    assert!(stderr.starts_with("veche: "), "{stderr:?}");
+    assert_eq!(stderr.matches('\n').count(), 1, "{stderr:?}");
     for part in words {
-        assert!(complaint.contains(part), "{part:?} in {complaint:?}");
+        assert!(stderr.contains(part), "{part:?} in {stderr:?}");
     }
 }
 
@@ -94,10 +94,10 @@ fn flags_without_an_effect_are_refused() {
         for flag in ["-d", "--duration", "--warmup"] {
             let outcome = bench(&[kind, "ws://127.0.0.1:1/", flag, "1s"]);
             assert_eq!(outcome.code, Some(CONFUSED), "{outcome:#?}");
-            let complaint = &outcome.complaint;
+            let stderr = &outcome.stderr;
             assert!(
-                complaint.contains(&format!("unexpected argument '{flag}'")),
-                "{complaint}"
+                stderr.contains(&format!("unexpected argument '{flag}'")),
+                "{stderr}"
             );
         }
     }

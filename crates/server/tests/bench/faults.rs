@@ -82,7 +82,7 @@ fn a_storm_whose_answers_come_twice_fails() {
     let outcome = bench(&["storm", &url, "-n", "3"]);
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
     let words = "veche: the run had faults: 3 duplicate answers; see the report\n";
-    assert_eq!(outcome.complaint, words);
+    assert_eq!(outcome.stderr, words);
     let phase = format!("kind = \"storm\"\nurl = \"{url}\"\nconnections = 3\n");
     let outcome = scenario(&phase);
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");

@@ -54,7 +54,7 @@ fn a_run_still_reports() {
         let outcome = interrupt(spawn(&[arguments, &["-n", "5"], long].concat()));
         let code = if interrupted { 130 } else { 0 };
         assert_eq!(outcome.code, Some(code), "{outcome:#?}");
-        assert_eq!(outcome.complaint.contains("partial"), interrupted);
+        assert_eq!(outcome.stderr.contains("partial"), interrupted);
         assert_eq!(outcome.at("/interrupted"), &Value::Bool(interrupted));
         assert!(outcome.count("/messages/received") > 0, "{outcome:#?}");
         assert_eq!(

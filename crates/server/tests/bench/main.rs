@@ -37,7 +37,7 @@ struct Outcome {
     /// The output, if it is a report.
     report: Option<Value>,
     /// What the program wrote to the standard error output.
-    complaint: String,
+    stderr: String,
 }
 
 impl From<Output> for Outcome {
@@ -48,7 +48,7 @@ impl From<Output> for Outcome {
             code: output.status.code(),
             report: (!printed.is_empty())
                 .then(|| serde_json::from_str(&printed).expect("one JSON object and nothing else")),
-            complaint: text(output.stderr),
+            stderr: text(output.stderr),
         }
     }
 }
@@ -85,7 +85,7 @@ impl Outcome {
     #[track_caller]
     fn assert_clean(&self) {
         assert_eq!(self.code, Some(0), "{self:#?}");
-        assert_eq!(self.complaint, "");
+        assert_eq!(self.stderr, "");
         let errors = self.at("/errors").as_object().expect("errors");
         for (cause, count) in errors.iter().filter(|(cause, _)| *cause != "examples") {
             assert_eq!(count.as_u64(), Some(0), "{cause}: {errors:#?}");

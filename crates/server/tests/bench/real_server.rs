@@ -83,7 +83,7 @@ fn http() {
     assert_eq!(outcome.count("/http/statuses/404"), received);
     assert_eq!(outcome.count("/errors/bad_response"), received);
     assert_eq!(
-        outcome.complaint,
+        outcome.stderr,
         format!("veche: the run had faults: {received} errors; see the report\n")
     );
 }

@@ -144,12 +144,12 @@ fn a_script_without_users_is_refused() {
     ] {
         let outcome = play(script, "http://127.0.0.1:1", &["-c", "1"]);
         assert_eq!(outcome.code, Some(code), "{script}: {outcome:#?}");
-        assert!(outcome.complaint.contains(words), "{script}: {outcome:#?}");
+        assert!(outcome.stderr.contains(words), "{script}: {outcome:#?}");
     }
     let outcome = bench(&["script", "/nowhere/users.lua", "http://127.0.0.1:1"]);
     assert_eq!(outcome.code, Some(2), "{outcome:#?}");
     assert!(
-        outcome.complaint.contains("/nowhere/users.lua"),
+        outcome.stderr.contains("/nowhere/users.lua"),
         "{outcome:#?}"
     );
 }

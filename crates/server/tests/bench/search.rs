@@ -45,7 +45,7 @@ fn no_rate_holds_an_impossible_promise() {
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
     assert!(
         outcome
-            .complaint
+            .stderr
             .contains("no rate met the objectives: not even "),
         "{outcome:#?}"
     );
@@ -57,7 +57,7 @@ fn no_rate_holds_an_impossible_promise() {
     ] {
         let outcome = bench(&[&search[..], &["--rate", "100", "--find-rate", promise]].concat());
         assert_eq!(outcome.code, Some(2), "{outcome:#?}");
-        assert!(outcome.complaint.contains(words), "{outcome:#?}");
+        assert!(outcome.stderr.contains(words), "{outcome:#?}");
     }
     let outcome = bench(
         &[

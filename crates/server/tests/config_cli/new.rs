@@ -51,7 +51,7 @@ fn new_makes_what_the_examples_are() {
             }
         }
         assert_eq!(count, files, "{name}");
-        has_what_editors_need(&folder.0.join(name));
+        assert_editor_files(&folder.0.join(name));
         let config = format!("{name}/veche.toml");
         let (code, out, err) = folder.run(&["check", "-c", &config]);
         assert_eq!((code, err.as_str()), (0, ""), "{out}");
@@ -63,7 +63,7 @@ fn new_makes_what_the_examples_are() {
 }
 
 /// Checks the files for git and editors, which every folder has.
-fn has_what_editors_need(folder: &Path) {
+fn assert_editor_files(folder: &Path) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).expect(name);
     assert!(read(".gitignore").lines().any(|line| line == "*.key"));
     let settings: Value = serde_json::from_str(&read(".luarc.json")).expect("JSON");
@@ -80,7 +80,7 @@ fn new_makes_back_ends_with_a_key_of_their_own() {
             let (code, out, err) = folder.run(&["new", &name, "--template", template]);
             assert_eq!((code, err.as_str()), (0, ""), "{out}");
             let made = folder.0.join(&name);
-            has_what_editors_need(&made);
+            assert_editor_files(&made);
             for extension in ["php", "mjs", "py"] {
                 let program = made.join(format!("{program}.{extension}"));
                 assert!(program.is_file() && out.contains(extension), "{out}");

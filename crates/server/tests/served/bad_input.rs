@@ -25,7 +25,7 @@ impl Bystander {
     }
 
     #[track_caller]
-    fn is_unhurt(&mut self, server: &Server) {
+    fn assert_served(&mut self, server: &Server) {
         self.count += 1;
         let answer = Lines::connect(server.push)
             .ask(&json!({"user": "bystander", "data": self.count, "ack": true}));
@@ -74,7 +74,7 @@ fn a_bad_line_gets_one_error_line_and_the_connection_stays() {
         );
         assert_eq!(bystander.socket.text(), "1");
         lines.finish();
-        bystander.is_unhurt(&server);
+        bystander.assert_served(&server);
     });
 }
 
@@ -148,7 +148,7 @@ fn other_protocols_on_the_push_port_have_no_effect() {
                 "{message}"
             );
         }
-        bystander.is_unhurt(&server);
+        bystander.assert_served(&server);
     });
 }
 
@@ -173,7 +173,7 @@ fn a_line_without_end_is_cut_off() {
             message.contains("line 1: line longer than 10240 bytes"),
             "{message}"
         );
-        bystander.is_unhurt(&server);
+        bystander.assert_served(&server);
     });
 }
 
@@ -249,7 +249,7 @@ fn bad_requests_get_their_status() {
             let request = &request[..request.len().min(100)];
             assert_eq!(response.status, status, "{request:?}: {response:?}");
         }
-        bystander.is_unhurt(&server);
+        bystander.assert_served(&server);
     });
 }
 
@@ -321,7 +321,7 @@ fn bad_calls_get_their_error() {
             .request("POST", "/api/push", KEY_HEADER, &[b'x'; 2000])
             .expect("an answer");
         assert_eq!(response.status, 413);
-        bystander.is_unhurt(&server);
+        bystander.assert_served(&server);
     });
 }
 
@@ -410,7 +410,7 @@ fn a_broken_protocol_is_closed_with_its_code() {
             assert_eq!(socket.next(), Seen::Close(Some(code), String::new()));
             assert_eq!(socket.next(), Seen::End);
         }
-        bystander.is_unhurt(&server);
+        bystander.assert_served(&server);
         server.await_connections(1);
         // A line for each fault, and one for each connection that it closed, including the bystander's.
         let (faults, ended) = (cases.len() * 2 + 1, cases.len() * 2 + 1 + 4 + 1);
@@ -455,7 +455,7 @@ fn noise_does_not_affect_other_clients() {
                 let _ = socket.write_all(piece);
             }
         }
-        bystander.is_unhurt(&server);
+        bystander.assert_served(&server);
         server.await_connections(1);
     });
 }

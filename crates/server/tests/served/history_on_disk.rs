@@ -183,9 +183,9 @@ fn damage_is_reported_and_does_not_prevent_the_start() {
         server.log().contains("was set aside")
     });
     assert!(server.folder.join("kept/damaged-1/history.sqlite").exists());
-    let anew = publish(&server, "chat:1", &json!(2));
-    assert_eq!(anew["offset"], 1);
-    assert_ne!(anew["epoch"], first["epoch"]);
+    let restarted = publish(&server, "chat:1", &json!(2));
+    assert_eq!(restarted["offset"], 1);
+    assert_ne!(restarted["epoch"], first["epoch"]);
     // A single row of known size.
     publish(&server, "chat:2", &json!("a text that stands out"));
     server.stop();
@@ -201,7 +201,7 @@ fn damage_is_reported_and_does_not_prevent_the_start() {
     let goes_on = publish(&server, "chat:1", &json!(3));
     assert_eq!(
         (&goes_on["offset"], &goes_on["epoch"]),
-        (&json!(2), &anew["epoch"])
+        (&json!(2), &restarted["epoch"])
     );
 }
 

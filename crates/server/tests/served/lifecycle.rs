@@ -15,7 +15,7 @@ use crate::support::{
 
 /// Pushes and asserts the arrival.
 #[track_caller]
-fn is_served(server: &Server, user: &str, socket: &mut Socket) {
+fn assert_served(server: &Server, user: &str, socket: &mut Socket) {
     let answer = Lines::connect(server.push)
         .ask(&json!({"user": user, "data": "are you there?", "ack": true}));
     assert_eq!(answer, json!({"result": {"handed": 1}}));
@@ -65,7 +65,7 @@ fn a_killed_server_restarts_without_refusing_connections() {
             until("its process id", || {
                 server.try_pid().is_some_and(|new| new != old)
             });
-            is_served(&server, "one", &mut again);
+            assert_served(&server, "one", &mut again);
             done.store(true, Ordering::Relaxed);
             let opened = clients
                 .into_iter()
@@ -192,8 +192,8 @@ fn before_a_drain_health_says_503_while_everything_is_served() {
             get(server.internal, "/health").status == 503
         });
         let mut late = Socket::open(server.public, "/ws?user=late");
-        is_served(&server, "early", &mut open);
-        is_served(&server, "late", &mut late);
+        assert_served(&server, "early", &mut open);
+        assert_served(&server, "late", &mut late);
         let page = get(server.public, "/");
         assert_eq!((page.status, page.header("connection")), (200, None));
         for socket in [&mut open, &mut late] {
@@ -313,7 +313,7 @@ fn a_reload_adds_routes_and_drops_no_connection() {
             json!({"result": {"handed": 12}})
         );
         assert!(after.iter_mut().all(|socket| socket.text() == "1"));
-        is_served(&server, "before", &mut open);
+        assert_served(&server, "before", &mut open);
         assert_eq!(
             call(
                 server.internal,
@@ -334,7 +334,7 @@ fn a_reload_adds_routes_and_drops_no_connection() {
         until("the refusal", || server.log().contains("pusch"));
         assert!(Socket::try_open(server.public, "/ever?user=u").is_err());
         assert!(Socket::try_open(server.public, "/later?user=u").is_ok());
-        is_served(&server, "before", &mut open);
+        assert_served(&server, "before", &mut open);
         assert_eq!(server.pid(), pid);
 
         // A removed route is gone for new connections.
@@ -420,7 +420,7 @@ fn the_commands_of_the_operator() {
     let (code, text) = run(&server, &["reload"]);
     assert_ne!(code, Some(0));
     assert!(text.contains("paht") && text.contains("path"), "{text}");
-    is_served(&server, "u", &mut open);
+    assert_served(&server, "u", &mut open);
     server.configure(&Options::default());
     let stopping = server.command(&["stop"]).spawn().expect("it starts");
     assert_eq!(open.closed(), 1001);

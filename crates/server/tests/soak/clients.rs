@@ -48,8 +48,8 @@ impl Load {
             }
             match rng.u8(..10) {
                 // The connection's handler fails or never ends, and only this connection is closed.
-                0 | 1 => self.is_ended(socket, "fail"),
-                2 if rng.u8(..3) == 0 => self.is_ended(socket, "loop"),
+                0 | 1 => self.expect_end(socket, "fail"),
+                2 if rng.u8(..3) == 0 => self.expect_end(socket, "loop"),
                 // The client disconnects while its handler is suspended.
                 3 => {
                     socket.say("wait 0.2");
@@ -107,7 +107,7 @@ impl Load {
         self.answers.fetch_add(1, Relaxed);
     }
 
-    fn is_ended(&self, mut socket: Socket, word: &str) {
+    fn expect_end(&self, mut socket: Socket, word: &str) {
         socket.say(word);
         let code = loop {
             match socket.next() {
@@ -151,7 +151,7 @@ impl Load {
     pub(crate) fn hog(&self) {
         while self.goes_on() {
             let socket = Socket::open(self.address, "/hog");
-            self.is_ended(socket, "more");
+            self.expect_end(socket, "more");
             thread::sleep(Duration::from_millis(300));
         }
     }

@@ -115,15 +115,15 @@ impl EventDelivery {
     }
 
     /// Adds events of a worker's hub, and the number it has lost already.
-    pub fn enqueue(&self, happenings: &mut Vec<ChannelEvent>, lost: u64) {
+    pub fn enqueue(&self, events: &mut Vec<ChannelEvent>, lost: u64) {
         let mut state = self.shared.state.lock();
         let Some(options) = &state.options else {
-            return happenings.clear();
+            return events.clear();
         };
         let room = (options.queue as usize).saturating_sub(state.queue.len());
-        let over = happenings.len().saturating_sub(room) as u64;
+        let over = events.len().saturating_sub(room) as u64;
         // The earliest events are kept: the later state can be queried.
-        state.queue.extend(happenings.drain(..).take(room));
+        state.queue.extend(events.drain(..).take(room));
         state.lost += lost + over;
         // Only one writer, since the state is locked.
         self.shared.figures.lost.add(lost + over);

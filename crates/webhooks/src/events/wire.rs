@@ -66,8 +66,8 @@ impl Delivery<'_> {
     }
 }
 
-fn event(happening: &ChannelEvent) -> Event<'_> {
-    let about = happening.fields();
+fn event(event: &ChannelEvent) -> Event<'_> {
+    let about = event.fields();
     Event {
         kind: about.kind,
         channel: about.channel,
@@ -76,7 +76,7 @@ fn event(happening: &ChannelEvent) -> Event<'_> {
         conn_info: about
             .info
             .and_then(|info| serde_json::from_slice::<&RawValue>(info).ok()),
-        time: happening.at_ms,
+        time: event.at_ms,
     }
 }
 
@@ -99,18 +99,18 @@ mod tests {
             }),
             chan_info: None,
         });
-        let happening = |channel: &str, what| ChannelEvent {
+        let event = |channel: &str, what| ChannelEvent {
             channel: Arc::from(channel),
             at_ms: 7,
             kind: what,
         };
         let events = [
-            happening("#ann", ChannelEventKind::Occupied),
-            happening("chat:1", ChannelEventKind::Joined(Arc::clone(&client))),
-            happening("chat:1", ChannelEventKind::Left(client)),
-            happening("chat:1", ChannelEventKind::Vacated),
-            happening("price:1", ChannelEventKind::Empty),
-            happening("#ann", ChannelEventKind::Vacated),
+            channel_event("#ann", ChannelEventKind::Occupied),
+            channel_event("chat:1", ChannelEventKind::Joined(Arc::clone(&client))),
+            channel_event("chat:1", ChannelEventKind::Left(client)),
+            channel_event("chat:1", ChannelEventKind::Vacated),
+            channel_event("price:1", ChannelEventKind::Empty),
+            channel_event("#ann", ChannelEventKind::Vacated),
         ];
         let delivery = Delivery {
             id: "1-2".to_owned(),

@@ -17,7 +17,7 @@ use super::metrics::WebhookOutcome;
 
 /// The decision, and its consequence for the circuit breaker.
 pub(super) struct ParsedAnswer {
-    pub(super) verdict: HookDecision,
+    pub(super) decision: HookDecision,
     pub(super) how: WebhookOutcome,
     /// The outcome for the breaker; `None`: none.
     pub(super) ending: Option<BackendResult>,
@@ -86,7 +86,7 @@ struct Sub<'a> {
 /// Parses the response to a request of a kind.
 pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> ParsedAnswer {
     let failed = |how, ending, trouble: String| ParsedAnswer {
-        verdict: HookDecision::Failed,
+        decision: HookDecision::Failed,
         how,
         ending,
         trouble: Some(trouble),
@@ -107,13 +107,13 @@ pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> 
         let why = format!("the back end responded with status {}", answer.status);
         return failed(WebhookOutcome::Failed, ending, why);
     }
-    let verdict = match serde_json::from_slice::<Object<Wire<'_>>>(&answer.body) {
-        Ok(Object(wire)) => verdict(kind, wire),
+    let decision = match serde_json::from_slice::<Object<Wire<'_>>>(&answer.body) {
+        Ok(Object(wire)) => parse_decision(kind, wire),
         Err(error) => Err(format!("invalid response: {error}")),
     };
-    match verdict {
-        Ok((verdict, how)) => ParsedAnswer {
-            verdict,
+    match decision {
+        Ok((decision, how)) => ParsedAnswer {
+            decision,
             how,
             ending: Some(BackendResult::Answered),
             trouble: None,
@@ -122,7 +122,10 @@ pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> 
     }
 }
 
-fn verdict(kind: HookKind, wire: Wire<'_>) -> Result<(HookDecision, WebhookOutcome), String> {
+fn parse_decision(
+    kind: HookKind,
+    wire: Wire<'_>,
+) -> Result<(HookDecision, WebhookOutcome), String> {
     if let Some(Object(Disconnect { code, reason })) = wire.disconnect {
         let reason = reason.into();
         return Ok((
@@ -131,12 +134,12 @@ fn verdict(kind: HookKind, wire: Wire<'_>) -> Result<(HookDecision, WebhookOutco
         ));
     }
     if let Some(Object(error)) = wire.error {
-        let verdict = HookDecision::Error {
+        let decision = HookDecision::Error {
             code: error.code,
             message: error.message.into(),
             is_temporary: error.temporary,
         };
-        return Ok((verdict, WebhookOutcome::Error));
+        return Ok((decision, WebhookOutcome::Error));
     }
     // A back end that responds with {} to everything did not intend to grant everything.
     let Some(Object(granted)) = wire.result else {
@@ -224,7 +227,7 @@ mod tests {
     }
 
     fn granted(kind: HookKind, body: &str) -> HookGrant {
-        match said(kind, 200, body).verdict {
+        match said(kind, 200, body).decision {
             HookDecision::Granted(grant) => *grant,
             other => panic!("{other:?} for {body}"),
         }
@@ -317,7 +320,7 @@ mod tests {
             is_temporary: true,
         };
         assert_eq!(
-            (error.verdict, error.how),
+            (error.decision, error.how),
             (expected, WebhookOutcome::Error)
         );
         let end = said(
@@ -330,7 +333,7 @@ mod tests {
             reason: "out".into(),
         };
         assert_eq!(
-            (end.verdict, end.how),
+            (end.decision, end.how),
             (expected, WebhookOutcome::Disconnect)
         );
         let (answered, unavailable) = (
@@ -374,7 +377,7 @@ mod tests {
             (503, r#"{"result":{}}"#, unavailable),
         ] {
             let said = said(HookKind::Subscribe, status, body);
-            assert_eq!(said.verdict, HookDecision::Failed, "{status} {body}");
+            assert_eq!(said.decision, HookDecision::Failed, "{status} {body}");
             assert_eq!((said.how, said.ending), (WebhookOutcome::Failed, ending));
             assert!(said.trouble.is_some());
         }
@@ -404,7 +407,7 @@ mod tests {
             "]".repeat(600)
         );
         assert_eq!(
-            said(HookKind::Rpc, 200, &deep).verdict,
+            said(HookKind::Rpc, 200, &deep).decision,
             HookDecision::Failed
         );
     }

@@ -190,7 +190,7 @@ impl HookClient {
             // The session uses an older configuration.
             return Some(HookDecision::Failed);
         };
-        if let Err(spared) = back_end.may_ask() {
+        if let Err(spared) = back_end.check_admission() {
             back_end.figures.of(back_end.kind).count(spared);
             return Some(HookDecision::Failed);
         }
@@ -227,7 +227,7 @@ impl HookEndpoint {
     ///
     /// # Errors
     /// The request must not be sent, for the given reason.
-    fn may_ask(&self) -> Result<(), WebhookOutcome> {
+    fn check_admission(&self) -> Result<(), WebhookOutcome> {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         if state.gate.pending() >= self.options.waiting as usize {
@@ -307,7 +307,7 @@ impl ActiveRequest {
     fn answered(&mut self, said: ParsedAnswer) -> Option<QueuedRequest> {
         let done = self.done.take()?;
         let next = self.back_end.ended(&said, &self.client, self.asked);
-        done(said.verdict);
+        done(said.decision);
         next
     }
 

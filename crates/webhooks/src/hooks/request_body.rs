@@ -61,43 +61,43 @@ enum Data<'q> {
 
 /// Returns the body of the request.
 pub(super) fn body(question: &HookRequest) -> Vec<u8> {
-    let asker = &question.caller;
+    let caller = &question.caller;
     let is_connect = question.kind == HookKind::Connect;
     let data = question.data.as_ref().and_then(data);
     let binary = question.data.as_ref().filter(|_| data.is_none());
     let wire = Wire {
-        client: &asker.client,
-        transport: asker.transport,
-        protocol: match asker.encoding {
+        client: &caller.client,
+        transport: caller.transport,
+        protocol: match caller.encoding {
             Encoding::Json => "json",
             Encoding::Protobuf => "protobuf",
         },
         encoding: if binary.is_some() { "binary" } else { "json" },
         // A connecting client has no user unless its handshake names one.
         user: Some(&*question.user).filter(|user| !is_connect || !user.is_empty()),
-        name: if is_connect { &asker.name } else { "" },
-        version: if is_connect { &asker.version } else { "" },
+        name: if is_connect { &caller.name } else { "" },
+        version: if is_connect { &caller.version } else { "" },
         channel: &question.channel,
         method: (question.kind == HookKind::Rpc).then_some(&*question.method),
         token: &question.token.0,
         data,
         b64data: binary.map(|payload| STANDARD.encode(&payload.bytes)),
         channels: &question.channels,
-        meta: asker.meta.as_ref().and_then(json),
+        meta: caller.meta.as_ref().and_then(json),
     };
     serde_json::to_vec(&wire).expect("strings and JSON can be written as JSON")
 }
 
 /// Returns the headers except signatures: the selected ones of the client, and its address.
 pub(super) fn headers(question: &HookRequest) -> Vec<(String, Vec<u8>)> {
-    let asker = &question.caller;
-    let address = asker.address.to_canonical().to_string();
+    let caller = &question.caller;
+    let address = caller.address.to_canonical().to_string();
     let mut headers = vec![
         ("content-type".to_owned(), b"application/json".to_vec()),
         ("x-real-ip".to_owned(), address.into_bytes()),
         (HOOK.to_owned(), question.kind.name().into()),
     ];
-    for (name, value) in &asker.headers {
+    for (name, value) in &caller.headers {
         if !OWN_HEADERS.contains(&&**name) {
             headers.push((name.to_string(), value.to_vec()));
         }

@@ -333,12 +333,12 @@ fn a_decision_within_a_turn_requires_another_turn() {
     assert_eq!(take(&mut worker, |apps| &mut apps.decided), 1);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     // A session that continues after its decision may do the same.
-    let verdict = (session, number, HookDecision::Failed);
+    let decision = (session, number, HookDecision::Failed);
     worker
         .shared_mut()
         .requests
         .hook_decisions
-        .push_back(verdict);
+        .push_back(decision);
     let (writes, state) = turn(&mut worker);
     assert_eq!((writes.len(), state), (1, TurnState::Busy));
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));

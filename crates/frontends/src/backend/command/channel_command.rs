@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use veche_hub::{ChannelQuery, Epoch, HistoryQuery, Since};
 
 use super::bad_command::bad;
-use super::{BadCommand, JsonText, is_object};
+use super::{BadCommand, JsonText, check_object};
 
 /// Maximum number of commands per batch.
 const COMMANDS_MAX: usize = 1000;
@@ -195,7 +195,7 @@ fn numbered(
 }
 
 pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, BadCommand> {
-    is_object(bytes)?;
+    check_object(bytes)?;
     serde_json::from_slice(bytes).map_err(|error| BadCommand::of_json(&error, bytes))
 }
 

@@ -196,10 +196,10 @@ pub fn parse_subscribe<'a>(
         is_hidden: manner.is_hidden,
         push_join_leave: manner.receives_join_leave,
     };
-    let deed = UserAction::Subscribe(Box::new(subscribing));
+    let action = UserAction::Subscribe(Box::new(subscribing));
     Ok(AddressedCommand {
         user: wire.user,
-        command: user_command((wire.client, wire.session), deed),
+        command: user_command((wire.client, wire.session), action),
     })
 }
 
@@ -210,31 +210,31 @@ pub fn parse_unsubscribe<'a>(
 ) -> Result<AddressedCommand<'a>, BadCommand> {
     let wire: Unsubscribe<'_> = read(bytes)?;
     let channel = channel(&wire.channel, namespaces)?;
-    let deed = UserAction::Unsubscribe { channel };
+    let action = UserAction::Unsubscribe { channel };
     Ok(AddressedCommand {
         user: wire.user,
-        command: user_command((wire.client, wire.session), deed),
+        command: user_command((wire.client, wire.session), action),
     })
 }
 
 /// Parses `refresh`: `user`, and `client`, `session`, `expired`, `expire_at`, `info`.
 pub fn parse_refresh(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand> {
     let wire: Refresh<'_> = read(bytes)?;
-    let deed = UserAction::Refresh {
+    let action = UserAction::Refresh {
         is_expired: wire.expired,
         expires_at_s: wire.expire_at.filter(|at_s| *at_s > 0),
         info: wire.info.map(json),
     };
     Ok(AddressedCommand {
         user: wire.user,
-        command: user_command((wire.client, wire.session), deed),
+        command: user_command((wire.client, wire.session), action),
     })
 }
 
 /// Creates a command for the connection with these ids, if given.
 fn user_command(
     (client, session): (Option<JsonText<'_>>, Option<JsonText<'_>>),
-    deed: UserAction,
+    action: UserAction,
 ) -> UserCommand {
     let given = |id: Option<JsonText<'_>>| {
         id.filter(|id| !id.0.is_empty())
@@ -243,7 +243,7 @@ fn user_command(
     UserCommand {
         client: given(client),
         session: given(session),
-        ..UserCommand::to_all(deed)
+        ..UserCommand::to_all(action)
     }
 }
 

@@ -40,7 +40,7 @@ pub trait PasswordVerifier: Send + Sync + fmt::Debug {
         credentials: Credentials,
         client: IpAddr,
         id: ConnectionId,
-        desk: &Arc<dyn CompletionSink>,
+        sink: &Arc<dyn CompletionSink>,
         now: Now,
     ) -> MaybeDeferred<IdentityResult>;
 

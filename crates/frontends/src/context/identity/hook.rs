@@ -27,7 +27,7 @@ pub trait IdentityBackend: Send + Sync + fmt::Debug {
         &self,
         question: &IdentityRequest<'_>,
         id: ConnectionId,
-        desk: &Arc<dyn CompletionSink>,
+        sink: &Arc<dyn CompletionSink>,
         now: Now,
     ) -> MaybeDeferred<IdentityResult>;
 }

@@ -80,7 +80,7 @@ pub trait KeyProvider: Send + Sync + fmt::Debug {
     fn fetch(
         &self,
         id: ConnectionId,
-        desk: &Arc<dyn CompletionSink>,
+        sink: &Arc<dyn CompletionSink>,
         seen: Option<&Arc<Keys>>,
     ) -> bool;
 }

@@ -31,7 +31,7 @@ pub(super) fn named<'c>(
 }
 
 /// Returns whether a user may subscribe, and what that requires.
-pub(super) fn may_subscribe(
+pub(super) fn subscribe_permission(
     channel: ChannelName<'_>,
     user: &str,
     namespaces: &Namespaces,
@@ -50,7 +50,7 @@ pub(super) fn may_subscribe(
 
 /// Returns the permission of a user to publish: without further checks or with a hook decision; `None` if the user may
 /// not publish. Tokens do not matter.
-pub(super) fn may_publish(
+pub(super) fn publish_permission(
     channel: ChannelName<'_>,
     user: &str,
     is_subscribed: bool,
@@ -155,7 +155,7 @@ mod tests {
             for (subscribe, expected) in rows {
                 let access = access(subscribe, PublishAccess::Client);
                 assert_eq!(
-                    may_subscribe(channel, user, &access),
+                    subscribe_permission(channel, user, &access),
                     expected,
                     "{name} {user} {subscribe:?}"
                 );
@@ -202,7 +202,7 @@ mod tests {
             let may = |is_subscribed| {
                 OPTIONS.map(|publish| {
                     let access = access(SubscribeAccess::Disabled, publish);
-                    may_publish(channel, user, is_subscribed, &access)
+                    publish_permission(channel, user, is_subscribed, &access)
                 })
             };
             assert_eq!(may(false), free, "{name} {user}");

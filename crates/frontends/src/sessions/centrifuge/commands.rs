@@ -11,7 +11,7 @@ use veche_hub::{
     PublicationInfo, PublishOptions, ReadAccess,
 };
 
-use super::channels::{Permission, may_publish, may_read, named};
+use super::channels::{Permission, may_read, named, publish_permission};
 use super::frame::ReplyFrame;
 use super::hook_requests::HookQuery;
 use super::long_replies::{LongResult, UnfinishedReply};
@@ -67,7 +67,8 @@ impl Centrifuge {
         };
         let is_subscribed = self.subscriptions.has(channel.as_str());
         let namespaces = &cx.shared.config.namespaces;
-        let Some(leave) = may_publish(channel, &self.info.user, is_subscribed, namespaces) else {
+        let Some(leave) = publish_permission(channel, &self.info.user, is_subscribed, namespaces)
+        else {
             return refuse(id, ErrorCode::PermissionDenied, frame);
         };
         let Some(data) = request.data else {
@@ -86,7 +87,7 @@ impl Centrifuge {
                 data: Some(data),
                 ..HookQuery::default()
             };
-            match self.log_decision(id, HookKind::Publish, ask, frame, cx) {
+            match self.next_decision(id, HookKind::Publish, ask, frame, cx) {
                 Ok(Some(granted)) => grant = Some(granted),
                 Ok(None) => return refuse(id, ErrorCode::PermissionDenied, frame),
                 Err(done) => return done,
@@ -141,7 +142,7 @@ impl Centrifuge {
             data: request.data,
             ..HookQuery::default()
         };
-        match self.log_decision(id, HookKind::Rpc, ask, frame, cx) {
+        match self.next_decision(id, HookKind::Rpc, ask, frame, cx) {
             Ok(Some(grant)) => {
                 let data = grant.data.as_ref();
                 let data = data.map(|data| forms::data(data.borrow()));
@@ -166,7 +167,7 @@ impl Centrifuge {
             data: request.data,
             ..HookQuery::default()
         };
-        match self.log_decision(id, HookKind::Message, ask, frame, cx) {
+        match self.next_decision(id, HookKind::Message, ask, frame, cx) {
             Ok(Some(_)) => CommandStatus::Yes,
             // Neither the back end nor an application handles messages.
             Ok(None) => CommandStatus::Close(DisconnectCode::NotAvailable),
@@ -175,7 +176,7 @@ impl Centrifuge {
     }
 
     /// Checks that the client may query a channel. What the channel does not store is not available to any client.
-    fn may_query<'c>(
+    fn check_query<'c>(
         &self,
         channel: &'c str,
         question: &ChannelQuery,
@@ -208,7 +209,7 @@ impl Centrifuge {
         cx: &mut SessionContext<'_>,
     ) -> CommandStatus {
         let namespaces = &cx.shared.config.namespaces;
-        let channel = match self.may_query(channel, &question, namespaces) {
+        let channel = match self.check_query(channel, &question, namespaces) {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };

@@ -124,12 +124,12 @@ impl Centrifuge {
                 Err(done) => return done,
             },
         };
-        if let Some(end) = self.is_disconnected_meanwhile(cx) {
+        if let Some(end) = self.end_if_disconnected(cx) {
             return end;
         }
         self.register_client(welcome.info.clone(), cx);
         if let Some(meta) = &welcome.metadata {
-            self.update_caller(|asker| asker.meta = Some(meta.clone()));
+            self.update_caller(|caller| caller.meta = Some(meta.clone()));
         }
         self.kind = [&request.name, &request.version]
             .map(|text| text[..text.floor_char_boundary(CLIENT_NAME_BYTES_MAX)].into());
@@ -152,12 +152,12 @@ impl Centrifuge {
     ) -> Result<Option<Admission>, CommandStatus> {
         if let Some(deciders) = cx.route().hook_targets.as_deref() {
             let own = self.hooks.headers;
-            self.update_caller(|asker| {
+            self.update_caller(|caller| {
                 // Headers of a previous, refused command are removed.
-                asker.headers.truncate(own);
-                asker.name = request.name.as_ref().into();
-                asker.version = request.version.as_ref().into();
-                asker.add_headers(&deciders.emulated, &request.headers);
+                caller.headers.truncate(own);
+                caller.name = request.name.as_ref().into();
+                caller.version = request.version.as_ref().into();
+                caller.add_headers(&deciders.emulated, &request.headers);
             });
         }
         let ask = HookQuery {
@@ -171,7 +171,7 @@ impl Centrifuge {
                 .collect(),
             ..HookQuery::default()
         };
-        let Some(grant) = self.log_decision(id, HookKind::Connect, ask, frame, cx)? else {
+        let Some(grant) = self.next_decision(id, HookKind::Connect, ask, frame, cx)? else {
             return Ok(None);
         };
         let HookGrant {
@@ -301,7 +301,7 @@ impl Centrifuge {
     }
 
     /// Ends the session if its user was disconnected during authentication, since that call did not find it yet.
-    fn is_disconnected_meanwhile(&self, cx: &SessionContext<'_>) -> Option<CommandStatus> {
+    fn end_if_disconnected(&self, cx: &SessionContext<'_>) -> Option<CommandStatus> {
         let ClientInfo { user, client, .. } = &*self.info;
         let (code, reason) = CloseCode::Disconnected.parts();
         let is_ended = !user.is_empty()
@@ -448,7 +448,7 @@ impl Centrifuge {
         if cx.shared.is_banned(&self.info.user) {
             return CommandStatus::Close(DisconnectCode::PermissionDenied);
         }
-        if let Some(end) = self.is_disconnected_meanwhile(cx) {
+        if let Some(end) = self.end_if_disconnected(cx) {
             return end;
         }
         // Unsubscriptions that were called for in the meantime apply too.
@@ -481,11 +481,15 @@ impl Centrifuge {
             }
             if given.wants_joins {
                 let outboxes = &mut cx.shared.requests.outboxes;
-                let wish = SubscriptionOptions {
+                let subscription_options = SubscriptionOptions {
                     joins: true,
                     ..SubscriptionOptions::default()
                 };
-                outboxes.set_subscription_options(cx.id, &given.granted.channel, wish);
+                outboxes.set_subscription_options(
+                    cx.id,
+                    &given.granted.channel,
+                    subscription_options,
+                );
             }
             welcomes.push(welcome);
         }
@@ -582,7 +586,7 @@ impl Centrifuge {
             Arc::make_mut(&mut self.info).conn_info = Some(info);
         }
         if let Some(meta) = pass.claims.meta {
-            self.update_caller(|asker| asker.meta = Some(meta));
+            self.update_caller(|caller| caller.meta = Some(meta));
         }
         let ttl_s = pass.lease.validity.ttl_s(cx.shared.now);
         let result = RefreshResult {

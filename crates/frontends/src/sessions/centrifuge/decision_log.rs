@@ -23,7 +23,7 @@ fn asked<'r>(request: &'r Request<'_>) -> Option<(&'static str, &'r str)> {
 
 impl Centrifuge {
     /// Returns the client's user and id.
-    pub(crate) fn log_names(&self) -> (&str, &str) {
+    pub(crate) fn user_and_client(&self) -> (&str, &str) {
         (&self.info.user, &self.info.client)
     }
 
@@ -75,7 +75,7 @@ impl Centrifuge {
             // The command is still pending.
             _ => return,
         };
-        let (user, client) = self.log_names();
+        let (user, client) = self.user_and_client();
         cx.shared.log_decision(&AuthDecision {
             what,
             user,

@@ -113,28 +113,28 @@ impl HookState {
 
 impl Centrifuge {
     /// Prepares hook requests with the handshake's data, if the route has hooks.
-    pub(crate) fn may_send_request(
+    pub(crate) fn prepare_hook_requests(
         &mut self,
         transport: &'static str,
         head: &Head<'_>,
         route: &Route,
     ) {
         if let Some(deciders) = &route.hook_targets {
-            let asker = HookCaller::new(transport, self.encoding, head, &deciders.headers);
-            self.hooks.headers = asker.headers.len();
-            self.hooks.caller = Some(Arc::new(asker));
+            let caller = HookCaller::new(transport, self.encoding, head, &deciders.headers);
+            self.hooks.headers = caller.headers.len();
+            self.hooks.caller = Some(Arc::new(caller));
         }
     }
 
     /// Sets the client's address.
     pub(crate) fn set_peer(&mut self, peer: IpAddr) {
-        self.update_caller(|asker| asker.address = peer);
+        self.update_caller(|caller| caller.address = peer);
     }
 
     /// Changes the client's properties in later requests.
     pub(super) fn update_caller(&mut self, change: impl FnOnce(&mut HookCaller)) {
-        if let Some(asker) = &mut self.hooks.caller {
-            change(Arc::make_mut(asker));
+        if let Some(caller) = &mut self.hooks.caller {
+            change(Arc::make_mut(caller));
         }
     }
 
@@ -142,7 +142,7 @@ impl Centrifuge {
     ///
     /// # Errors
     /// The command is not executed, now or at all.
-    pub(super) fn log_decision(
+    pub(super) fn next_decision(
         &mut self,
         id: u32,
         kind: HookKind,
@@ -151,9 +151,9 @@ impl Centrifuge {
         cx: &mut SessionContext<'_>,
     ) -> Result<Option<Box<HookGrant>>, CommandStatus> {
         // The decision counts even if the hook was removed.
-        let verdict = self.hooks.decision.take();
-        let is_unhandled = matches!(verdict, Some(HookDecision::Unhandled));
-        let Some(verdict) = verdict.filter(|_| !is_unhandled) else {
+        let decision = self.hooks.decision.take();
+        let is_unhandled = matches!(decision, Some(HookDecision::Unhandled));
+        let Some(decision) = decision.filter(|_| !is_unhandled) else {
             let targets = cx.route().hook_targets.as_deref();
             let decider = targets.and_then(|all| match is_unhandled {
                 true => all.beside_app(kind),
@@ -168,7 +168,7 @@ impl Centrifuge {
             }
             return Err(self.send_hook_request(decider, kind, ask, cx));
         };
-        match check_decision(verdict) {
+        match check_decision(decision) {
             Ok(HookDecision::Granted(grant)) => Ok(Some(grant)),
             // The client expects no reply.
             Ok(HookDecision::Error { .. } | HookDecision::Failed) if kind == HookKind::Message => {
@@ -224,7 +224,7 @@ impl Centrifuge {
         match self.hook_request(decider, kind, ask, cx) {
             Some(question) => {
                 self.hooks.asked_ms = cx.shared.now.mono_ms;
-                self.waiting = Some(PendingTicket::Verdict(question));
+                self.waiting = Some(PendingTicket::HookDecision(question));
                 CommandStatus::Not(WaitReason::HookDecision)
             }
             None => CommandStatus::Close(DisconnectCode::Internal),
@@ -239,14 +239,14 @@ impl Centrifuge {
         cx: &mut SessionContext<'_>,
     ) -> Option<HookRequestId> {
         self.ensure_client(cx);
-        let asker = Arc::clone(self.hooks.caller.as_ref()?);
+        let caller = Arc::clone(self.hooks.caller.as_ref()?);
         let id = self.hooks.next();
         cx.shared.requests.hook_requests.push_back(HookRequest {
             session: cx.id,
             id,
             target: decider,
             kind,
-            caller: asker,
+            caller,
             user: self.info.user.clone(),
             channel: ask.channel.into(),
             method: ask.method.into(),
@@ -272,7 +272,7 @@ impl Centrifuge {
         let deciders = route.hook_targets.as_deref();
         let decider = deciders.and_then(|deciders| deciders.of(HookKind::Disconnect));
         // The session sends no further requests.
-        let (Some(decider), Some(asker)) = (decider, self.hooks.caller.take()) else {
+        let (Some(decider), Some(caller)) = (decider, self.hooks.caller.take()) else {
             return;
         };
         let (code, reason) = super::close_code_and_reason(code, reason);
@@ -281,7 +281,7 @@ impl Centrifuge {
             id: self.hooks.next(),
             target: decider,
             kind: HookKind::Disconnect,
-            caller: asker,
+            caller,
             user: self.info.user.clone(),
             channel: Box::default(),
             method: Box::default(),
@@ -297,7 +297,7 @@ impl Centrifuge {
         if self.info.client.is_empty() {
             let client = unique(cx.shared.requests.outboxes.masks.bytes());
             Arc::make_mut(&mut self.info).client = client.clone();
-            self.update_caller(|asker| asker.client = client);
+            self.update_caller(|caller| caller.client = client);
         }
     }
 
@@ -305,28 +305,28 @@ impl Centrifuge {
     pub(crate) fn handle_hook_decision(
         &mut self,
         question: HookRequestId,
-        verdict: HookDecision,
+        decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        if !matches!(self.waiting, Some(PendingTicket::Verdict(open)) if open == question) {
-            return self.handle_renewal(question, verdict, cx);
+        if !matches!(self.waiting, Some(PendingTicket::HookDecision(open)) if open == question) {
+            return self.handle_renewal(question, decision, cx);
         }
         if self.state == State::Fresh {
             // The time that a hook takes does not count against the client.
             self.pinged_ms += cx.shared.now.mono_ms - self.hooks.asked_ms;
         }
         self.waiting = None;
-        self.hooks.decision = Some(verdict);
+        self.hooks.decision = Some(decision);
         Some(Flow::Continue)
     }
 }
 
-pub(super) fn check_decision(verdict: HookDecision) -> Result<HookDecision, &'static str> {
-    match &verdict {
+pub(super) fn check_decision(decision: HookDecision) -> Result<HookDecision, &'static str> {
+    match &decision {
         HookDecision::Error { code: 0, .. } => Err("an error code must be at least 1"),
         HookDecision::Disconnect { code, .. } if !APPLICATION_CODES.contains(code) => {
             Err("a disconnect code must be from 3000 to 4999")
         }
-        _ => Ok(verdict),
+        _ => Ok(decision),
     }
 }

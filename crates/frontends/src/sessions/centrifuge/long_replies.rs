@@ -98,7 +98,7 @@ impl LongResult {
     }
 
     /// Passes the elements in this range to `look` until it returns `false`.
-    fn log_reply(
+    fn visit_elements(
         &self,
         places: Range<usize>,
         encoding: Encoding,
@@ -176,11 +176,12 @@ impl UnfinishedReply {
             return;
         };
         let next = &mut self.next;
-        self.content.log_reply(*next..len, encoding, |element| {
-            parts.element(slice, element);
-            *next += 1;
-            slice.len() < SLICE_BYTES
-        });
+        self.content
+            .visit_elements(*next..len, encoding, |element| {
+                parts.element(slice, element);
+                *next += 1;
+                slice.len() < SLICE_BYTES
+            });
         let is_last = *next == len;
         if is_last {
             parts.end(slice);
@@ -196,7 +197,7 @@ impl UnfinishedReply {
         let mut bytes = 0;
         if encoding == Encoding::Protobuf {
             self.content
-                .log_reply(0..self.content.len(), encoding, |element| {
+                .visit_elements(0..self.content.len(), encoding, |element| {
                     bytes += encoding.element_bytes(element);
                     true
                 });

@@ -159,7 +159,7 @@ enum PendingTicket {
     /// Keys that are being fetched.
     Keys,
     /// A decision on the next command.
-    Verdict(HookRequestId),
+    HookDecision(HookRequestId),
 }
 
 /// The status of one command.
@@ -366,7 +366,7 @@ impl Centrifuge {
     fn continue_message(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         match self.waiting {
             None => {}
-            Some(PendingTicket::Verdict(_)) => return Flow::Wait(WaitReason::HookDecision),
+            Some(PendingTicket::HookDecision(_)) => return Flow::Wait(WaitReason::HookDecision),
             Some(_) => return Flow::Wait(WaitReason::Answer),
         }
         let message = std::mem::take(&mut self.message);

@@ -12,7 +12,7 @@ use veche_centrifuge::{
 };
 use veche_hub::{ChannelName, Position, Since};
 
-use super::channels::{Permission, may_subscribe};
+use super::channels::{Permission, subscribe_permission};
 use super::claims::ChannelClaim;
 use super::frame::ReplyFrame;
 use super::pushes::PushEncoding;
@@ -30,7 +30,7 @@ pub(super) struct OneWayState {
 
 impl Centrifuge {
     /// Makes the session one-way, with a connect request to follow.
-    pub(crate) fn may_connect_one_way(&mut self) {
+    pub(crate) fn begin_one_way(&mut self) {
         self.one_way = Some(OneWayState::default());
     }
 
@@ -122,8 +122,8 @@ impl Centrifuge {
                 continue;
             };
             let namespaces = &cx.shared.config.namespaces;
-            let may =
-                may_subscribe(channel, &self.info.user, namespaces) == Ok(Permission::Granted);
+            let may = subscribe_permission(channel, &self.info.user, namespaces)
+                == Ok(Permission::Granted);
             if may && !all.iter().any(|one| *one.channel == *channel.as_str()) {
                 all.push(ChannelClaim {
                     channel: sub.channel.clone().into_owned(),

@@ -126,7 +126,7 @@ impl OpenSession for Box<Centrifuge> {
         self.set_source(client.claims, client.disconnects_seen);
         let transport = CentrifugeTransport::of(client.route, &client.head.path);
         let transport = transport.unwrap_or(CentrifugeTransport::WebSocket);
-        self.may_send_request(transport.name(), client.head, client.route);
+        self.prepare_hook_requests(transport.name(), client.head, client.route);
         false
     }
 }
@@ -291,7 +291,7 @@ fn listen(
 ) -> Result<(), RefusedUpgrade> {
     let connect = head.query("cf_connect");
     let Some(connect) = connect.filter(|connect| !connect.is_empty()) else {
-        session.may_connect_one_way();
+        session.begin_one_way();
         return Ok(());
     };
     let limits = DecodeLimits {

@@ -70,14 +70,14 @@ impl Centrifuge {
     pub(super) fn handle_renewal(
         &mut self,
         question: HookRequestId,
-        verdict: HookDecision,
+        decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         let now_ms = cx.shared.now.wall_ms;
         if self.hooks.refresh == Some(question) {
             self.hooks.refresh = None;
             self.deadline_changed = true;
-            return match renewal(HookKind::Refresh, verdict, cx) {
+            return match renewal(HookKind::Refresh, decision, cx) {
                 RenewalOutcome::Until(expires_ms, grant) => {
                     if let Some(info) = grant.info {
                         Arc::make_mut(&mut self.info).conn_info = Some(info);
@@ -99,7 +99,7 @@ impl Centrifuge {
         }
         let channel = self.subscriptions.end_renewal(question)?;
         self.deadline_changed = true;
-        match renewal(HookKind::SubRefresh, verdict, cx) {
+        match renewal(HookKind::SubRefresh, decision, cx) {
             RenewalOutcome::Until(expires_ms, grant) => {
                 self.subscriptions.renew(&channel, expires_ms, grant.info);
                 None
@@ -146,8 +146,8 @@ impl Centrifuge {
 }
 
 /// Evaluates a decision on a renewal.
-fn renewal(kind: HookKind, verdict: HookDecision, cx: &mut SessionContext<'_>) -> RenewalOutcome {
-    match check_decision(verdict) {
+fn renewal(kind: HookKind, decision: HookDecision, cx: &mut SessionContext<'_>) -> RenewalOutcome {
+    match check_decision(decision) {
         Ok(HookDecision::Granted(grant)) => {
             let expires_ms = grant.expires_at_s.map(|at_s| at_s.saturating_mul(1000));
             let now_ms = cx.shared.now.wall_ms;

@@ -58,11 +58,11 @@ impl Session for Box<Centrifuge> {
     fn handle_hook_decision(
         &mut self,
         question: HookRequestId,
-        verdict: HookDecision,
+        decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         match cx.is_open {
-            true => Centrifuge::handle_hook_decision(self, question, verdict, cx),
+            true => Centrifuge::handle_hook_decision(self, question, decision, cx),
             false => None,
         }
     }
@@ -154,8 +154,8 @@ impl Session for Box<Centrifuge> {
         Centrifuge::renews_by_hook(self, route)
     }
 
-    fn log_names<'s>(&'s self, _: ConnectionId, _: &'s Context) -> (&'s str, &'s str) {
-        Centrifuge::log_names(self)
+    fn user_and_client<'s>(&'s self, _: ConnectionId, _: &'s Context) -> (&'s str, &'s str) {
+        Centrifuge::user_and_client(self)
     }
 
     fn close_code_and_reason<'r>(&self, code: u16, reason: &'r str) -> (u16, Cow<'r, str>) {

@@ -12,7 +12,7 @@ use veche_hub::{
 };
 use veche_types::Now;
 
-use super::channels::{Permission, may_subscribe, named};
+use super::channels::{Permission, named, subscribe_permission};
 use super::claims::ChannelClaim;
 use super::commands::refuse;
 use super::frame::ReplyFrame;
@@ -263,11 +263,11 @@ fn subscription_options(
 }
 
 /// Returns whether a recovering client gets the latest publication that passes its filter.
-fn recovery_filter(wish: &SubscriptionOptions, options: NamespaceOptions) -> bool {
+fn recovery_filter(subscription_options: &SubscriptionOptions, options: NamespaceOptions) -> bool {
     let gets_latest = options
         .history
         .is_some_and(|history| history.recovery == RecoveryMode::Latest);
-    wish.filter.is_some() && gets_latest
+    subscription_options.filter.is_some() && gets_latest
 }
 
 impl Centrifuge {
@@ -320,7 +320,7 @@ impl Centrifuge {
         }
         let namespaces = &cx.shared.config.namespaces;
         let options = namespaces.of(name);
-        let leave = match may_subscribe(channel, &self.info.user, namespaces) {
+        let leave = match subscribe_permission(channel, &self.info.user, namespaces) {
             Ok(leave) => leave,
             Err(code) => return refuse(id, code, frame),
         };
@@ -331,7 +331,7 @@ impl Centrifuge {
         if (request.filter.is_some() || request.recover) && cx.shared.is_short_of_memory {
             return refuse(id, ErrorCode::Internal, frame);
         }
-        let Ok(mut wish) = subscription_options(request, options) else {
+        let Ok(mut subscription_options) = subscription_options(request, options) else {
             return refuse(id, ErrorCode::BadRequest, frame);
         };
         if self.subscriptions.len() >= cx.shared.config.limits.channels_per_client {
@@ -369,7 +369,7 @@ impl Centrifuge {
                 data: request.data,
                 ..HookQuery::default()
             };
-            match self.log_decision(id, HookKind::Subscribe, ask, frame, cx) {
+            match self.next_decision(id, HookKind::Subscribe, ask, frame, cx) {
                 Ok(Some(grant)) => {
                     terms = (*grant).into();
                     if terms.validity.is_over(cx.shared.now) {
@@ -392,15 +392,15 @@ impl Centrifuge {
             validity: term,
             overrides: manner,
         } = terms;
-        wish.joins |= manner.receives_join_leave(&options);
+        subscription_options.joins |= manner.receives_join_leave(&options);
         let asked = RequestedSubscription {
             id,
             channel: name.into(),
             ttl_s: term.ttl_s(cx.shared.now).filter(|_| !is_renewed),
             is_recovering: request.recover,
-            recovery_filter: recovery_filter(&wish, options),
+            recovery_filter: recovery_filter(&subscription_options, options),
             or_fail: request.flag & FLAG_RECOVER_OR_FAIL != 0,
-            options: wish,
+            options: subscription_options,
             data,
         };
         let since = request
@@ -442,14 +442,19 @@ impl Centrifuge {
     ) -> CommandStatus {
         let outboxes = &mut cx.shared.requests.outboxes;
         let bytes_max = outboxes.outbox_bytes_max();
-        let sieve = RecoveryFilter {
+        let recovery_filter = RecoveryFilter {
             filter: asked.options.filter.as_deref(),
             only_latest: asked.recovery_filter,
         };
         let is_recovering = asked.is_recovering;
         let bytes_max = (bytes_max, 0);
-        let mut welcome =
-            SubscribeReply::filtered(joined, is_recovering, self.encoding, bytes_max, sieve);
+        let mut welcome = SubscribeReply::filtered(
+            joined,
+            is_recovering,
+            self.encoding,
+            bytes_max,
+            recovery_filter,
+        );
         if asked.is_recovering {
             cx.shared.stats.recovery(welcome.is_whole());
             if asked.or_fail && !welcome.is_whole() {
@@ -457,18 +462,18 @@ impl Centrifuge {
                 return refuse(asked.id, ErrorCode::UnrecoverablePosition, frame);
             }
         }
-        let mut wish = asked.options.clone();
+        let mut subscription_options = asked.options.clone();
         if joined.is_none() {
             // The previous publication is unknown.
-            wish.deltas = DeltaState::Off;
-        } else if wish.deltas != DeltaState::Off {
+            subscription_options.deltas = DeltaState::Off;
+        } else if subscription_options.deltas != DeltaState::Off {
             welcome = welcome.with_deltas(frame.encoding());
             if welcome.has_publications() {
                 self.has_compared = true;
-                wish.deltas = DeltaState::Going;
+                subscription_options.deltas = DeltaState::Going;
             }
         }
-        outboxes.set_subscription_options(cx.id, &asked.channel, wish);
+        outboxes.set_subscription_options(cx.id, &asked.channel, subscription_options);
         let publications = welcome.publications();
         let data = asked.data.as_ref();
         let result = SubscribeResult {

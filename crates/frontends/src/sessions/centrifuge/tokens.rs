@@ -206,7 +206,7 @@ impl TokenCheck<'_> {
             Ok(judged) => return Ok(judged),
             Err(unknown) => unknown,
         };
-        if self.looks_for_keys(verifier, seen.as_ref(), unknown, shared) {
+        if self.fetches_keys(verifier, seen.as_ref(), unknown, shared) {
             return Err(TokenDenied::Later);
         }
         if let AuthError::InvalidToken(refusal) = unknown {
@@ -219,7 +219,7 @@ impl TokenCheck<'_> {
         })
     }
 
-    fn looks_for_keys(
+    fn fetches_keys(
         &self,
         verifier: &TokenVerifier,
         seen: Option<&Arc<Keys>>,

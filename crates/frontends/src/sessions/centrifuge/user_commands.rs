@@ -72,8 +72,8 @@ impl Centrifuge {
 
     /// Returns whether a command has to be deferred: nothing can be sent before the connect reply, and the answer to a
     /// pending command on the same channel would undo it.
-    fn must_defer(&self, deed: &UserAction) -> bool {
-        let channel = match deed {
+    fn must_defer(&self, action: &UserAction) -> bool {
+        let channel = match action {
             _ if self.is_connecting() => return true,
             UserAction::Subscribe(wanted) => &*wanted.channel,
             UserAction::Unsubscribe { channel } => channel,
@@ -161,14 +161,15 @@ impl Centrifuge {
             receives_join_leave: wanted.push_join_leave,
         };
         if manner.receives_join_leave(&options) {
-            let wish = SubscriptionOptions {
+            let subscription_options = SubscriptionOptions {
                 joins: true,
                 ..SubscriptionOptions::default()
             };
-            cx.shared
-                .requests
-                .outboxes
-                .set_subscription_options(cx.id, channel.as_str(), wish);
+            cx.shared.requests.outboxes.set_subscription_options(
+                cx.id,
+                channel.as_str(),
+                subscription_options,
+            );
         }
         self.deadline_changed |= expires_ms.is_some();
         match joined {

@@ -157,15 +157,17 @@ impl<'a> SubscribeReply<'a> {
         was_recovering: bool,
         encoding: Encoding,
         (bytes_max, each_bytes): (usize, usize),
-        sieve: RecoveryFilter<'_>,
+        recovery_filter: RecoveryFilter<'_>,
     ) -> Self {
         let epoch = joined.map_or_else(String::new, |joined| joined.position.epoch.to_string());
         let recovered = joined.and_then(|joined| joined.recovered.as_ref());
         let missed = recovered.map_or(&[][..], |recovered| &recovered.publications);
         let mut is_whole = recovered.is_some_and(|recovered| recovered.is_complete);
         let passing = missed.iter().enumerate();
-        let mut passing: Vec<_> = passing.filter(|(_, one)| sieve.passes(one)).collect();
-        if sieve.only_latest {
+        let mut passing: Vec<_> = passing
+            .filter(|(_, one)| recovery_filter.passes(one))
+            .collect();
+        if recovery_filter.only_latest {
             // A channel without publications can't be recovered this way.
             let are_latest = recovered.is_some_and(|recovered| recovered.is_latest_only);
             is_whole &= !are_latest || !passing.is_empty();

@@ -56,13 +56,13 @@ fn decide(
     world: &mut World,
     peer: Peer,
     command: &str,
-    verdict: HookDecision,
+    decision: HookDecision,
 ) -> (HookRequest, Heard) {
     let before = ask(world, peer, command);
     assert_eq!(before, Heard::default(), "it is answered before");
     assert_eq!(world.blocked(peer), Some(WaitReason::HookDecision));
     let question = question(world, 1);
-    world.judge(1, &question, verdict);
+    world.judge(1, &question, decision);
     (question, take(world, peer))
 }
 
@@ -116,10 +116,10 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
     assert_eq!((&*question.user, &*question.token.0), ("", "t"));
     assert_eq!(question.data, json_payload(r#"{"k":1}"#));
     assert_eq!(question.channels, ["news".into()]);
-    let asker = &question.caller;
-    assert_eq!((&*asker.name, &*asker.version), ("js", "7"));
-    assert_eq!(asker.transport, "websocket");
-    let headers: Vec<(&str, &[u8])> = asker
+    let caller = &question.caller;
+    assert_eq!((&*caller.name, &*caller.version), ("js", "7"));
+    assert_eq!(caller.transport, "websocket");
+    let headers: Vec<(&str, &[u8])> = caller
         .headers
         .iter()
         .map(|(name, value)| (&**name, &**value))
@@ -127,7 +127,7 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
     let expected: [(&str, &[u8]); 2] = [("cookie", b"a=b"), ("x-custom", b"c")];
     assert_eq!(headers, expected);
     let reply = &heard.lines[0]["connect"];
-    assert_eq!(reply["client"], json!(&*asker.client));
+    assert_eq!(reply["client"], json!(&*caller.client));
     assert_eq!(reply["data"], json!([1]));
     assert_eq!(reply["subs"]["chat:1"]["data"], "hi");
     let subs = reply["subs"].as_object().expect("channels");
@@ -136,7 +136,7 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
     // The public data of the client.
     let presence = r#"{"id":2,"presence":{"channel":"chat:1"}}"#;
     let lines = ask(&mut world, peer, presence).lines;
-    let client = &lines[0]["presence"]["presence"][&*asker.client];
+    let client = &lines[0]["presence"]["presence"][&*caller.client];
     assert_eq!(client["conn_info"], json!({"name": "Ann"}), "{lines:?}");
 }
 
@@ -152,7 +152,7 @@ fn refusals_reach_the_client_as_they_are() {
             "publish",
         ),
     ] {
-        for (verdict, error) in [
+        for (decision, error) in [
             (error(1000, "no"), &own),
             (error(0, "nothing"), &internal),
             (HookDecision::Failed, &internal),
@@ -160,7 +160,7 @@ fn refusals_reach_the_client_as_they_are() {
         ] {
             let mut world = world();
             let peer = let_in(&mut world, "ann");
-            let (question, heard) = decide(&mut world, peer, command, verdict);
+            let (question, heard) = decide(&mut world, peer, command, decision);
             assert_eq!((question.kind.name(), &*question.user), (key, "ann"));
             assert_eq!(heard.lines, [json!({"id": 2, "error": error})]);
             assert_eq!(heard.closed, None);
@@ -170,7 +170,7 @@ fn refusals_reach_the_client_as_they_are() {
         let (_, heard) = decide(&mut world, peer, command, disconnect(4501, "out"));
         assert_eq!(heard.closed, Some((4501, "out".to_owned())), "{key}");
     }
-    for (verdict, error, closed) in [
+    for (decision, error, closed) in [
         (error(1000, "no"), Some(&own), None),
         (HookDecision::Failed, Some(&internal), None),
         (disconnect(4000, ""), None, Some((4000, String::new()))),
@@ -194,7 +194,7 @@ fn refusals_reach_the_client_as_they_are() {
     ] {
         let mut world = world();
         let peer = world.open(1, PATH);
-        let (_, heard) = decide(&mut world, peer, CONNECT, verdict);
+        let (_, heard) = decide(&mut world, peer, CONNECT, decision);
         let lines: Vec<&Value> = heard.lines.iter().map(|line| &line["error"]).collect();
         assert_eq!(lines, error.into_iter().collect::<Vec<_>>());
         assert_eq!(heard.closed, closed);
@@ -514,8 +514,8 @@ fn connections_last_until_expiry_unless_refreshed() {
     for (last, code) in [(expired, 3005), (disconnect(4500, "out"), 4500)] {
         let mut world = world();
         let peer = world.open(1, PATH);
-        let verdict = until(&world, 30);
-        let (_, heard) = decide(&mut world, peer, CONNECT, verdict);
+        let decision = until(&world, 30);
+        let (_, heard) = decide(&mut world, peer, CONNECT, decision);
         // The client is not involved.
         assert_eq!(heard.lines[0]["connect"]["expires"], Value::Null);
         let (heard, questions) = pass(&mut world, peer, 29);
@@ -529,8 +529,8 @@ fn connections_last_until_expiry_unless_refreshed() {
         // Meanwhile the session continues, and no command waits.
         let pong = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
         assert_eq!(pong.lines, [json!({"id": 2, "ping": {}})]);
-        let verdict = until(&world, 40);
-        world.judge(1, &questions[0], verdict);
+        let decision = until(&world, 40);
+        world.judge(1, &questions[0], decision);
         let (heard, questions) = pass(&mut world, peer, 39);
         assert_eq!((heard, questions), (Heard::default(), Vec::new()));
         let (_, questions) = pass(&mut world, peer, 2);
@@ -548,8 +548,8 @@ fn connections_last_until_expiry_unless_refreshed() {
     // Without a decision the connection ends after the time that a client has for its own token.
     let mut world = world();
     let peer = world.open(1, PATH);
-    let verdict = until(&world, 10);
-    decide(&mut world, peer, CONNECT, verdict);
+    let decision = until(&world, 10);
+    decide(&mut world, peer, CONNECT, decision);
     let (heard, questions) = pass(&mut world, peer, 40);
     assert_eq!(questions.len(), 1);
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3005));
@@ -560,8 +560,8 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
     let mut world = world();
     let peer = let_in(&mut world, "ann");
     let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
-    let verdict = until(&world, 30);
-    let (_, heard) = decide(&mut world, peer, subscribe, verdict);
+    let decision = until(&world, 30);
+    let (_, heard) = decide(&mut world, peer, subscribe, decision);
     assert_eq!(heard.lines, [json!({"id": 2, "subscribe": {}})]);
     let (_, questions) = pass(&mut world, peer, 32);
     assert_eq!(questions.len(), 1);
@@ -570,8 +570,8 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
         (first.kind, &*first.channel, &*first.user),
         (HookKind::SubRefresh, "asked:1", "ann")
     );
-    let verdict = until(&world, 30);
-    world.judge(1, first, verdict);
+    let decision = until(&world, 30);
+    world.judge(1, first, decision);
     let (heard, questions) = pass(&mut world, peer, 29);
     assert_eq!((heard, questions), (Heard::default(), Vec::new()));
     let (_, questions) = pass(&mut world, peer, 3);
@@ -585,8 +585,8 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
     let push = json!({"channel": "asked:1", "unsubscribe": {"code": 2501, "reason": "subscription expired"}});
     assert_eq!(heard.lines, [json!({ "push": push })]);
     // The client may subscribe again; a subscription that it left is not renewed.
-    let verdict = until(&world, 5);
-    decide(&mut world, peer, subscribe, verdict);
+    let decision = until(&world, 5);
+    decide(&mut world, peer, subscribe, decision);
     let (_, questions) = pass(&mut world, peer, 6);
     let lines = ask(
         &mut world,
@@ -615,25 +615,25 @@ fn messages_without_a_reply_wait_in_their_order_too() {
         Heard::default()
     );
     // The client does not learn their outcome.
-    for (data, verdict) in [
+    for (data, decision) in [
         (json_payload(r#"{"n":1}"#), granted(HookGrant::default())),
         (json_payload(r#"{"n":2}"#), error(1000, "no")),
     ] {
         let question = question(&mut world, 1);
         assert_eq!((question.kind, &question.data), (HookKind::Message, &data));
         assert!(matches!(question.target, HookTarget::App { .. }));
-        world.judge(1, &question, verdict);
+        world.judge(1, &question, decision);
         assert_eq!(take(&mut world, peer), Heard::default());
     }
     let third = question(&mut world, 1);
     world.judge(1, &third, HookDecision::Failed);
     let heard = take(&mut world, peer);
     assert_eq!(heard.lines, [json!({"id": 2, "ping": {}})]);
-    for (verdict, closed) in [
+    for (decision, closed) in [
         (disconnect(1000, "not so"), None),
         (disconnect(4501, "out"), Some((4501, "out".to_owned()))),
     ] {
-        let (_, heard) = decide(&mut world, peer, commands[0], verdict);
+        let (_, heard) = decide(&mut world, peer, commands[0], decision);
         assert_eq!((heard.lines.len(), heard.closed), (0, closed));
     }
 }

@@ -23,7 +23,7 @@ use crate::run::is_running;
 
 use super::progress_line::{self, ProgressLine};
 use super::running::{
-    check_reached, interrupts, measure, print_json, was_whole, write_page, write_timeline,
+    check_complete, check_reached, interrupts, measure, print_json, write_page, write_timeline,
 };
 pub(super) use args::ScenarioArgs;
 pub(super) use figures::show_time;
@@ -53,9 +53,9 @@ pub(super) fn run(args: &ScenarioArgs) -> Result<(), CommandFailure> {
     report.stopped |= !report.interrupted && report.phases.len() < scenario.phases.len();
     check_slos(&scenario, &mut report);
     deliver(&report, args)?;
-    was_whole(&report)?;
+    check_complete(&report)?;
     check_reached(&report)?;
-    verdict(&report)
+    exit_result(&report)
 }
 
 /// Runs all phases, or fewer after an interrupt. Returns each report with the number of concurrent phases.
@@ -356,7 +356,7 @@ fn deliver(report: &Report, args: &ScenarioArgs) -> Result<(), CommandFailure> {
 }
 
 /// Returns the result for the exit code: every objective counts.
-fn verdict(report: &Report) -> Result<(), CommandFailure> {
+fn exit_result(report: &Report) -> Result<(), CommandFailure> {
     let (broken, all) = merged_report::broken(report);
     if broken == 0 {
         return Ok(());

@@ -54,15 +54,21 @@ impl RecoveryState {
     }
 
     /// Adds a receiver's positions to its connect target.
-    pub(super) fn amend(&self, who: u32, path: &mut String) {
-        if let Some(receiver) = self.receivers.get(who as usize) {
+    pub(super) fn amend(&self, client_index: u32, path: &mut String) {
+        if let Some(receiver) = self.receivers.get(client_index as usize) {
             receiver.places.write(path);
         }
     }
 
     /// Handles an open connection. A receiver without a position gets new messages only.
-    pub(super) fn opened(&mut self, who: u32, page: Option<&mut ClientLedger>, now_ns: u64) {
-        if let (Some(receiver), Some(page)) = (self.receivers.get_mut(who as usize), page) {
+    pub(super) fn opened(
+        &mut self,
+        client_index: u32,
+        page: Option<&mut ClientLedger>,
+        now_ns: u64,
+    ) {
+        if let (Some(receiver), Some(page)) = (self.receivers.get_mut(client_index as usize), page)
+        {
             receiver.heard = SubscribeStatus::Nothing;
             if receiver.places.is_empty() {
                 page.end_absence(now_ns);
@@ -74,12 +80,12 @@ impl RecoveryState {
     pub(super) fn joined(
         &mut self,
         io: &mut LoadIo<'_>,
-        who: u32,
+        client_index: u32,
         channel: &str,
         said: &MessagePosition<'_>,
         page: &mut ClientLedger,
     ) {
-        let receiver = &mut self.receivers[who as usize];
+        let receiver = &mut self.receivers[client_index as usize];
         let was_there = receiver.places.knows(channel);
         match &said.position {
             Some(position) => receiver.places.set(channel, position),
@@ -124,10 +130,10 @@ impl RecoveryState {
     pub(super) fn advance(
         &mut self,
         io: &mut LoadIo<'_>,
-        who: u32,
+        client_index: u32,
         said: Option<&MessagePosition<'_>>,
     ) {
-        let receiver = &mut self.receivers[who as usize];
+        let receiver = &mut self.receivers[client_index as usize];
         let place = said.and_then(|said| {
             let channel = said.channel.as_deref()?;
             Some((channel, said.position.as_deref()?))
@@ -142,15 +148,20 @@ impl RecoveryState {
     }
 
     /// Records a publication to be acknowledged.
-    pub(super) fn asked(&mut self, who: u32, entry: Entry) {
-        self.publisher(who).asked.push_back(entry);
+    pub(super) fn asked(&mut self, client_index: u32, entry: Entry) {
+        self.publisher(client_index).asked.push_back(entry);
     }
 
     /// Handles an answer to a publisher: its first unacknowledged publication was accepted or refused.
-    pub(super) fn answered(&mut self, who: u32, is_taken: bool, books: &mut DeliveryLedger) {
-        let entry = self.publisher(who).asked.pop_front();
+    pub(super) fn answered(
+        &mut self,
+        client_index: u32,
+        is_taken: bool,
+        delivery_ledger: &mut DeliveryLedger,
+    ) {
+        let entry = self.publisher(client_index).asked.pop_front();
         if let Some(entry) = entry.filter(|_| !is_taken) {
-            doubt(books, entry);
+            doubt(delivery_ledger, entry);
         }
     }
 
@@ -161,14 +172,18 @@ impl RecoveryState {
     }
 
     /// Drops outstanding acknowledgements of a publisher.
-    pub(super) fn give_up_answers(&mut self, who: u32, books: &mut DeliveryLedger) {
-        for entry in std::mem::take(&mut self.publisher(who).asked) {
-            doubt(books, entry);
+    pub(super) fn give_up_answers(
+        &mut self,
+        client_index: u32,
+        delivery_ledger: &mut DeliveryLedger,
+    ) {
+        for entry in std::mem::take(&mut self.publisher(client_index).asked) {
+            doubt(delivery_ledger, entry);
         }
     }
 
-    fn publisher(&mut self, who: u32) -> &mut Publisher {
-        let index = who as usize - self.receivers.len();
+    fn publisher(&mut self, client_index: u32) -> &mut Publisher {
+        let index = client_index as usize - self.receivers.len();
         &mut self.publishers[index]
     }
 
@@ -198,15 +213,15 @@ impl RecoveryState {
     }
 
     /// Returns whether a receiver has recovered, or never had a position.
-    pub(super) fn is_back(&self, who: u32) -> bool {
-        let receiver = &self.receivers[who as usize];
+    pub(super) fn is_back(&self, client_index: u32) -> bool {
+        let receiver = &self.receivers[client_index as usize];
         receiver.places.is_empty() || receiver.heard != SubscribeStatus::Nothing
     }
 }
 
 /// Records a publication with an unknown outcome.
-pub(super) fn doubt(books: &mut DeliveryLedger, (key, number): Entry) {
-    let unsure = &mut books.log.entry(key).or_default().unsure;
+pub(super) fn doubt(delivery_ledger: &mut DeliveryLedger, (key, number): Entry) {
+    let unsure = &mut delivery_ledger.log.entry(key).or_default().unsure;
     // Connections of a publisher are consecutive, and so are its numbers.
     unsure.push(number);
 }

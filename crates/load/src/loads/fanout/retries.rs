@@ -27,28 +27,29 @@ impl RetryQueue {
     }
 
     /// Resets the delay of a client that has opened.
-    pub(super) fn opened(&mut self, who: u32) {
-        self.attempts[who as usize] = 0;
+    pub(super) fn opened(&mut self, client_index: u32) {
+        self.attempts[client_index as usize] = 0;
     }
 
     /// Schedules a client to be reopened.
-    pub(super) fn later(&mut self, io: &mut LoadIo<'_>, who: u32) {
-        let attempts = &mut self.attempts[who as usize];
+    pub(super) fn later(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
+        let attempts = &mut self.attempts[client_index as usize];
         let longest = (BACKOFF_NS << (*attempts).min(16)).min(BACKOFF_NS_MAX);
         *attempts = attempts.saturating_add(1);
         let wait = io.net.rng.u64(longest / 2..=longest);
-        self.waiting.push(Reverse((io.net.now_ns + wait, who)));
+        self.waiting
+            .push(Reverse((io.net.now_ns + wait, client_index)));
     }
 
     /// Opens clients that are due; returns the next due time.
     pub(super) fn retry(&mut self, io: &mut LoadIo<'_>) -> u64 {
-        while let Some(Reverse((due_ns, who))) = self.waiting.peek().copied() {
+        while let Some(Reverse((due_ns, client_index))) = self.waiting.peek().copied() {
             if due_ns > io.net.now_ns {
                 return due_ns;
             }
             self.waiting.pop();
-            if io.net.is_closed(who) && !io.reopen(who) {
-                self.later(io, who);
+            if io.net.is_closed(client_index) && !io.reopen(client_index) {
+                self.later(io, client_index);
             }
         }
         u64::MAX

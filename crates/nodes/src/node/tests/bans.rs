@@ -57,7 +57,7 @@ fn a_node_that_has_not_read_the_bans_reads_them_when_it_returns() {
     cluster.ask(0, ban("eve", 1));
     let late = cluster.nodes.len();
     let own = announcement(late, 7);
-    let mut node = Node::new(id(late), own, WORKERS, SEAT, cluster.now_ms);
+    let mut node = Node::new(id(late), own, WORKERS, NODE_WORKER, cluster.now_ms);
     node.handle_event(Event::Up(Store::Same));
     while let Some(output) = node.poll() {
         if let Output::Order(Order::ReadControl { ticket, .. }) = output {

@@ -9,8 +9,8 @@ use crate::modules::core::channel_name;
 use crate::modules::fault;
 use veche_runtime::Effect;
 
-pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
-    let own = Rc::clone(desk);
+pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
+    let own = Rc::clone(context);
     // Returns the token of a wait if there is too little room.
     let write = lua.create_function(move |_, (number, data): (f64, Value)| {
         let Value::String(data) = data else {
@@ -33,7 +33,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         Ok(token.map(|token| token.0 as f64))
     })?;
     native.set("write", write)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let finish = lua.create_function(move |_, number: f64| {
         if let Some(EndedRequest { id: to, .. }) = own.requests().end(number as u64) {
             let is_whole = true;
@@ -42,7 +42,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         Ok(())
     })?;
     native.set("finish", finish)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let listen = lua.create_function(move |_, (number, channel): (f64, LuaString)| {
         let channel = channel_name(&channel)?;
         let Some(who) = own.requests().writer(number as u64) else {
@@ -58,7 +58,7 @@ pub(super) fn install(lua: &Lua, desk: &Rc<HostContext>, native: &Table) -> mlua
         Ok(token.0 as f64)
     })?;
     native.set("listen", listen)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let unlisten = lua.create_function(move |_, (number, channel): (f64, LuaString)| {
         let channel = channel_name(&channel)?;
         if let Some(who) = own.requests().writer(number as u64) {

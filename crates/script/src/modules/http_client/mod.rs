@@ -21,13 +21,13 @@ const NUMBERS: f64 = 9_007_199_254_740_992.0;
 /// `folder` is the script's folder, which paths are relative to. `per_host` is the default of `max_per_host`.
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     native: &Table,
     folder: &Path,
     per_host: u32,
 ) -> mlua::Result<()> {
     let folder = folder.to_owned();
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let begin = lua.create_function(
         move |lua, (name, url, body, options): (String, Value, Value, Value)| {
             let fetch = options::read(lua, &folder, per_host, &name, &url, &body, &options)?;
@@ -45,7 +45,7 @@ pub(super) fn install(
         },
     )?;
     native.set("http", begin)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let read = lua.create_function(move |_, number: f64| {
         let stream = number_of(number).and_then(|number| own.streams.borrow().find(number));
         let stream = stream.ok_or_else(|| {
@@ -57,7 +57,7 @@ pub(super) fn install(
         Ok(token.0 as f64)
     })?;
     native.set("http_read", read)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let close = lua.create_function(move |_, number: f64| {
         if let Some(number) = number_of(number) {
             own.streams.borrow_mut().close(number);
@@ -76,7 +76,7 @@ fn number_of(number: f64) -> Option<u64> {
 }
 
 /// Converts a response to an object.
-pub(super) fn to_lua(lua: &Lua, desk: &HostContext, reply: HttpReply) -> mlua::Result<Table> {
+pub(super) fn to_lua(lua: &Lua, context: &HostContext, reply: HttpReply) -> mlua::Result<Table> {
     let answer = lua.create_table()?;
     answer.raw_set("status", reply.status)?;
     answer.raw_set("url", reply.url)?;
@@ -84,7 +84,7 @@ pub(super) fn to_lua(lua: &Lua, desk: &HostContext, reply: HttpReply) -> mlua::R
     match reply.body {
         ReplyBody::Whole(body) => answer.raw_set("body", lua.create_string(body)?)?,
         ReplyBody::Stream(handle) => {
-            let number = desk.open_stream(handle);
+            let number = context.open_stream(handle);
             let number = number.ok_or_else(|| fault("http: a million responses are open"))?;
             answer.raw_set("stream", number as f64)?;
         }

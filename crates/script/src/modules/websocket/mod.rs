@@ -22,7 +22,7 @@ use veche_types::codes::REASON_BYTES_MAX;
 
 pub(super) fn install(
     lua: &Lua,
-    desk: &Rc<HostContext>,
+    context: &Rc<HostContext>,
     native: &Table,
     folder: &Path,
     clients_max: usize,
@@ -42,7 +42,7 @@ pub(super) fn install(
     client.set("check", check)?;
 
     // `dial(address, seconds, url, options)` returns the token of the wait, or nil and the reason.
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let dial = lua.create_function(
         move |_, (address, seconds, values): (LuaString, f64, MultiValue)| {
             let arguments = Arguments::new("websocket.connect", values);
@@ -86,13 +86,13 @@ pub(super) fn install(
     client.set("is_close_code", is_code)?;
     client.set("reason_bytes_max", REASON_BYTES_MAX)?;
 
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let is_full = lua.create_function(move |_, (index, generation): (u32, u32)| {
         let id = ConnectionId { index, generation };
         Ok(own.world.connections.borrow().is_full(id))
     })?;
     client.set("is_full", is_full)?;
-    let own = Rc::clone(desk);
+    let own = Rc::clone(context);
     let room = lua.create_function(move |_, (index, generation): (u32, u32)| {
         let id = ConnectionId { index, generation };
         Ok(own.wait_for_room(id).0 as f64)

@@ -22,7 +22,7 @@ use veche_store::table::{
 };
 use veche_store::{QueueItem, Value, WaitSide};
 
-use super::functions::{closure, desk};
+use super::functions::{closure, context};
 use super::object;
 use crate::ConnectionId;
 use crate::host_context::HostContext;
@@ -31,7 +31,7 @@ use bound::BoundTable;
 use row::{push_cell, push_row};
 
 /// Returns the methods and the constructor.
-pub(crate) fn functions(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<LuaTable> {
+pub(crate) fn functions(lua: &Lua, context: &Rc<HostContext>) -> mlua::Result<LuaTable> {
     let (functions, meta) = (lua.create_table()?, lua.create_table()?);
     let all: [(&str, ffi::lua_CFunction); 21] = [
         ("new", new),
@@ -57,7 +57,7 @@ pub(crate) fn functions(lua: &Lua, desk: &Rc<HostContext>) -> mlua::Result<LuaTa
         ("sum", scan::sum),
     ];
     for (name, function) in all {
-        functions.set(name, closure(lua, function, desk, &meta)?)?;
+        functions.set(name, closure(lua, function, context, &meta)?)?;
     }
     functions.set("meta", meta)?;
     Ok(functions)
@@ -180,13 +180,13 @@ unsafe fn method(
                 "bad argument #1 to 'table:{name}': a table of veche.table expected (call it with a colon)"
             ))),
             Some(id) => {
-                let desk = desk(state);
-                let bound = Rc::clone(&desk.tables.borrow().list[id.index as usize]);
+                let context = context(state);
+                let bound = Rc::clone(&context.tables.borrow().list[id.index as usize]);
                 let call = Call {
                     state,
                     method: name,
                     bound,
-                    now_ms: desk.world.now.get().mono_ms,
+                    now_ms: context.world.now.get().mono_ms,
                 };
                 run(&call)
             }
@@ -525,9 +525,9 @@ unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
             let Some(changes) = boxed::<Arc<Watcher>>(state, 2, CHANGES) else {
                 return Ok(0);
             };
-            let desk = desk(state);
-            let token = (ffi::lua_toboolean(state, 3) != 0).then(|| desk.token());
-            let waiter = token.map(|token| desk.world.queues.waiter(token));
+            let context = context(state);
+            let token = (ffi::lua_toboolean(state, 3) != 0).then(|| context.token());
+            let waiter = token.map(|token| context.world.queues.waiter(token));
             if let Some(QueueItem {
                 value: Value::Bytes(text),
                 ..
@@ -541,7 +541,7 @@ unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
                 return Ok(1);
             };
             let queue = Arc::clone(changes.queue());
-            desk.world.queues.begin(token, queue, WaitSide::Pop);
+            context.world.queues.begin(token, queue, WaitSide::Pop);
             ffi::lua_pushnumber(state, token.0 as f64);
             Ok(2)
         })

@@ -49,7 +49,7 @@ struct MockState {
     /// Connections to mocked WebSocket servers, by their assigned address.
     dialed: HashMap<SocketAddr, DialedSocket>,
     made: CallRecord,
-    journal: AppRecorder,
+    recorder: AppRecorder,
     last_number: u64,
 }
 
@@ -92,7 +92,7 @@ struct CallRecord {
 }
 
 impl MockServices {
-    pub(super) fn new(journal: AppRecorder) -> Self {
+    pub(super) fn new(recorder: AppRecorder) -> Self {
         Self(Rc::new(RefCell::new(MockState {
             now_ms: MONO_MS,
             stubs: Vec::new(),
@@ -104,7 +104,7 @@ impl MockServices {
             bodies: HashMap::new(),
             dialed: HashMap::new(),
             made: CallRecord::default(),
-            journal,
+            recorder,
             last_number: 0,
         })))
     }
@@ -180,7 +180,7 @@ impl MockState {
 
     /// The application may catch the error; the test fails all the same.
     fn refuse(&self, kind: CallErrorKind, words: String) -> CallError {
-        self.journal.write(RecordedEntry::Logged {
+        self.recorder.write(RecordedEntry::Logged {
             level: Level::Error,
             text: words.clone(),
         });

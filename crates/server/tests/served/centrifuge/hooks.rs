@@ -75,7 +75,7 @@ fn asked(request: &str) -> (String, Value) {
 /// Decides like a back end for Centrifugo: admits clients with a cookie, to channels of their language.
 fn decide(request: &str) -> String {
     let (kind, body) = asked(request);
-    let verdict = match &*kind {
+    let response = match &*kind {
         "connect" => match cookie(request) {
             Some("php") => return answer(200, "", r#"{"result":[]}"#),
             Some("minus") => json!({"result": {"user": "ann", "expire_at": -1}}),
@@ -103,7 +103,7 @@ fn decide(request: &str) -> String {
         "rpc" => json!({"result": {"data": {"echo": body["data"], "user": body["user"]}}}),
         other => panic!("asked about {other}"),
     };
-    answer(200, "", &verdict.to_string())
+    answer(200, "", &response.to_string())
 }
 
 fn cookie(request: &str) -> Option<&str> {
@@ -331,11 +331,11 @@ fn what_speaks_protobuf_is_asked_about_and_answered_alike() {
         let back_end = Asked::new(|request| {
             let (kind, body) = asked(request);
             assert_eq!(body["protocol"], "protobuf");
-            let verdict = match &*kind {
+            let response = match &*kind {
                 "connect" => json!({"result": {"user": "ann"}}),
                 _ => json!({"result": {"b64data": body["b64data"]}}),
             };
-            answer(200, "", &verdict.to_string())
+            answer(200, "", &response.to_string())
         });
         let server = start(setup, &back_end, "");
         let mut socket = Socket::open(server.public, "/c?cf_protocol=protobuf");
@@ -539,7 +539,7 @@ fn connections_and_subscriptions_last_as_long_as_it_says() {
     on_all(|setup| {
         let back_end = Asked::new(|request| {
             let (kind, body) = asked(request);
-            let verdict = match &*kind {
+            let response = match &*kind {
                 "connect" => json!({"result": {"user": "ann", "expire_at": in_seconds(2)}}),
                 "subscribe" => json!({"result": {"expire_at": in_seconds(2)}}),
                 "refresh" if body["user"] == "ann" => {
@@ -550,7 +550,7 @@ fn connections_and_subscriptions_last_as_long_as_it_says() {
                 }
                 _ => json!({"disconnect": {"code": 4009, "reason": "what?"}}),
             };
-            answer(200, "", &verdict.to_string())
+            answer(200, "", &response.to_string())
         });
         let server = start(setup, &back_end, "");
         let mut ann = open(&server, &[]);

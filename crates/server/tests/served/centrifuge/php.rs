@@ -202,8 +202,8 @@ fn commands_without_a_handler_go_on_as_without_an_application() {
         $app->run();";
     on_all(|setup| {
         let back_end = Asked::new(|_| {
-            let verdict = json!({"result": {"data": "back end"}});
-            answer(200, "", &verdict.to_string())
+            let response = json!({"result": {"data": "back end"}});
+            answer(200, "", &response.to_string())
         });
         let routes = format!(
             "{}[hooks]\npublish = \"http://{}/publish\"\n",

@@ -367,11 +367,11 @@ fn the_back_end_decides_on_what_the_script_has_no_handler_for() {
     end } }";
     on_all(|setup| {
         let back_end = Asked::new(|request| {
-            let verdict = match request.starts_with("POST /connect ") {
+            let response = match request.starts_with("POST /connect ") {
                 true => json!({"result": {"user": "ann"}}),
                 false => json!({"result": {"data": "back end"}}),
             };
-            answer(200, "", &verdict.to_string())
+            answer(200, "", &response.to_string())
         });
         let at = back_end.address;
         let routes = format!(

@@ -131,8 +131,8 @@ impl Table {
     ) -> Result<u64, JobError> {
         let job = Job::default();
         let filler = BulkLoader::new(self, options.put_mode(), clocks)?;
-        let mut desk = LoadBuffers::new(self);
-        self.load_file(Box::new(reader), options, &filler, &job, &mut desk)
+        let mut buffers = LoadBuffers::new(self);
+        self.load_file(Box::new(reader), options, &filler, &job, &mut buffers)
             .map_err(|fault| fault.of(name))?;
         filler.finish(&job)?;
         Ok(job.progress().rows)
@@ -150,7 +150,7 @@ impl Table {
         let next = AtomicUsize::new(0);
         let first: Mutex<Option<JobError>> = Mutex::new(None);
         let work = || {
-            let mut desk = LoadBuffers::new(self);
+            let mut buffers = LoadBuffers::new(self);
             let mut archive = None;
             while first.lock().is_none() {
                 let place = next.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Table {
                     break;
                 }
                 let loaded = source.open(place, &mut archive, job).and_then(|reader| {
-                    self.load_file(reader, options, filler, job, &mut desk)
+                    self.load_file(reader, options, filler, job, &mut buffers)
                         .map_err(|fault| fault.of(&source.name(place)))
                 });
                 if let Err(error) = loaded.and_then(|()| job.check()) {
@@ -187,9 +187,9 @@ impl Table {
         options: &LoadOptions,
         filler: &BulkLoader<'_>,
         job: &Job,
-        desk: &mut LoadBuffers,
+        buffers: &mut LoadBuffers,
     ) -> Result<(), LoadFault> {
-        let LoadBuffers { pack, bytes } = desk;
+        let LoadBuffers { pack, bytes } = buffers;
         pack.clear();
         let mut sink = |pack: &mut RowBatch| {
             job.check().map_err(LoadFault::Job)?;
