@@ -62,7 +62,7 @@
 //!
 //! Presence
 //!
-//! * `member_changed`: the home reports each member that joins or leaves on this node ([`Engine::member_changed`]), in order. The
+//! * `member`: the home reports each member that joins or leaves on this node ([`Engine::member_changed`]), in order. The
 //!   engine decides, immediately or later, whether subscribers are notified: not if only users count and the same user
 //!   is a member on another node.
 //! * `lease`: members are valid as long as the lease of their node, which the engine renews. An engine that has lost
