@@ -497,7 +497,7 @@ pub enum RouteHandler {
         websocket: WebSocketConfig,
     },
     /// Requests and WebSocket connections of an application.
-    Lua {
+    App {
         /// The index in [`Config::apps`].
         app: usize,
         /// The source of the user's name.
@@ -512,7 +512,7 @@ impl RouteHandler {
     pub fn identity(&self) -> Option<&IdentitySource> {
         match self {
             Self::Session { identity, .. } => identity.as_ref(),
-            Self::Lua { identity, .. } => Some(identity),
+            Self::App { identity, .. } => Some(identity),
             Self::Static { .. } | Self::Api { .. } => None,
         }
     }
@@ -522,7 +522,7 @@ impl RouteHandler {
         match self {
             Self::Session { websocket, .. }
             | Self::Api { websocket }
-            | Self::Lua { websocket, .. } => Some(websocket),
+            | Self::App { websocket, .. } => Some(websocket),
             Self::Static { .. } => None,
         }
     }

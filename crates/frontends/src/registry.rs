@@ -140,7 +140,7 @@ registry! {
         Centrifuge(Box<sessions::centrifuge::Centrifuge>) = sessions::centrifuge::PROTOCOL,
     }
     others {
-        App(sessions::app::AppSession) = RouteHandler::Lua { .. },
+        App(sessions::app::AppSession) = RouteHandler::App { .. },
         Api(Box<Backend>) = RouteHandler::Api,
     }
 }

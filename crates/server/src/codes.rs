@@ -47,7 +47,7 @@ fn page() -> String {
         ),
         (
             "Close codes of Centrifugo's protocol",
-            "Sent on routes with `handler = \"centrifuge\"`, in addition to the WebSocket close codes. SDKs reconnect on their own after every code except 3500 to 3999; see [the guide](../guide/centrifuge.md).",
+            "Sent on routes with `handler = \"centrifuge\"`, in addition to the WebSocket close codes. SDKs reconnect on their own after every code except 3500 to 3999 and 4500 to 4999; see [the guide](../guide/centrifuge.md).",
             "code",
             centrifuge::CLOSES,
         ),

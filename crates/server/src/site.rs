@@ -162,9 +162,9 @@ fn route(
         handler: match &route.handler {
             config::RouteHandler::Session { protocol, .. } => RouteHandler::Session(protocol),
             config::RouteHandler::Api { .. } => RouteHandler::Api,
-            config::RouteHandler::Lua { app, .. } => {
+            config::RouteHandler::App { app, .. } => {
                 let app = &config.apps[*app];
-                RouteHandler::Lua {
+                RouteHandler::App {
                     app: library.id(&app.name),
                     request_timeout_ms: app.request_timeout.map_or(0, as_ms),
                 }

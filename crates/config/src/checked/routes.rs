@@ -274,7 +274,7 @@ impl Checker<'_> {
         if matches!(handler, "lua" | "app") {
             let app = self.app_of_route(table, apps);
             let identity = self.identity(table);
-            return Some(RouteHandler::Lua {
+            return Some(RouteHandler::App {
                 app: app?,
                 identity: identity?,
                 websocket: websocket?,

@@ -105,12 +105,12 @@ fn apps() {
         .routes
         .iter()
         .map(|route| match route.handler {
-            RouteHandler::Lua { app, .. } => app,
+            RouteHandler::App { app, .. } => app,
             _ => panic!("{route:?}"),
         })
         .collect();
     assert_eq!(led_to, [0, 0, 1, 2, 2, 3]);
-    let RouteHandler::Lua {
+    let RouteHandler::App {
         identity,
         websocket,
         ..

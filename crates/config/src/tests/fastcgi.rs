@@ -43,7 +43,7 @@ fn scripts_behind_fastcgi() {
     assert!(config.apps[0].own_script().is_none());
     assert!(matches!(
         config.routes[0].handler,
-        RouteHandler::Lua { app: 0, .. }
+        RouteHandler::App { app: 0, .. }
     ));
     let again = good(&config.effective.to_string());
     assert_eq!(again.apps, config.apps);

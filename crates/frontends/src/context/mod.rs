@@ -14,6 +14,7 @@ pub mod issued_token;
 pub(crate) mod log_note;
 pub(crate) mod members;
 pub mod origin;
+pub(crate) mod overrides;
 mod pending_work;
 pub(crate) mod process;
 pub mod protocol;

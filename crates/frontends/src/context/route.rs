@@ -39,7 +39,7 @@ pub enum RouteHandler {
     /// The back end's HTTP API and its WebSocket.
     Api,
     /// An application: WebSockets and HTTP requests.
-    Lua {
+    App {
         /// The id of the application.
         app: AppId,
         /// Time limit for a response and between its parts, in milliseconds; 0: none.
@@ -61,13 +61,13 @@ impl RouteHandler {
 
     /// Returns whether WebSockets may be opened on the route.
     pub fn takes_websocket(&self) -> bool {
-        matches!(self, Self::Session(_) | Self::Api | Self::Lua { .. })
+        matches!(self, Self::Session(_) | Self::Api | Self::App { .. })
     }
 
     /// Returns the application of the route.
     pub(crate) fn app(&self) -> Option<AppId> {
         match self {
-            Self::Lua { app, .. } => Some(*app),
+            Self::App { app, .. } => Some(*app),
             _ => None,
         }
     }

@@ -52,7 +52,7 @@ impl PendingRequest {
     /// Returns the application's time limit.
     pub(super) fn timeout_ms(&self) -> u64 {
         match self.route.handler {
-            RouteHandler::Lua {
+            RouteHandler::App {
                 request_timeout_ms: ms @ 1..,
                 ..
             } => ms,

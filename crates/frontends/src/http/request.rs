@@ -89,7 +89,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 };
                 self.read_body(id, head, BodyPurpose::Call(Box::new(call)), shared)
             }
-            RouteHandler::Lua { app, .. } => {
+            RouteHandler::App { app, .. } => {
                 if let Err(refusal) = self.check_memory(shared) {
                     return self.refuse(id, head, refusal, shared);
                 }
@@ -363,7 +363,7 @@ fn accepts_socket(route: &Route, head: &Head<'_>, below: &str) -> bool {
     match route.handler {
         RouteHandler::Api => below.trim_end_matches('/') == "/socket",
         // Other upgrades, such as curl's to HTTP/2, may be ignored (RFC 9110 section 7.8).
-        RouteHandler::Lua { .. } => head.header_has_token("upgrade", "websocket"),
+        RouteHandler::App { .. } => head.header_has_token("upgrade", "websocket"),
         _ => route.handler.takes_websocket(),
     }
 }

@@ -392,7 +392,7 @@ fn what_the_route_refuses_does_not_reach_the_application() {
         let mut world = World::new(Options::default());
         let peer = begin(
             &mut world,
-            &format!("/judged-user?user=ann&verdict={handshake_decision}"),
+            &format!("/judged-user?user=ann&verdict={decision}"),
         );
         let told = world.told(peer);
         assert_eq!(told[0], asked("/judged-user user=ann"));

@@ -494,7 +494,7 @@ fn app(path: &str, app: AppId) -> Route {
     } else {
         0
     };
-    let handler = RouteHandler::Lua {
+    let handler = RouteHandler::App {
         app,
         request_timeout_ms,
     };

@@ -99,10 +99,10 @@ mod tests {
             }),
             chan_info: None,
         });
-        let event = |channel: &str, what| ChannelEvent {
+        let channel_event = |channel: &str, kind| ChannelEvent {
             channel: Arc::from(channel),
             at_ms: 7,
-            kind: what,
+            kind,
         };
         let events = [
             channel_event("#ann", ChannelEventKind::Occupied),

@@ -10,7 +10,7 @@ use veche_types::codes::{APPLICATION_CODES, CloseCode, REASON_BYTES_MAX};
 use super::bad_command::bad;
 use super::channel_command::{SincePosition, read};
 use super::{BadCommand, JsonText, decode, json_or_binary};
-use crate::sessions::centrifuge::overrides::NamespaceOverride;
+use crate::context::overrides::NamespaceOverride;
 
 /// Maximum number of excepted connections.
 const EXCEPT_MAX: usize = 128;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use veche_hub::{NamespaceOptions, Namespaces, Payload, PayloadKind};
 use veche_jwt::TokenError;
 
-use super::overrides::{NamespaceOverride, PresenceOverrides};
+use crate::context::overrides::{NamespaceOverride, PresenceOverrides};
 
 type Claims = Map<String, Value>;
 

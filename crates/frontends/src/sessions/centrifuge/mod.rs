@@ -19,7 +19,6 @@ mod hook_requests;
 mod long_replies;
 mod one_way;
 mod opening;
-pub(crate) mod overrides;
 mod pushes;
 mod renewing;
 mod session;

@@ -17,13 +17,13 @@ use super::claims::ChannelClaim;
 use super::commands::refuse;
 use super::frame::ReplyFrame;
 use super::hook_requests::HookQuery;
-use super::overrides::PresenceOverrides;
 use super::pushes::forms;
 use super::tokens::{SubscriptionToken, TokenDenied, TokenSubject};
 use super::writing::{self, RecoveryFilter, SubscribeReply};
 use super::{Centrifuge, CommandStatus, Flow, PendingTicket, SessionContext};
 use crate::context::hooks::{self, HookKind, HookRequestId};
 use crate::context::identity::{Identity, Validity};
+use crate::context::overrides::PresenceOverrides;
 use crate::outbox::{DeltaState, PublicationFilter, SubscriptionOptions};
 use crate::websocket::GRACE_MS;
 

@@ -11,13 +11,13 @@ use veche_hub::{
 
 use super::claims::ChannelClaim;
 use super::frame::ReplyFrame;
-use super::overrides::PresenceOverrides;
 use super::pushes::forms;
 use super::subscribing::join;
 use super::writing::SubscribeReply;
 use super::{Centrifuge, Flow, SessionContext, State};
 use crate::context::hooks::HookKind;
 use crate::context::log_note::NoteLevel;
+use crate::context::overrides::PresenceOverrides;
 use crate::outbox::SubscriptionOptions;
 
 /// Bit of tickets for back ends' commands; those of client commands lack it.
