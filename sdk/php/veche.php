@@ -79,7 +79,7 @@ interface Publisher
      *
      * ```php
      * $published = $veche->publish('chat:1', ['from' => 'bob', 'text' => 'hi']);
-     * echo $published->position;     // where it is in the channel's history, if the channel keeps one
+     * echo $published->position;     // its position in the channel's history, if the channel has one
      * ```
      *
      * @throws VecheException
@@ -143,7 +143,7 @@ interface ClientInterface extends Publisher
      *
      * @param mixed $info What others see of the subscription.
      * @param mixed $data What the client receives with the subscription.
-     * @param Position|null $recoverSince Send what was published after this position first.
+     * @param Position|null $recoverSince The position from which missed publications are recovered.
      * @param int|null $expireAt When the subscription ends.
      * @param array<string, bool> $override Options other than the namespace's: `presence`, `join_leave`,
      *     `force_push_join_leave`, `force_positioning`, `force_recovery`.
@@ -205,7 +205,7 @@ interface ClientInterface extends Publisher
     /**
      * Closes all connections of a user with code 3507 and refuses new ones.
      *
-     * @param int|null $expireAt When the block ends by itself.
+     * @param int|null $expireAt When the ban ends.
      * @return int How many connections were closed.
      * @throws VecheException
      */
@@ -1021,7 +1021,7 @@ final class App
                 }
             }
         } catch (Throwable $error) {
-            // What was sent can't be taken back: the client notices by a response that breaks off.
+            // The parts already sent can't be withdrawn: the response is cut off, which the client notices.
             $handling->add(['effect' => 'end', 'complete' => false]);
             $handling->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
             return;
@@ -1187,7 +1187,7 @@ final class Client extends AbstractClient
             return null;
         }
         $asked = $isRefused ? $error->retryAfter : null;
-        // Different pauses, or clients that failed together would come back together.
+        // Pauses are random, so that clients that failed at the same time do not retry at the same time.
         return $asked ?? self::FIRST_PAUSE_S * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax());
     }
 
@@ -1930,7 +1930,7 @@ use Veche\Fault;
 abstract class VecheException extends RuntimeException
 {
     /**
-     * @param bool $mayHaveRun Whether the server may have carried out the call all the same, for example because the
+     * @param bool $mayHaveRun Whether the server may have executed the call, for example because the
      *     connection broke before the answer came. If false, nothing of the call was done.
      * @param string|null $codeName The other side's code where it is a name, as of Redis: `WRONGTYPE`.
      */
@@ -2087,7 +2087,7 @@ class RateLimitException extends CallerException
 namespace Veche\Exception;
 
 /**
- * Nothing came in time. `mayHaveRun` says whether the call had been sent by then.
+ * No response arrived within the time limit. `mayHaveRun` says whether the call had been sent by then.
  */
 class TimeoutException extends NetworkException
 {
@@ -2255,7 +2255,7 @@ final class Event
      * @param string|null $channel Of `subscribe`, `sub_refresh` and `publish`.
      * @param string|null $method Of `rpc`.
      * @param string|null $token The token that came with the command.
-     * @param list<string> $channels Of `connect`: channels that a client that comes back was given before.
+     * @param list<string> $channels Of `connect`: the server-side subscriptions that a reconnecting client had.
      * @param mixed $data Decoded JSON with objects as arrays, or text, or a {@see Binary}.
      * @param int|null $code Of `disconnect`: the close code.
      * @param string|null $reason Of `disconnect`.
@@ -2333,9 +2333,9 @@ final class Grant implements Decision
      * @param int|null $expireAt When it ends, in seconds since 1970.
      * @param bool $isExpired Of `refresh` and `sub_refresh`: it has ended.
      * @param mixed $info What other clients see: JSON, or a {@see Binary}.
-     * @param mixed $data What the client gets, or what is published instead.
+     * @param mixed $data The data of the reply, or the data to publish instead.
      * @param list<string> $channels Of `connect`: channels that the client is subscribed to.
-     * @param mixed $meta Of `connect`: what comes back with each event of the connection.
+     * @param mixed $meta Of `connect`: data that each later event of the connection includes.
      * @param bool $skipHistory Of `publish`: history leaves it out.
      */
     public function __construct(
@@ -2483,8 +2483,8 @@ final class CurlTransport implements Transport
             CURLOPT_TIMEOUT_MS => self::milliseconds($timeout),
             CURLOPT_NOSIGNAL => true,
             CURLOPT_HTTPHEADER => self::lines($headers + ['Expect' => '']),
-            // A body from a callback can't be rewound. So curl does not repeat by itself what a kept connection has
-            // taken before it broke, which it does with a body from a string.
+            // A body from a callback can't be rewound. So curl does not repeat a request on its own after
+            // a reused connection broke, which it does with a body from a string.
             CURLOPT_UPLOAD => true,
             CURLOPT_CUSTOMREQUEST => 'POST',
             CURLOPT_INFILESIZE => strlen($body),
@@ -3026,7 +3026,7 @@ final class LineClient implements Publisher
         $id = ++$this->lastId;
         $this->send($command->body(['id' => $id]) . "\n", $deadline);
         try {
-            // A bad line before this one is answered without an id, and one that was given up may be answered late.
+            // A response to an earlier malformed line has no id, and one to a line that timed out may arrive late.
             while (($answer = self::decode($this->line($deadline)))->value('id') !== $id) {
                 $this->refused($answer);
                 if ($deadline->isOver()) {
@@ -3065,7 +3065,7 @@ final class LineClient implements Publisher
     }
 
     /**
-     * Takes what has come since the last line: refusals, or the end of the connection after a restart of the server.
+     * Reads pending input: errors of earlier lines, or the end of the connection after a restart of the server.
      */
     private function drain(): void
     {
@@ -3203,7 +3203,7 @@ final class Address
 namespace Veche\Net;
 
 /**
- * The point in time until which an operation may take.
+ * The time at which an operation has to be complete.
  *
  * @internal
  */
@@ -3701,7 +3701,7 @@ final class PublishOptions
      *     one of the channel is not taken.
      * @param string|null $versionEpoch Versions of different epochs are not compared. 1 to 128 bytes.
      * @param bool $skipHistory Send it to current subscribers and do not keep it.
-     * @param bool $delta Let clients that ask for deltas receive only what has changed.
+     * @param bool $delta Let clients that request deltas receive only the difference.
      * @param array<string, string> $tags Metadata that clients can filter by. At most 32.
      * @throws CallerException if the options contradict each other or are out of range
      */
@@ -4154,7 +4154,7 @@ final class History
 {
     /**
      * @param list<Publication> $publications
-     * @param Position $position The latest position of the channel, whatever the page holds.
+     * @param Position $position The latest position of the channel, also if the page ends before it.
      */
     public function __construct(public readonly array $publications, public readonly Position $position)
     {
@@ -4299,8 +4299,8 @@ use Veche\Position;
 final class Published
 {
     /**
-     * @param int|null $handed Connections whose outbox took the message; null where no answer was asked for. It does
-     *     not promise that a client has read it.
+     * @param int|null $handed Connections whose outbox accepted the message; null if no response was requested. A
+     *     client may not have read it yet.
      * @param Position|null $position Place in the channel's history, if the channel keeps one.
      * @param bool $taken False for a repeated idempotency key and for a version that is not newer.
      * @param string|null $note Explains why no connection was reached.
@@ -4942,7 +4942,7 @@ final class FakeClient extends AbstractClient
     }
 
     /**
-     * Returns what was pushed to a user, in order: the data as they were given.
+     * Returns the data of all pushes to a user, in order and unchanged.
      *
      * @return list<mixed>
      */
@@ -4952,7 +4952,7 @@ final class FakeClient extends AbstractClient
     }
 
     /**
-     * Returns what was published to a channel, in order: the data as they were given.
+     * Returns the data of all publications to a channel, in order and unchanged.
      *
      * @return list<mixed>
      */
@@ -5551,7 +5551,7 @@ final class Client
     }
 
     /**
-     * As {@see receive()}, but returns null when nothing came in time. With 0 it takes what has arrived already.
+     * As {@see receive()}, but returns null if no message arrives in time. With 0 it does not wait.
      *
      * @throws ClosedException
      * @throws ProtocolException
@@ -6543,7 +6543,7 @@ final class Engine
                 }
                 return null;
             case 'cancel':
-                // Its answer is still expected; what nobody wants any more need not begin.
+                // The server still expects the answer. A cancelled job that has not started need not start.
                 return null;
             default:
                 throw new ServerException("a frame of the unknown type \"{$head['type']}\"");
@@ -7033,7 +7033,7 @@ final class RequestRunner
     public function run(array $server, string $body): void
     {
         ob_start();
-        // PHP shows a fatal error past all buffers, in the midst of the frames. It is logged all the same.
+        // PHP prints fatal errors past all buffers, between the frames; they are logged even if not printed.
         ini_set('display_errors', '0');
         if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
             $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");

@@ -529,7 +529,7 @@ final class App
                 }
             }
         } catch (Throwable $error) {
-            // What was sent can't be taken back: the client notices by a response that breaks off.
+            // The parts already sent can't be withdrawn: the response is cut off, which the client notices.
             $handling->add(['effect' => 'end', 'complete' => false]);
             $handling->add(['effect' => 'log', 'level' => 'error', 'text' => Engine::described($error)]);
             return;

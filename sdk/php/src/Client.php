@@ -131,7 +131,7 @@ final class Client extends AbstractClient
             return null;
         }
         $asked = $isRefused ? $error->retryAfter : null;
-        // Different pauses, or clients that failed together would come back together.
+        // Pauses are random, so that clients that failed at the same time do not retry at the same time.
         return $asked ?? self::FIRST_PAUSE_S * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax());
     }
 

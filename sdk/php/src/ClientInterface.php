@@ -58,7 +58,7 @@ interface ClientInterface extends Publisher
      *
      * @param mixed $info What others see of the subscription.
      * @param mixed $data What the client receives with the subscription.
-     * @param Position|null $recoverSince Send what was published after this position first.
+     * @param Position|null $recoverSince The position from which missed publications are recovered.
      * @param int|null $expireAt When the subscription ends.
      * @param array<string, bool> $override Options other than the namespace's: `presence`, `join_leave`,
      *     `force_push_join_leave`, `force_positioning`, `force_recovery`.
@@ -120,7 +120,7 @@ interface ClientInterface extends Publisher
     /**
      * Closes all connections of a user with code 3507 and refuses new ones.
      *
-     * @param int|null $expireAt When the block ends by itself.
+     * @param int|null $expireAt When the ban ends.
      * @return int How many connections were closed.
      * @throws VecheException
      */

@@ -120,7 +120,7 @@ final class LineClient implements Publisher
         $id = ++$this->lastId;
         $this->send($command->body(['id' => $id]) . "\n", $deadline);
         try {
-            // A bad line before this one is answered without an id, and one that was given up may be answered late.
+            // A response to an earlier malformed line has no id, and one to a line that timed out may arrive late.
             while (($answer = self::decode($this->line($deadline)))->value('id') !== $id) {
                 $this->refused($answer);
                 if ($deadline->isOver()) {
@@ -159,7 +159,7 @@ final class LineClient implements Publisher
     }
 
     /**
-     * Takes what has come since the last line: refusals, or the end of the connection after a restart of the server.
+     * Reads pending input: errors of earlier lines, or the end of the connection after a restart of the server.
      */
     private function drain(): void
     {

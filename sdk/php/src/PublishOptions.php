@@ -22,7 +22,7 @@ final class PublishOptions
      *     one of the channel is not taken.
      * @param string|null $versionEpoch Versions of different epochs are not compared. 1 to 128 bytes.
      * @param bool $skipHistory Send it to current subscribers and do not keep it.
-     * @param bool $delta Let clients that ask for deltas receive only what has changed.
+     * @param bool $delta Let clients that request deltas receive only the difference.
      * @param array<string, string> $tags Metadata that clients can filter by. At most 32.
      * @throws CallerException if the options contradict each other or are out of range
      */

@@ -49,7 +49,7 @@ interface Publisher
      *
      * ```php
      * $published = $veche->publish('chat:1', ['from' => 'bob', 'text' => 'hi']);
-     * echo $published->position;     // where it is in the channel's history, if the channel keeps one
+     * echo $published->position;     // its position in the channel's history, if the channel has one
      * ```
      *
      * @throws VecheException

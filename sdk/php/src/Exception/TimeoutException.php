@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\Exception;
 
 /**
- * Nothing came in time. `mayHaveRun` says whether the call had been sent by then.
+ * No response arrived within the time limit. `mayHaveRun` says whether the call had been sent by then.
  */
 class TimeoutException extends NetworkException
 {

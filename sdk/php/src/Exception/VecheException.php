@@ -16,7 +16,7 @@ use Veche\Fault;
 abstract class VecheException extends RuntimeException
 {
     /**
-     * @param bool $mayHaveRun Whether the server may have carried out the call all the same, for example because the
+     * @param bool $mayHaveRun Whether the server may have executed the call, for example because the
      *     connection broke before the answer came. If false, nothing of the call was done.
      * @param string|null $codeName The other side's code where it is a name, as of Redis: `WRONGTYPE`.
      */

@@ -24,7 +24,7 @@ final class Event
      * @param string|null $channel Of `subscribe`, `sub_refresh` and `publish`.
      * @param string|null $method Of `rpc`.
      * @param string|null $token The token that came with the command.
-     * @param list<string> $channels Of `connect`: channels that a client that comes back was given before.
+     * @param list<string> $channels Of `connect`: the server-side subscriptions that a reconnecting client had.
      * @param mixed $data Decoded JSON with objects as arrays, or text, or a {@see Binary}.
      * @param int|null $code Of `disconnect`: the close code.
      * @param string|null $reason Of `disconnect`.

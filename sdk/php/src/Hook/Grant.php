@@ -23,9 +23,9 @@ final class Grant implements Decision
      * @param int|null $expireAt When it ends, in seconds since 1970.
      * @param bool $isExpired Of `refresh` and `sub_refresh`: it has ended.
      * @param mixed $info What other clients see: JSON, or a {@see Binary}.
-     * @param mixed $data What the client gets, or what is published instead.
+     * @param mixed $data The data of the reply, or the data to publish instead.
      * @param list<string> $channels Of `connect`: channels that the client is subscribed to.
-     * @param mixed $meta Of `connect`: what comes back with each event of the connection.
+     * @param mixed $meta Of `connect`: data that each later event of the connection includes.
      * @param bool $skipHistory Of `publish`: history leaves it out.
      */
     public function __construct(

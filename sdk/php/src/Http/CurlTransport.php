@@ -54,8 +54,8 @@ final class CurlTransport implements Transport
             CURLOPT_TIMEOUT_MS => self::milliseconds($timeout),
             CURLOPT_NOSIGNAL => true,
             CURLOPT_HTTPHEADER => self::lines($headers + ['Expect' => '']),
-            // A body from a callback can't be rewound. So curl does not repeat by itself what a kept connection has
-            // taken before it broke, which it does with a body from a string.
+            // A body from a callback can't be rewound. So curl does not repeat a request on its own after
+            // a reused connection broke, which it does with a body from a string.
             CURLOPT_UPLOAD => true,
             CURLOPT_CUSTOMREQUEST => 'POST',
             CURLOPT_INFILESIZE => strlen($body),

@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Veche\Net;
 
 /**
- * The point in time until which an operation may take.
+ * The time at which an operation has to be complete.
  *
  * @internal
  */

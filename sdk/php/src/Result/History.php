@@ -13,7 +13,7 @@ final class History
 {
     /**
      * @param list<Publication> $publications
-     * @param Position $position The latest position of the channel, whatever the page holds.
+     * @param Position $position The latest position of the channel, also if the page ends before it.
      */
     public function __construct(public readonly array $publications, public readonly Position $position)
     {

@@ -106,7 +106,7 @@ final class FakeClient extends AbstractClient
     }
 
     /**
-     * Returns what was pushed to a user, in order: the data as they were given.
+     * Returns the data of all pushes to a user, in order and unchanged.
      *
      * @return list<mixed>
      */
@@ -116,7 +116,7 @@ final class FakeClient extends AbstractClient
     }
 
     /**
-     * Returns what was published to a channel, in order: the data as they were given.
+     * Returns the data of all publications to a channel, in order and unchanged.
      *
      * @return list<mixed>
      */

@@ -142,7 +142,7 @@ final class Client
     }
 
     /**
-     * As {@see receive()}, but returns null when nothing came in time. With 0 it takes what has arrived already.
+     * As {@see receive()}, but returns null if no message arrives in time. With 0 it does not wait.
      *
      * @throws ClosedException
      * @throws ProtocolException

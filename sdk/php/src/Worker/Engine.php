@@ -255,7 +255,7 @@ final class Engine
                 }
                 return null;
             case 'cancel':
-                // Its answer is still expected; what nobody wants any more need not begin.
+                // The server still expects the answer. A cancelled job that has not started need not start.
                 return null;
             default:
                 throw new ServerException("a frame of the unknown type \"{$head['type']}\"");

@@ -57,7 +57,7 @@ final class RequestRunner
     public function run(array $server, string $body): void
     {
         ob_start();
-        // PHP shows a fatal error past all buffers, in the midst of the frames. It is logged all the same.
+        // PHP prints fatal errors past all buffers, between the frames; they are logged even if not printed.
         ini_set('display_errors', '0');
         if ($server['VECHE_PROTOCOL'] !== self::VERSION) {
             $this->write(501, 'this SDK speaks version ' . self::VERSION . " of the runtime protocol\n");

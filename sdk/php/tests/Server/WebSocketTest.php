@@ -195,7 +195,7 @@ final class WebSocketTest extends ServerTestCase
                 stream_set_blocking($peer, false);
                 while (!feof($peer)) {
                     @fwrite($peer, str_repeat($frame, 1000));
-                    // What comes is read, so that nobody waits for room.
+                    // Input is read, so that the server is not blocked by a full buffer.
                     @fread($peer, 65536);
                 }
             });
