@@ -26,7 +26,7 @@ AFTER_S = 3.0
 # An echo on the worker of a node in trouble. The machine may be busy; a worker that waits for its engine waits for seconds.
 ECHO_P99_MAX_S = 1.0
 GROWTH_BYTES_MAX = 64 << 20
-# Each node says what is wrong, and not for each command.
+# Each node logs a problem once, and not for each command.
 LINES_MAX = 6
 
 COLUMNS = ("fault", "publications", "deliveries", "lost", "doubled", "out of order", "offsets reused", "notified", "disconnected")
@@ -39,7 +39,7 @@ def trouble(node):
 
 
 def judge(case, outcome, world, memory, p99):
-    """What is wrong."""
+    """Returns the problems."""
     ledger = world.ledger
     yield from world.failures
     yield from outcome.problems
@@ -85,7 +85,7 @@ def row(case, world, p99):
 
 
 async def run(case, size):
-    """Returns the row of a fault, and what is wrong."""
+    """Returns the row of a fault, and its problems."""
     subscribers, channels, hold = size
     world = World(case.rule, case.sentinel, subscribers, channels)
     try:

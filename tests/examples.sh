@@ -32,7 +32,7 @@ check() {
 
 as_json() { python3 -c 'import json, sys; print(json.dumps(sys.argv[1]))' "$1"; }
 
-# refused NAME COMMAND...: the command must fail and say so.
+# refused NAME COMMAND...: the command must fail with an error message.
 refused() {
     local name=$1 output
     shift

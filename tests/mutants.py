@@ -119,7 +119,7 @@ def commands(crate, suite, names, output):
 
 @dataclasses.dataclass
 class Result:
-    """What became of a crate's share."""
+    """The results of a crate's mutants."""
 
     crate: Crate
     size: int
@@ -130,7 +130,7 @@ class Result:
 
     @property
     def percent(self):
-        """Of those that could be built: a mutant that hangs is one that is seen. `None` where there was none."""
+        """Of those that could be built: a mutant that hangs counts as caught. `None` if none was built."""
         seen = self.count("caught") + self.count("timeout")
         all_ = seen + self.count("missed")
         return 100 * seen / all_ if all_ else None
@@ -212,7 +212,7 @@ def environment(seed):
 
 
 def run(crate, suite, names, seed, until):
-    """Verdicts on those of the mutants that were done in time."""
+    """Results of the mutants that were finished before the time limit."""
     output = WORK / crate.name / str(crate.suites.index(suite) + 1)
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)

@@ -25,7 +25,7 @@ TIMEOUT_S = 30
 ENOUGH = {"php": 8, "toml": 4, "nginx": 1, "ini": 1, "sh": 2}
 
 REQUIRE = "require_once __DIR__ . '/veche.php';\n"
-# Opens a connection, sends a message, and fails on whatever a handler has logged.
+# Opens a connection, sends a message, and fails if a handler has logged anything.
 DRIVER = """<?php
 require_once __DIR__ . '/veche.php';
 $tester = Veche\\Testing\\AppTester::load(__DIR__ . '/app.php');
@@ -103,7 +103,7 @@ def php(code, folder):
 
 
 def database(code, folder):
-    """The second message meets a connection that is gone, and is answered all the same."""
+    """The second message uses a connection that has ended, and is answered nevertheless."""
     fake = re.sub(r"new PDO\([^)]*\)", "new FakePdo()", code)
     (folder / "app.php").write_text(program(fake + FAKE_PDO))
     driver = DRIVER.replace("$conn->say('hello');", "$conn->say('tea'); $conn->say('tea');")
@@ -164,7 +164,7 @@ CHECKS = {"php": php, "toml": toml, "nginx": nginx, "ini": ini, "sh": sh}
 
 
 def blocks():
-    """Yields where each block stands, its language and its code."""
+    """Yields the location of each block, its language and its code."""
     for path in (GUIDE, README):
         text = path.read_text()
         for match in FENCE.finditer(text):

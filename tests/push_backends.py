@@ -17,7 +17,7 @@ EXAMPLE = pathlib.Path(__file__).resolve().parent.parent / "examples/push-backen
 PROGRAMS = EXAMPLE / "php"
 WAIT_S = 20
 FRAME = '{"command":"update_data","user":"tester01"}'
-# A program with its arguments, the path that the user connects to, what is printed, what arrives.
+# A program with its arguments, the path that the user connects to, the expected output, the expected message.
 PUSHES = [
     (["workerman.php", "tester01", "test вече"], "/", "handed to 1", "test вече"),
     (["hoa.php", "tester01", "111111"], "/", "sent", "111111"),
@@ -91,7 +91,7 @@ class Server:
 
 
 def line(stream, wait):
-    """Returns the next line, or None when none comes in time."""
+    """Returns the next line, or None if none arrives in time."""
     text = b""
     while not text.endswith(b"\n"):
         if not select.select([stream], [], [], wait)[0]:
@@ -104,7 +104,7 @@ def line(stream, wait):
 
 
 def push(server, arguments, path, printed, arrives):
-    """Returns what is wrong, or None."""
+    """Returns the problem, or None."""
     with server.user(path) as user:
         try:
             deadline = time.monotonic() + WAIT_S

@@ -103,7 +103,7 @@ def _shake_hands(stream, port, path):
     if headers.get("sec-websocket-accept") != due:
         raise WrongAnswer("handshake: wrong Sec-WebSocket-Accept")
     if "sec-websocket-extensions" in headers:
-        raise WrongAnswer("handshake: an extension that was not asked for")
+        raise WrongAnswer("handshake: an extension that was not requested")
 
 
 def _expect(stream, what, kind, parts):
@@ -112,9 +112,9 @@ def _expect(stream, what, kind, parts):
         stream.send(_masked(opcode, part, last=index == len(parts) - 1))
     answer_kind, answer = _message(stream, what)
     if answer_kind != kind:
-        raise WrongAnswer(f"{what}: came back as another kind of message")
+        raise WrongAnswer(f"{what}: echoed as another kind of message")
     if answer != b"".join(parts):
-        raise WrongAnswer(f"{what}: came back changed")
+        raise WrongAnswer(f"{what}: echoed with other content")
 
 
 def _masked(opcode, data, last):

@@ -1,4 +1,4 @@
-"""A server with a port and a folder of its own, for the scripts that stand by themselves.
+"""A server with a port and a folder of its own, for standalone scripts.
 
 The servers of scenarios, at known ports, are in servers.py.
 """

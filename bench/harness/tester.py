@@ -183,7 +183,7 @@ def _report(out, said):
     try:
         report = json.loads(out)
     except ValueError:
-        raise LoadError((said.strip() or "the tester said nothing").splitlines()[-1]) from None
+        raise LoadError((said.strip() or "the tester printed nothing").splitlines()[-1]) from None
     found = report["connections"]
     errors = {cause: count for cause, count in report["errors"].items() if count and cause != "examples"}
     if errors or found["failed"] or found["disconnected"]:

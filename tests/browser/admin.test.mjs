@@ -1,5 +1,5 @@
 // The admin page against a real server with clients: the key, the charts, a channel, a user, the keyboard, a server that
-// goes and comes back. run.sh says which binary; pictures go where the others are.
+// stops and restarts. run.sh passes the binary; screenshots go to the same folder as the others.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -139,7 +139,7 @@ const go = async (view) => {
   await page.waitForSelector(`#view-${view.split("/")[0]}:not([hidden])`);
 };
 
-test("without a key there is a form and nothing else, and a wrong one is told", async () => {
+test("without a key only the form is shown, and a wrong key is reported", async () => {
   let bytes = 0;
   const loaded = [];
   page.on("response", (answer) => loaded.push(answer.body().then((body) => (bytes += body.length), () => {})));
@@ -155,14 +155,14 @@ test("without a key there is a form and nothing else, and a wrong one is told", 
   await page.waitForSelector(".chart canvas");
   await Promise.all(loaded);
   assert.ok(bytes < PAGE_BYTES_MAX, `${bytes} bytes`);
-  assert.doesNotMatch(page.url(), /key/, "it never stands in an address");
+  assert.doesNotMatch(page.url(), /key/, "it is never in an address");
 });
 
 test("the charts draw what happens, for all workers and for each", async () => {
   await client("anna", "anna", "chat:tea", "news");
   await client("boris", "boris", "chat:tea", HOSTILE);
   await client("boris again", "boris", "news");
-  // Somebody who talks, so that there is something to be drawn.
+  // A client that sends messages, so that the charts have data.
   await clients.evaluate(() => {
     const socket = new WebSocket(`ws://${location.host}/echo`);
     socket.onopen = () => setInterval(() => { for (let i = 0; i < 5 + 4 * Math.sin(Date.now() / 900); i += 1) socket.send("x".repeat(100)); }, 20);
@@ -193,7 +193,7 @@ const drawn = (title) =>
     return found > 8;
   }, title);
 
-test("a channel is found, its history is shown, and what is published reaches its clients", async () => {
+test("a channel is found, its history is shown, and a publication from the page reaches its clients", async () => {
   await api("publish", { channel: "chat:tea", data: { from: "anna", text: "is it ready?" } });
   await page.click("#nav a[href='#channels']");
   await page.waitForFunction(() => document.querySelectorAll("#channels-list tbody tr").length === 3);
@@ -218,8 +218,8 @@ test("a channel is found, its history is shown, and what is published reaches it
   await has("#channel .history tbody tr", "<b>no JSON</b>");
 });
 
-// Members are those of a client protocol that this server may not speak; their names are strangers' text all the same.
-test("members are listed, and what strangers have said stays text", async () => {
+// Members use a client protocol that this server may not support; their names are untrusted text nevertheless.
+test("members are listed, and data of clients is shown as text", async () => {
   const nasty = "<script>alert(2)</script>";
   const presence = { [nasty]: { user: nasty, client: nasty, conn_info: { name: nasty } } };
   await page.route("**/api/presence", (route) => route.fulfill({ json: { result: { presence } } }));
@@ -232,7 +232,7 @@ test("members are listed, and what strangers have said stays text", async () => 
   assert.equal(await page.locator("main img, main script, main b:not(.chart b)").count(), 0);
 });
 
-test("a user is found and pushed to, and disconnecting ends all of his connections", async () => {
+test("a user is found and gets a push, and disconnecting ends all connections of the user", async () => {
   await page.click("#nav a[href='#users']");
   await page.waitForFunction(() => document.querySelectorAll("#users-list tbody tr").length === 2);
   await page.fill("#users-list input", "bor");
@@ -254,7 +254,7 @@ test("a user is found and pushed to, and disconnecting ends all of his connectio
   await has("#user", "not seen since the server process started");
 });
 
-test("a user who is blocked goes, and stays out until he is let in again", async () => {
+test("a blocked user is disconnected and refused until unblocked", async () => {
   await client("carl", "carl");
   await page.goto(`${internal}/admin/#users/carl`);
   await has("#user", "Connected, by 1 connection.");
@@ -271,7 +271,7 @@ test("a user who is blocked goes, and stays out until he is let in again", async
   await clients.evaluate(() => globalThis.sockets["carl at last"].socket.close());
 });
 
-test("nine thousand channels are shown a page at a time, and too many are told", async () => {
+test("nine thousand channels are shown in pages, and a list that is too long is reported", async () => {
   const users = Array.from({ length: 105 }, (_, at) => `u${at}`);
   await Promise.all(users.map((user) => client(user, user)));
   const many = async (from, to) => {
@@ -315,7 +315,7 @@ test("tables: what they take, as a whole and by column and index", async () => {
   await has("#table", "No table is named “nothing”.");
 });
 
-test("slow things, the configuration and the log", async () => {
+test("the slow log, the configuration and the log", async () => {
   await go("slow");
   await has("#slow-clients", "slow consumers");
   await has("#slow-work", "Turns of workers");
@@ -414,7 +414,7 @@ test("on a phone nothing is cut off, values can be read, and every tab is in rea
   assert.equal(views.length, 8);
   for (const view of views) {
     const tab = phone.locator(`#nav a[href='#${view}']`);
-    // As it stands, without anything being scrolled into sight.
+    // Without scrolling.
     const { x, y, width, height } = await tab.boundingBox();
     assert.ok(x >= 0 && x + width <= PHONE.width && height >= 28, `${view}: ${x} to ${x + width}, ${height} high`);
     await phone.touchscreen.tap(x + width / 2, y + height / 2);
@@ -469,7 +469,7 @@ test("pictures, light and dark, large and small", { timeout: 120_000 }, async ()
       }
       await on.emulateMedia({ colorScheme: "light" });
     }
-    // Lines are drawn anew in the colours of the dark.
+    // The lines are redrawn in dark colours.
     await page.emulateMedia({ colorScheme: "dark" });
     await go("overview");
     await drawn("Fan-out");
@@ -479,7 +479,7 @@ test("pictures, light and dark, large and small", { timeout: 120_000 }, async ()
   }
 });
 
-test("the server process is killed: the page says so, and goes on with the new one", async () => {
+test("the server process is killed: the page reports it and continues with the new one", async () => {
   await go("overview");
   const child = execFileSync("pgrep", ["-P", String(server.pid)], { encoding: "utf8" }).trim();
   process.kill(Number(child), "SIGKILL");
@@ -487,7 +487,7 @@ test("the server process is killed: the page says so, and goes on with the new o
   await page.waitForSelector("body[data-state=live]");
 });
 
-test("the server is gone and comes back", { timeout: 60_000 }, async () => {
+test("the server stops and restarts", { timeout: 60_000 }, async () => {
   const exit = new Promise((done) => server.once("exit", done));
   server.kill("SIGTERM");
   await page.waitForSelector("body[data-state=lost]");
@@ -501,7 +501,7 @@ test("the server is gone and comes back", { timeout: 60_000 }, async () => {
   await has("#log", "workers are up");
 });
 
-test("a key that is taken away closes the page", async () => {
+test("removing the key closes the page", async () => {
   configure(config.replace(KEY, "another-key-of-the-operator"));
   execFileSync(VECHE_BIN, ["reload"], { cwd: folder, stdio: "ignore" });
   await page.waitForSelector("#view-login:not([hidden])");

@@ -1,5 +1,5 @@
-// The main job, seen by the person in front of it: two browsers, one server, every way in.
-// run.sh starts the server and says where it is.
+// The demo page as its users see it: two browsers, one server, every way to push.
+// run.sh starts the server and passes its address.
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -79,7 +79,7 @@ async function onlyAnna(text, send) {
   await send();
   await shows(anna, text);
   await boris.waitForTimeout(SILENCE_MS);
-  assert.deepEqual(await bodies(boris), before, "Boris must not see what is Anna's");
+  assert.deepEqual(await bodies(boris), before, "Boris must not see pushes to Anna");
 }
 
 test("a push by HTTP reaches the addressed user alone", () =>
@@ -95,7 +95,7 @@ test("a push by a line over TCP reaches the addressed user alone", () =>
 test("a push by `veche push` reaches the addressed user alone", () =>
   onlyAnna("by veche", () => run(VECHE_BIN, ["push", "-c", VECHE_CONFIG, "--user", "anna", "by veche"])));
 
-test("a push from the page reaches the addressed user alone, and says so", () =>
+test("a push from the page reaches only the addressed user, and the page reports that", () =>
   onlyAnna("by the page", async () => {
     await boris.fill("#name", "anna");
     await boris.fill("#message", "by the page");
@@ -103,13 +103,13 @@ test("a push from the page reaches the addressed user alone, and says so", () =>
     await boris.waitForFunction(() => /^Handed to 1 connection/.test(document.getElementById("result").textContent));
   }));
 
-test("nobody there: the page says that the message is gone", async () => {
+test("without a connected user the page reports that the message is lost", async () => {
   await boris.fill("#name", "nobody");
   await boris.click("#send");
   await boris.waitForFunction(() => /^Handed to 0 connections/.test(document.getElementById("result").textContent));
 });
 
-test("a wrong key: the page says so", async () => {
+test("a wrong key is reported by the page", async () => {
   await boris.fill("#key", "wrong");
   await boris.click("#send");
   await boris.waitForFunction(() => /401/.test(document.getElementById("result").textContent));
@@ -152,7 +152,7 @@ test("the keyboard alone is enough", async () => {
   assert.equal(await anna.getAttribute("#tab-shell", "aria-selected"), "true");
 });
 
-test("the lines to copy work as they stand", async () => {
+test("the lines to copy work unchanged", async () => {
   await anna.fill("#message", "it's a \"copy\" $HOME");
   await anna.click("#tab-curl");
   await run("sh", ["-c", await anna.innerText("#code")]);
@@ -165,7 +165,7 @@ test("the lines to copy work as they stand", async () => {
   await shows(anna, "it's a \"copy\" $HOME");
 });
 
-test("a user cut off by the back end stays away until asked back", async () => {
+test("a user disconnected by the back end does not reconnect until the button is pressed", async () => {
   const page = await open("cut");
   await api("disconnect", { user: "cut" });
   await state(page, "ended");
@@ -176,7 +176,7 @@ test("a user cut off by the back end stays away until asked back", async () => {
 
 const hasSdk = existsSync(new URL("../../web/vendor/centrifuge/centrifuge.js", import.meta.url));
 
-test("by the centrifuge SDK a page hears the same, and comes back", { skip: !hasSdk && "no web/vendor/centrifuge" }, async () => {
+test("with the centrifuge SDK a page receives the same pushes, and reconnects", { skip: !hasSdk && "no web/vendor/centrifuge" }, async () => {
   const page = await open("sdk & co", { by: "sdk" });
   assert.equal(await page.getAttribute("#by-sdk", "aria-current"), "true");
   assert.deepEqual(await api("push", { user: "sdk & co", data: "by the SDK" }), { result: { handed: 1 } });
@@ -198,13 +198,13 @@ test("by the centrifuge SDK a page hears the same, and comes back", { skip: !has
   await page.context().close();
 });
 
-test("a binary without the SDK says so", async () => {
+test("a binary without the SDK reports that", async () => {
   const page = await open("bare", { by: "sdk", without: "**/vendor/**", becomes: "ended" });
   assert.match(await page.textContent("#status-text"), /^The centrifuge SDK is not in this binary/);
   await page.context().close();
 });
 
-test("a reload drops nobody", async () => {
+test("a reload closes no connection", async () => {
   await anna.evaluate(() => {
     window.wasLost = false;
     const watch = new MutationObserver(() => (window.wasLost ||= document.body.dataset.state !== "open"));
@@ -215,7 +215,7 @@ test("a reload drops nobody", async () => {
   assert.equal(await anna.evaluate(() => window.wasLost), false);
 });
 
-test("the server process is killed: the page says lost and comes back by itself", async () => {
+test("the server process is killed: the page shows the loss and reconnects automatically", async () => {
   const { stdout } = await run("pgrep", ["-P", VECHE_PID]);
   const children = stdout.trim().split("\n").map(Number);
   assert.equal(children.length, 1, "the supervisor has one child, the server process");
@@ -226,7 +226,7 @@ test("the server process is killed: the page says lost and comes back by itself"
   await onlyAnna("after the kill", () => api("push", { user: "anna", data: "after the kill" }));
 });
 
-test("the server is gone for good: the page says so, and a click brings it back", { timeout: 60_000 }, async () => {
+test("the server has stopped: the page reports it, and reconnects on a click once it runs again", { timeout: 60_000 }, async () => {
   const ended = new Promise((done) => {
     const watch = setInterval(() => {
       try {

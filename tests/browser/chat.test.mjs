@@ -1,6 +1,6 @@
 // examples/chat as it stands, in two Chromiums: Ann and Bob register, find each other, one accepts the other's invitation,
 // they talk, see what was delivered and read, who types and who is there; Ann's way to the server is cut, and nothing is
-// lost. Dialogues are left, and another site's page logs nobody out. run.sh says which binary.
+// lost. Dialogues are left, and another site's page logs nobody out. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -117,14 +117,14 @@ const lastBecomes = (page, state) =>
 
 const unread = (page, name) => page.textContent(`#lists a[href="#${name}"] .unread`);
 
-/** As if somebody had gone to another window: Chromium's pages all think that they have the focus. */
+/** Simulates a change to another window: each page of Chromium believes that it has the focus. */
 const look = (page, isThere) =>
   page.evaluate((there) => {
     document.hasFocus = () => there;
     dispatchEvent(new Event(there ? "focus" : "blur"));
   }, isThere);
 
-test("who can't be let in is told why", { skip }, async () => {
+test("a refused registration or login gives the reason", { skip }, async () => {
   await enter(ann, "ann", { how: "login" });
   await becomes(ann, "#door-fault", "The name or the password is wrong.");
   await enter(ann, "ann,bob");
@@ -158,7 +158,7 @@ test("publications of another shape are skipped", { skip }, async () => {
   await isAt(bob, "chat");
 });
 
-test("words go both ways, as they were typed, and who is not looking has them unread", { skip }, async () => {
+test("messages arrive unchanged in both directions, and are unread while the page is hidden", { skip }, async () => {
   await talkTo(ann, "bob");
   await say(ann, "Are you there?");
   await ann.waitForSelector("#invited:not([hidden])");
@@ -166,7 +166,7 @@ test("words go both ways, as they were typed, and who is not looking has them un
   await talkTo(bob, "ann");
   await shows(bob, ["theirs: Are you there?"]);
   await bob.screenshot({ path: `${VECHE_SHOTS}/chat-invitation.png` });
-  // Before he accepts it she does not learn that he has seen it.
+  // Before Bob accepts, Ann does not learn that he has seen the invitation.
   await lastBecomes(ann, "sent");
   await accept(bob, "ann");
   await lastBecomes(ann, "read");
@@ -187,7 +187,7 @@ test("words go both ways, as they were typed, and who is not looking has them un
   await lastBecomes(bob, "read");
 });
 
-test("who looks elsewhere has got it, and reads it later", { skip }, async () => {
+test("a hidden page has received the message, and marks it as read later", { skip }, async () => {
   await look(bob, false);
   await say(ann, "Look here.");
   await lastBecomes(ann, "delivered");
@@ -196,7 +196,7 @@ test("who looks elsewhere has got it, and reads it later", { skip }, async () =>
   await lastBecomes(ann, "read");
 });
 
-test("typing shows, and goes with the message", { skip }, async () => {
+test("typing is shown, and ends with the message", { skip }, async () => {
   const before = await bubbles(ann);
   await bob.focus("#text");
   await bob.keyboard.type("I am wri");
@@ -208,7 +208,7 @@ test("typing shows, and goes with the message", { skip }, async () => {
   await becomes(ann, "#other-state", "online");
 });
 
-test("a tunnel: nothing is lost, nothing comes twice, all of it in order, on both sides", { skip }, async () => {
+test("without a network for a while: nothing is lost or duplicated, and all is in order, on both sides", { skip }, async () => {
   const before = await bubbles(ann);
   way.cut();
   await ann.waitForSelector("body[data-offline]");
@@ -231,7 +231,7 @@ test("a tunnel: nothing is lost, nothing comes twice, all of it in order, on bot
   assert.deepEqual((await bubbles(bob)).map(swapped), await bubbles(ann));
 });
 
-test("a tunnel in the middle of a burst, again and again", { skip }, async () => {
+test("repeated losses of the network during a burst", { skip }, async () => {
   const before = await bubbles(bob);
   for (let number = 0; number < 40; number += 1) {
     await say(ann, `burst ${number}`);
@@ -246,7 +246,7 @@ test("a tunnel in the middle of a burst, again and again", { skip }, async () =>
   assert.equal((await bubbles(ann)).length, before.length + 40);
 });
 
-test("a page that is loaded anew has all of it, and its marks", { skip }, async () => {
+test("a reloaded page shows all messages and their marks", { skip }, async () => {
   const before = await bubbles(bob);
   await bob.reload();
   await becomes(bob, "#other-name", "ann");
@@ -254,7 +254,7 @@ test("a page that is loaded anew has all of it, and its marks", { skip }, async 
   await lastBecomes(bob, "read");
 });
 
-test("who the sender is can't be forged, and nobody gets into others' dialogues", { skip }, async () => {
+test("the sender can't be forged, and dialogues of other users can't be entered", { skip }, async () => {
   // Eve, with the SDK and a token of her own.
   const eve = await open(browsers[1], site);
   await enter(eve, "eve");
@@ -298,7 +298,7 @@ test("who the sender is can't be forged, and nobody gets into others' dialogues"
   await eve.context().close();
 });
 
-test("invitations are declined and taken back, dialogues are left, and either may begin anew", { skip }, async () => {
+test("invitations are declined and withdrawn, dialogues are left, and either user may invite again", { skip }, async () => {
   const dan = await open(browsers[0], site);
   const eda = await open(browsers[1], site);
   await enter(dan, "dan");
@@ -316,7 +316,7 @@ test("invitations are declined and taken back, dialogues are left, and either ma
   await becomes(dan, "#leave", "Take back");
   await dan.click("#leave");
   await Promise.all([isGone(dan, "eda"), isGone(eda, "dan")]);
-  // Declined: Dan is told so when he tries again.
+  // Declined: when Dan tries again, the page reports it.
   await talkTo(dan, "eda");
   await say(dan, "Good day again.");
   await eda.click('#invitations a[href="#dan"]');
@@ -347,7 +347,7 @@ test("invitations are declined and taken back, dialogues are left, and either ma
   await eda.context().close();
 });
 
-test("a page of another site logs nobody out", { skip }, async () => {
+test("a page of another site can't log a user out", { skip }, async () => {
   const page = await bob.context().newPage();
   const body = `<form method="post" action="${site}/api/logout"></form><script>document.forms[0].submit()</script>`;
   await page.route("http://evil.example/**", (route) => route.fulfill({ contentType: "text/html", body }));
@@ -360,7 +360,7 @@ test("a page of another site logs nobody out", { skip }, async () => {
   assert.equal(await bob.evaluate(async () => (await fetch("api/token")).status), 200);
 });
 
-test("who leaves is seen to leave, and comes back into the session", { skip }, async () => {
+test("a user that leaves is shown as offline, and returns to the session", { skip }, async () => {
   await bob.goto("about:blank");
   await ann.waitForFunction(() => /^last seen/.test(document.getElementById("other-state").textContent));
   await say(ann, "Good night.");
@@ -372,7 +372,7 @@ test("who leaves is seen to leave, and comes back into the session", { skip }, a
   await bob.waitForFunction(() => document.querySelector('#talks a[href="#ann"] .unread').textContent === "1");
 });
 
-test("where no WebSocket gets through, people talk all the same", { skip }, async () => {
+test("the chat works where WebSockets are blocked", { skip }, async () => {
   const narrow = createServer((near) => {
     near.once("data", (first) => {
       if (/^upgrade: *websocket/im.test(first)) return near.destroy();
@@ -459,7 +459,7 @@ test("phone and desktop, light and dark", { skip }, async () => {
   await crowd.context().close();
 });
 
-test("the server process is killed: it has forgotten everybody, and the page says so by its door", { skip }, async () => {
+test("the server process is killed: it has lost all users, and the page shows the login form", { skip }, async () => {
   await isAt(ann, "door");
   await enter(ann, "ann", { how: "login" });
   await isAt(ann, "chat");
@@ -471,7 +471,7 @@ test("the server process is killed: it has forgotten everybody, and the page say
   await isAt(ann, "chat");
 });
 
-test("a page without the SDK says what to do", async () => {
+test("a page without the SDK explains how to install it", async () => {
   const context = await browsers[0].newContext();
   const page = await context.newPage();
   await page.route("**/vendor/centrifuge.js", (route) => route.fulfill({ status: 404 }));

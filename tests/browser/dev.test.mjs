@@ -1,5 +1,5 @@
 // `veche dev` on a copy of examples/rooms, in Chromium: what is broken shows on the page with its place, goes when it is
-// mended, and nobody loses the connection meanwhile. run.sh says which binary.
+// mended, and nobody loses the connection meanwhile. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -84,7 +84,7 @@ async function fits(page) {
   assert.ok(wide <= 0, `it scrolls sideways by ${wide} px`);
 }
 
-test("what is no Lua is not run: the page says where it is wrong, and the old code goes on", async () => {
+test("a syntax error: the page shows its location, and the old code continues", async () => {
   save("local on = {}", "local on = {\n-- not closed");
   const text = await told(anna, "Not reloaded");
   assert.match(text, /app\.lua:\d+: /, text);
@@ -96,14 +96,14 @@ test("what is no Lua is not run: the page says where it is wrong, and the old co
   await says("mended");
 });
 
-test("an error while it runs shows with file, line and traceback, also to those whom it does not touch", async () => {
+test("a run-time error is shown with file, line and traceback, also on pages that did not cause it", async () => {
   const broken = good.replace(
     "local on = {}",
     'local function greet(name)\n  return "hello " .. name.first\nend\n\nlocal on = {}',
   );
   writeFileSync(app, broken.replace("function on.say(conn, message)", "function on.greet(conn) greet() end\n\nfunction on.say(conn, message)"));
   const line = lineOf(broken, "name.first");
-  // Somebody else runs into it: whatever has no code yet is not there.
+  // A client on the page causes the error, repeatedly until the broken code is loaded.
   const fails = async (page) => {
     for (let tries = 0; tries < 100; tries++) {
       const isSeen = await page.evaluate((url) => new Promise((done) => {
@@ -135,7 +135,7 @@ test("an error while it runs shows with file, line and traceback, also to those 
   await phone.context().close();
 });
 
-test("who has read it may put it away", async () => {
+test("the error message can be closed", async () => {
   save("local on = {}", "local on = {");
   await told(anna, "Not reloaded");
   await anna.keyboard.press("Escape");
@@ -144,7 +144,7 @@ test("who has read it may put it away", async () => {
   await says("done");
 });
 
-test("nobody was disconnected by all that, and no page complains", () => {
+test("no client was disconnected meanwhile, and no page reported an error", () => {
   assert.deepEqual(sockets, { opened: 1, closed: 0 });
   assert.deepEqual(complaints, []);
 });

@@ -1,5 +1,5 @@
 // A page that listens with a plain EventSource, in Chromium: what is published while it is cut off comes when the browser
-// has connected again by itself, once and in order. run.sh says which binary.
+// has connected again by itself, once and in order. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -78,7 +78,7 @@ const hears = (count) => page.waitForFunction((wanted) => window.heard.length >=
 const connects = (count) =>
   page.waitForFunction((wanted) => window.heard.filter((push) => push.connect).length >= wanted, count);
 
-test("a browser that is cut off has missed nothing when it is back", async () => {
+test("a browser that was disconnected recovers everything that it missed", async () => {
   await publish("chat:1", "before it came");
   await page.evaluate(() => {
     window.heard = [];
@@ -113,9 +113,9 @@ test("a browser that is cut off has missed nothing when it is back", async () =>
   for (const { connect } of returns) {
     assert.ok(Object.values(connect.subs).every((sub) => sub.recovered), JSON.stringify(connect.subs));
   }
-  // The end was told, too.
+  // The end was reported too.
   const ends = all.filter((push) => push.disconnect);
   assert.deepEqual(ends[0].disconnect, { code: 4000, reason: "try again" });
 });
 
-test("nothing went wrong on the page", () => assert.deepEqual(complaints, []));
+test("the page reported no error", () => assert.deepEqual(complaints, []));

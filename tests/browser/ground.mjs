@@ -1,4 +1,4 @@
-// What the browser tests stand on: a free port, a server that answers, Chromium, and the end of all of it.
+// Fixtures of the browser tests: a free port, a wait for the server, Chromium, and the cleanup.
 
 import { rmSync } from "node:fs";
 import { createServer } from "node:net";
@@ -21,7 +21,7 @@ export async function answers(url) {
     if (await fetch(url).then((answer) => answer.ok, () => false)) return;
     await new Promise((done) => setTimeout(done, 50));
   }
-  throw new Error(`nobody answers at ${url}`);
+  throw new Error(`no response from ${url}`);
 }
 
 /** Chromium, quiet and without a sandbox; `args` are further switches. */

@@ -1,5 +1,5 @@
 // `veche new --template php` and `php-chat` under `veche dev`, in Chromium: the echo of the handler in PHP, and a chat of two
-// users that register, log in and out. run.sh says which binary.
+// users that register, log in and out. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -106,7 +106,7 @@ test("a visitor registers; a bad password and a taken name are refused in words"
   await why(bob, "Wrong name or password.");
 });
 
-test("what one says both see, and a client that comes later too", async () => {
+test("both clients see a message, and so does one that connects later", async () => {
   await say(ann, "is anybody here?");
   await shows(ann, "ann\nis anybody here?");
   await submit(bob, "#register", "Борис");
@@ -135,7 +135,7 @@ test("a login outlives the page, and ends with the logout", async () => {
   await people(ann, ["ann", "Борис"]);
 });
 
-test("the server process is killed: both come back by themselves", async () => {
+test("the server process is killed: both reconnect automatically", async () => {
   const [server] = started.at(-1);
   const children = execFileSync("pgrep", ["-P", String(server.pid), "-f", "server-process"], { encoding: "utf8" }).trim();
   const lost = Promise.all([state(ann, "waiting"), state(bob, "waiting")]);

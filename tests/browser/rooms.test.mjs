@@ -1,5 +1,5 @@
 // examples/rooms as it stands, in Chromium: two people in two browsers, their names, their words, a server that dies.
-// run.sh says which binary.
+// run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -87,7 +87,7 @@ test("the newcomer sees who is here, and those here see the newcomer", async () 
   await Promise.all([people(anna, ["Anna", "Борис"]), people(boris, ["Anna", "Борис"])]);
 });
 
-test("messages reach everybody of the room as they were typed, and nobody else", async () => {
+test("messages reach all members of the room unchanged, and no other client", async () => {
   const other = await open("coffee");
   await enter(other, "Vera");
   await people(other, ["Vera"]);
@@ -103,7 +103,7 @@ test("messages reach everybody of the room as they were typed, and nobody else",
   assert.ok(wide <= 0, `it scrolls sideways by ${wide} px`);
 });
 
-test("somebody leaves, and the others see it", async () => {
+test("the others see that a member leaves", async () => {
   const third = await open("tea");
   await enter(third, "Vera");
   await people(third, ["Anna", "Vera", "Борис"]);
@@ -125,7 +125,7 @@ test("new code takes over while people talk", async () => {
   await people(anna, ["Anna", "Борис"]);
 });
 
-test("the server process is killed: both come back by themselves, under their names", async () => {
+test("the server process is killed: both reconnect automatically, under their names", async () => {
   const children = execFileSync("pgrep", ["-P", String(server.pid)], { encoding: "utf8" }).trim().split("\n");
   assert.equal(children.length, 1, "the supervisor has one child, the server process");
   const lost = Promise.all([state(anna, "waiting"), state(boris, "waiting")]);
@@ -136,7 +136,7 @@ test("the server process is killed: both come back by themselves, under their na
   await shows(anna, "Борис\nstill here!");
 });
 
-test("a room that can't be is said, not tried for ever", async () => {
+test("an invalid room name is reported and not retried", async () => {
   const page = await open("no%20room");
   await page.waitForFunction(() => /letters/.test(document.getElementById("state").textContent));
   await page.context().close();

@@ -1,5 +1,5 @@
 // wss:// and https:// in Chromium, with a certificate of the test's own: the demo's page, a push, a certificate that is
-// renewed while the page is open. run.sh says which binary.
+// renewed while the page is open. run.sh passes the binary.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -83,7 +83,7 @@ test("the page comes by https, its socket is wss, and a push arrives", async () 
   await shows("sealed");
 });
 
-test("a renewed certificate drops nobody", async () => {
+test("the renewal of a certificate closes no connection", async () => {
   certificate("new");
   for (const end of ["key", "pem"]) renameSync(join(folder, `new.${end}`), join(folder, `own.${end}`));
   execFileSync(VECHE_BIN, ["reload"], { cwd: folder });

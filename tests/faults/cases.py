@@ -1,4 +1,4 @@
-"""The faults: how each is made, and what has to hold."""
+"""The faults: how each is caused, and its expected effects."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Case:
     # How Redis persists, see `stores.RULES`.
     rule: str = "aof"
     sentinel: bool = False
-    # What is checked of the echo and of the memory of nodes: not of one that was killed.
+    # Checks of echo latency and memory; nodes that were killed are excluded.
     has_all_nodes: bool = True
     # Nodes have to log the trouble: it is none to them if Redis only forgets, or is slow within the limit of a reply.
     is_logged: bool = True
@@ -39,7 +39,7 @@ class Outcome:
 
 
 async def kill_node(world, hold):
-    """The clients of a node that is killed with its supervisor go elsewhere, and it comes back."""
+    """The clients of a node that is killed with its supervisor connect to other nodes, and it is started again."""
     node = world.nodes[0]
     gone = [each for each in world.subscribers if each.node == 0]
     channel = world.channels[0]
@@ -67,7 +67,7 @@ async def kill_node(world, hold):
 
 
 def between(fault, seconds=0.0):
-    """Something between two of the nodes and Redis, then between all of them and Redis; for so many seconds at least."""
+    """Something between two of the nodes and Redis, then between all of them and Redis; for at least the given number of seconds."""
 
     async def make(world, hold):
         hold = max(hold, seconds)
@@ -84,7 +84,7 @@ def between(fault, seconds=0.0):
 
 
 async def restart(world, _hold):
-    """Redis ends as if killed, and comes back with what it has stored."""
+    """Redis ends as if killed, and restarts with its stored data."""
     world.redis.kill()
     await asyncio.sleep(1)
     await world.redis.start()
@@ -92,7 +92,7 @@ async def restart(world, _hold):
 
 
 async def restart_behind(world, hold):
-    """What Redis comes back with lacks the latest publications, or all; one node publishes before the others are back."""
+    """Redis restarts without the latest publications, or without any; one node publishes before the others reconnect."""
     if world.rule == "rdb":
         await world.redis.do("save")
     await published_everywhere(world)
@@ -118,7 +118,7 @@ async def evict_meta(world, _hold):
 
 
 async def evict_stream(world, _hold):
-    """Clients that are away when what they missed is evicted are notified when they come back."""
+    """Clients whose missed publications are evicted while they are disconnected are notified when they reconnect."""
     channel = world.channels[0]
     away = world.of(channel)[::2]
     for subscriber in away:
@@ -133,7 +133,7 @@ async def evict_stream(world, _hold):
 
 
 async def failover(world, _hold):
-    """The replica lacks what was written in the last moment, and is promoted."""
+    """The replica lacks the latest writes, and is promoted."""
     world.redis.kill()
     world.relays[0].set("cut")
     await is_promoted(world)

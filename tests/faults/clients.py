@@ -1,4 +1,4 @@
-"""Subscribers that recover, and publishers that repeat what was not acknowledged."""
+"""Subscribers that recover, and publishers that repeat unacknowledged publications."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
 
 
 class Subscriber:
-    """A client with one channel. It comes back to another node when its connection ends, and recovers."""
+    """A client with one channel. When its connection ends, it reconnects to another node and recovers."""
 
     def __init__(self, world, number):
         self.world, self.node = world, number % len(world.nodes)
@@ -197,7 +197,7 @@ async def publish(world, channel, every, number):
 
 
 async def attempt(node, body):
-    """None, or what went wrong."""
+    """Returns the error, or None."""
     if not node.is_up:
         return "node is down"
     try:

@@ -1,4 +1,4 @@
-"""What was published and what each subscriber has received of it.
+"""The publications, and those of them that each subscriber has received.
 
 Each publication of a channel has a number, one higher than the one before: its publisher begins the next one when this one is
 acknowledged. So a subscriber that misses a number without being notified has lost it."""
@@ -24,14 +24,14 @@ class Ledger:
             self.examples.append(f"{kind}: {words}")
 
     def place(self, channel, epoch, offset, number):
-        """An offset of an epoch stands for one publication, whoever sees it."""
+        """An offset of an epoch identifies one publication for all subscribers."""
         first = self.places.setdefault((channel, epoch, offset), number)
         if first != number:
             self.note("reused", f"{channel} {epoch}:{offset} is {first} and {number}")
 
 
 class Account:
-    """What one subscriber of a channel has received since it subscribed or was last notified of a loss."""
+    """The publications that one subscriber has received since it subscribed or was last notified of a loss."""
 
     def __init__(self, ledger, name, channel):
         self.ledger, self.name, self.channel = ledger, name, channel
@@ -65,7 +65,7 @@ class Account:
         return self.last == self.ledger.acknowledged.get(self.channel)
 
     def close(self):
-        """After the last publication: what is missing at the end is lost."""
+        """After the last publication: missing publications are lost."""
         final = self.ledger.acknowledged.get(self.channel, 0)
         missing = final - (self.last or 0)
         if missing > 0:
@@ -74,7 +74,7 @@ class Account:
 
 
 class Attempts:
-    """How the publications went."""
+    """The results of the publications."""
 
     def __init__(self):
         self.errors = Counter()

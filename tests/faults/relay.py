@@ -18,11 +18,11 @@ class Relay:
     - `"cut"`: connections are closed, and so are new ones;
     - `"stall"`: connections stay open, and nothing passes until the fault ends;
     - `"delay"`: each piece arrives 150 to 250 ms late, in order, in either direction;
-    - `"half_open"`: bytes to the engine are taken and lost, and nothing comes back; such a connection is of no use afterwards;
+    - `"half_open"`: bytes to the engine are taken and lost, and nothing is returned; such a connection is of no use afterwards;
     - `"garbage"`: replies are replaced by random bytes of the same length;
     - `"truncate"`: a connection is closed in the middle of a reply.
 
-    With `replica_lag` all that a primary sends to a replica arrives so many seconds late."""
+    With `replica_lag` data from a primary to a replica is delayed by that many seconds."""
 
     def __init__(self, port, target, replica_lag=0.0):
         self.port, self.target, self.replica_lag = port, target, replica_lag

@@ -10,7 +10,7 @@ declare -A packages=(
   [package]="binutils dpkg musl-tools"
   [shootout]="libasio-dev libnginx-mod-http-lua libwebsocketpp-dev lua-nginx-websocket nodejs npm python3 python3-venv util-linux"
 )
-# What stands for a package that came another way, such as a Node from its makers.
+# Programs that replace a package if installed otherwise, such as a Node of its vendor.
 declare -A command_of=(
   [build-essential]=cc [ca-certificates]=update-ca-certificates [curl]=curl [chromium]=chromium [nodejs]=node [npm]=npm
   [php-cli]=php [php-codesniffer]=phpcs [procps]=ps [prometheus]=promtool [mariadb-server]=mariadbd [python3]=python3 [redis-server]=redis-server [util-linux]=taskset [binutils]=strip [dpkg]=dpkg-deb [musl-tools]=musl-gcc [apache2-utils]=ab [netcat-openbsd]=nc [nginx-light]=nginx [testssl.sh]=testssl [wrk]=wrk

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Rust by rustup when there is no cargo; rust-toolchain.toml says which, and rustup fetches that one by itself.
+# Rust by rustup when there is no cargo; rust-toolchain.toml names the version, which rustup installs automatically.
 set -euo pipefail
 export PATH="$HOME/.cargo/bin:$PATH"
 if ! command -v cargo > /dev/null; then

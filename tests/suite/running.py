@@ -10,7 +10,7 @@ import time
 
 from .schedule import IDLE
 
-# Between being asked to end and being killed.
+# Between SIGTERM and SIGKILL.
 PATIENCE = 5
 
 

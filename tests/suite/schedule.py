@@ -42,7 +42,7 @@ class Schedule:
         self.over = {}
 
     def replace(self, step, steps):
-        """Puts steps in the place of one that waits and stands for them."""
+        """Replaces a waiting placeholder step by the given steps."""
         place = self.waiting.index(step)
         self.waiting[place : place + 1] = steps
 

@@ -75,7 +75,7 @@ def build(targets=""):
 
 
 def cargo_tests(needs):
-    """Stands for a step for each test binary; see `binaries`."""
+    """The placeholder for a step for each test binary; see `binaries`."""
     return Step("cargo test", "", 900, needs=needs)
 
 
@@ -184,7 +184,7 @@ def long(name, limit, binary, arguments="", **environment):
 
 
 def ten_million_steps():
-    """What no run before this one has seen."""
+    """Worlds and inputs with new seeds."""
     return {"VECHE_SIM_STEPS": "10000000", "VECHE_SIM_FROM": f"{int(time.time())}000"}
 
 

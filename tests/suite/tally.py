@@ -36,7 +36,7 @@ def count(output, status):
     ran = total(r"^Ran (\d+) tests?") if status == 0 else 0
     passed = total(r"(\d+) passed") + ran + total(r"^(?:#|ℹ) pass (\d+)") + len(re.findall(r"^ok\s", output, re.MULTILINE))
     failed = total(r"(\d+) failed") + total(r"^(?:#|ℹ) fail (\d+)")
-    # The harness of Rust takes a test that found out by itself that it can't run for one that passed.
+    # Rust's harness counts a test that skips itself as passed.
     by_themselves = min(len(re.findall(r"^SKIPPED test ", output, re.MULTILINE)), passed)
     passed -= by_themselves
     skipped = total(r"(\d+) ignored") + total(r"^(?:#|ℹ) skipped (\d+)") + by_themselves

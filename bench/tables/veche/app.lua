@@ -157,7 +157,7 @@ function asks.speed(query)
     end
   end
   veche.sleep(0)
-  -- The clock of the loop stands still while a handler does not wait, as it does for Redis alone.
+  -- The clock of the loop does not advance while a handler runs without waiting; only the calls of Redis wait.
   local run, sum, clock = side[what], 0, query.side == "redis" and veche.time.monotonic or os.clock
   local began = clock()
   for i = 1, count do sum = sum + (run(keys[i]) or 0) end

@@ -32,7 +32,7 @@ pub struct FastcgiPool {
 pub struct Fastcgi {
     /// The script and its server.
     pub pool: Arc<FastcgiPool>,
-    /// The client's request that it belongs to.
+    /// The client's request that the script handles.
     pub client: FastcgiClient,
     /// Additional variables of the script; a value may be a secret.
     pub variables: Vec<(&'static str, Secret)>,

@@ -14,7 +14,7 @@ pub struct MessageMemory {
     /// Bytes over all processes of the tester and both directions, queued and received. An upper estimate without
     /// connections and frame headers.
     pub bytes: u64,
-    /// The factors of the product, as text.
+    /// The factors of `bytes`, as text.
     pub words: String,
 }
 

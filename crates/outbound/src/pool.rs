@@ -103,7 +103,7 @@ impl<D: Dial> ConnectionPool<D> {
             match timeout(self.limits.connect_timeout, self.dial.is_alive(&mut open.0)).await {
                 Ok(true) => break Some(open),
                 Ok(false) => {}
-                // The others would time out too.
+                // The other idle connections would time out too.
                 Err(_) => self.idle.lock().clear(),
             }
         };

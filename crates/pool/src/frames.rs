@@ -184,7 +184,7 @@ fn ready(process: &mut Process, outcome: &mut ReadOutcome, shared: &Arc<Shared>)
     shared.set_ready(process.events);
 }
 
-/// Assigns one of the process's own events.
+/// Sends a process an event of its lifecycle, which belongs to no connection.
 pub(crate) fn hand_own(process: &mut Process, name: EventName, now: Instant) {
     let mut frame = Vec::new();
     if encode(&mut frame, Limits::default(), &EventHead::new(0, name), &[]).is_ok() {

@@ -2,7 +2,7 @@
 --
 -- Routes without parameters are found by their whole path, all others in a tree of path segments. At each segment a
 -- literal is tried before a parameter, and that before a tail, so the order in which routes were added does not matter.
--- A node of the tree stands at one depth, so a search visits each at most once, whatever path a client sends.
+-- A node of the tree has one depth, so a search visits each at most once for any path of a client.
 local error, next, pairs, rawget, rawset, select, setmetatable, type =
   error, next, pairs, rawget, rawset, select, setmetatable, type
 local find, gmatch, gsub, match, sub = string.find, string.gmatch, string.gsub, string.match, string.sub

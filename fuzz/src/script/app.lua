@@ -1,5 +1,5 @@
 -- Runs programs that are bytes: each says which function is called with which strange arguments. What calls return is
--- an argument of later ones. An error has to be words; whatever else happens is looked at from outside.
+-- an argument of later ones. An error has to be a string; everything else is checked from outside.
 local veche = require "veche"
 local names = veche.config.names
 local app = {}

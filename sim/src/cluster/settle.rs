@@ -65,7 +65,7 @@ impl World {
         Ok(())
     }
 
-    /// The world ends: clients leave, and nothing is left of them.
+    /// Ends the world: all clients leave, and no state of them may remain.
     pub(super) fn end(&mut self) -> Check {
         self.settle()?;
         for client in 0..self.clients.len() {

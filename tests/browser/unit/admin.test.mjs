@@ -89,7 +89,7 @@ test("numbers as a person reads them", () => {
   assert.equal(moment(now - 86_400_000, now), "2026-05-02 12:00:09");
 });
 
-test("the page is small, whole, asks nothing of other hosts, and makes no markup of what it is told", () => {
+test("the page is small, complete, loads nothing from other hosts, and never parses data as HTML", () => {
   const files = readdirSync(FOLDER).map((name) => new URL(name, FOLDER));
   const fetched = existsSync(VENDOR) ? readdirSync(VENDOR).map((name) => new URL(name, VENDOR)) : [];
   const size = [...files, ...fetched].reduce((sum, file) => sum + statSync(file).size, 0);

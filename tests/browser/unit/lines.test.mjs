@@ -1,5 +1,5 @@
 // The lines that the demo page offers to copy are run here, by the languages themselves:
-// whatever a visitor types must arrive exactly, and must never become code.
+// any input must arrive unchanged, and must never become code.
 
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
@@ -100,7 +100,7 @@ const RUNNERS = {
 const FAST_NC = 'nc() { cat > "/dev/tcp/${@: -2:1}/${@: -1}"; }';
 
 for (const id of Object.keys(RUNNERS)) {
-  test(`${id}: what was typed arrives`, async () => {
+  test(`${id}: the typed text arrives`, async () => {
     for (const push of PUSHES) {
       const text = await RUNNERS[id](code(id, push));
       assert.equal(text.split("\n").length, 2, `one line and its end: ${JSON.stringify([push, text])}`);
@@ -115,7 +115,7 @@ test("shell: with the real nc", async (context) => {
   assert.deepEqual(JSON.parse(text), pushObject(PUSHES[0]));
 });
 
-test("curl: what was typed arrives, with the key", async () => {
+test("curl: the typed text arrives, with the key", async () => {
   for (const push of PUSHES) {
     const [url, key, body] = JSON.parse(await RUNNERS.shell(code("curl", push, "it's a key")));
     assert.equal(url, push.to === "user" ? "/api/push" : "/api/publish");
@@ -124,7 +124,7 @@ test("curl: what was typed arrives, with the key", async () => {
   }
 });
 
-test("veche: the arguments are what was typed", async () => {
+test("veche: the arguments are the typed text", async () => {
   // A stand-in for the command that writes down its arguments and its standard input.
   const record = join(folder, "record");
   const fake = script(`#!/bin/sh\n{ printf '%s\\0' "$@"; cat; } > ${record}\n`);

@@ -22,7 +22,7 @@ test("a wait doubles, is drawn at random, and is never at once nor for ever", ()
   assert.ok(soonMs(() => 0) > 0 && soonMs(() => 1) === SOON_MS);
 });
 
-test("ten thousand pages that lose one server come back spread out", () => {
+test("ten thousand pages that lose one server reconnect spread over time", () => {
   const slots = new Array(20).fill(0);
   for (let page = 0; page < 10_000; page += 1) slots[Math.floor((waitMs(0) / (FIRST_MS + 1)) * slots.length)] += 1;
   assert.ok(Math.max(...slots) < 1_000, `no twentieth of the time sees a tenth of the pages: ${slots}`);
@@ -54,7 +54,7 @@ test("payloads as a person reads them", () => {
   assert.equal(count(1_234, "byte"), "1,234 bytes");
 });
 
-test("what is typed becomes a value, or a sentence", () => {
+test("typed text becomes a value, or an error message", () => {
   assert.deepEqual(typed("text", "5"), { word: "data", value: "5" });
   assert.deepEqual(typed("json", "5"), { word: "data", value: 5 });
   assert.deepEqual(typed("binary", "0a ff\n0x41"), { word: "binary", value: "Cv9B" });

@@ -334,7 +334,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       assert.equal(pushed.handed ?? pushed.result?.handed, 1, JSON.stringify(pushed));
       const publication = await heard;
       assert.deepEqual([publication.channel, unwrap(publication.data)], [`#${user}`, { n: 1 }]);
-      // The back end ends all of his connections, for good.
+      // The back end closes all connections of the user permanently.
       const ended = next(client, 'disconnected');
       await server.api('disconnect', { user });
       assert.equal((await ended).code, 3503);
@@ -349,7 +349,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       room.on('join', ({ info }) => events.push(['join', info.user]));
       room.on('leave', ({ info }) => events.push(['leave', info.user]));
       const [visit] = await subscribed(bob, channel);
-      await until('bob to be told of', () => events.some(([kind, user]) => kind === 'join' && user === 'bob'));
+      await until('the join event of bob', () => events.some(([kind, user]) => kind === 'join' && user === 'bob'));
       const { clients } = await visit.presence();
       assert.deepEqual(Object.values(clients).map(({ user }) => user).sort(), ['ann', 'bob']);
       assert.equal(clients[client].user, 'bob');
@@ -427,7 +427,7 @@ for (const [format, { Client, wrap, unwrap }] of Object.entries(formats)) {
       await client.publish(`chat:given-${format}`, wrap('mine'));
       const publication = await heard;
       assert.deepEqual(unwrap(publication.info.connInfo), { name: 'Tom' });
-      // It is renewed by itself, and the connection stays.
+      // The SDK renews the token, and the connection stays open.
       await until('another token', () => asked >= 3);
       assert.equal(lost, 0);
       client.disconnect();

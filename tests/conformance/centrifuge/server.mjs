@@ -122,7 +122,7 @@ export async function tunnel(port) {
   };
 }
 
-// The next time that something is emitted, or an error when it is not in time.
+// Waits for the next event; throws an error on a timeout.
 export function next(emitter, event, ms = 10_000) {
   return new Promise((done, failed) => {
     const timer = setTimeout(() => failed(new Error(`no ${event} in ${ms} ms`)), ms);

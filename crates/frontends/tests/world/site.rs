@@ -468,7 +468,7 @@ fn tokens(anonymous: Anonymous) -> Arc<TokenAuth> {
     })
 }
 
-/// Two messages in eight seconds.
+/// A route that allows two messages in eight seconds.
 fn paced(path: &str, handler: RouteHandler, over: OverLimit) -> Route {
     Route {
         rate_limits: Some(RateLimits {

@@ -111,7 +111,7 @@ function t.a_cancelled_receiver_loses_no_value()
     channel:send("one")
     check.fails("cancelled", first.join, first)
     check.equal(second:join(), "one")
-    -- With nobody behind it, the value is the next again.
+    -- Without a waiting receiver the value is the next one again.
     local third = veche.spawn(function() return channel:receive() end)
     veche.sleep(0)
     third:cancel()
@@ -234,7 +234,7 @@ function t.where_nothing_can_wait_it_says_so()
   end)
   string.gsub("a", "a", function() moved() end)
   check.equal(moved(), 2)
-  -- And leaves nobody behind who would be served.
+  -- No receiver remains in the queue.
   check.equal(select(2, channel:try_send(1)), "full")
   check.equal(select(2, channel:try_receive()), "empty")
 end

@@ -81,7 +81,7 @@ function t.update_is_atomic()
   check.equal(dict:update("k", function(value) return value + 1 end), 2)
   check.equal(dict:update("k", function() return nil end), nil)
   check.equal(dict:get("k"), nil)
-  -- Somebody changes it meanwhile: the function is asked again.
+  -- The value changes meanwhile: the function is called again.
   dict:set("k", 1)
   local asked = 0
   local result = dict:update("k", function(value)

@@ -91,7 +91,7 @@ function t.waits_have_an_end()
   pushed, why = queue:push(2, 0.5)
   check.equal(pushed, nil)
   check.equal(why, "timeout")
-  -- What comes in time is taken.
+  -- An element that arrives in time is returned.
   queue:pop()
   veche.timer.after(0.2, function() queue:push("late") end)
   check.equal(queue:pop(0.5), "late")

@@ -1,4 +1,4 @@
--- What tests in Lua assert with. A failure stands at the line that asserts.
+-- Assertions of tests in Lua. A failure has the line of the assertion.
 local check = {}
 
 local function show(value)
@@ -17,7 +17,7 @@ function check.is_true(value, words)
   if not value then error(words or "expected something true, not " .. show(value), 2) end
 end
 
--- The call fails with a plain string that has these words and names the file of whoever called.
+-- The call fails with a plain string that has these words and names the file of the caller.
 function check.fails(words, f, ...)
   local arguments, count = { ... }, select("#", ...)
   local ok, message = pcall(function()

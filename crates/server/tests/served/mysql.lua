@@ -289,7 +289,7 @@ function t.errors_have_kinds()
   check.equal(what.retryable, false)
   check.equal(what.message:find("mysql: 1062 (23000): Duplicate entry '1' for key 'PRIMARY'", 1, true) ~= nil, true)
   check.equal(what.message:find("[refused]", 1, true), nil)
-  -- A lock that somebody else has.
+  -- A lock that another session holds.
   db:transaction(function(tx)
     tx:execute("update kinds_of set id = 3 where id = 1")
     what = about(try(db.execute, db, "set statement innodb_lock_wait_timeout = 0 for delete from kinds_of where id = 1"))
@@ -388,7 +388,7 @@ function t.deadlocks()
       tx:execute("update locks set n = n + 1 where id = ?", first)
       veche.sleep(0.1)
       local ok, why = pcall(tx.execute, tx, "update locks set n = n + 1 where id = ?", second)
-      -- Whoever goes on as if nothing had happened is stopped.
+      -- A handler that ignores the error and continues is stopped.
       if not ok then tx:execute("update locks set n = 100") end
       return ok, why
     end)

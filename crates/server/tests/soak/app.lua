@@ -45,7 +45,7 @@ local asked = {
     local left, task = tonumber(rest), nil
     task = veche.timer.every(0.005, function()
       left = left - 1
-      -- Whoever has gone, or has come to newer code, counts no more.
+      -- Connections that have closed, or use newer code, no longer count.
       if left == 0 or not conn:send("tick") then task:cancel() end
     end)
   end,

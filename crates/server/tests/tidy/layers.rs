@@ -8,7 +8,8 @@ use super::{assert_none, sources};
 /// The crate whose folders are layers.
 const SOURCES: &str = "crates/frontends/src/";
 
-/// Its folders: each may import from itself and the earlier ones. Files outside of them may import from all.
+/// The layers of that crate: each folder may import from itself and the earlier ones. Files outside of the folders may
+/// import from all.
 const LAYERS: &[&str] = &[
     "outbox",
     "context",
