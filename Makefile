@@ -7,7 +7,7 @@ DEMO := $(TARGET)/demo/veche
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## /  make \1\t/p' Makefile | expand -t 18
 
-run: demo        ## install what is missing, build, serve the push demo
+run: demo        ## install missing tools, build, serve the push demo
 	@cat examples/push/welcome.txt
 	@$(DEMO) serve -c examples/push/veche.toml
 
@@ -61,7 +61,7 @@ setup-run:
 	@tests/setup/packages.sh run
 	@tests/setup/rust.sh
 	@tests/setup/uplot.sh
-	@tests/setup/centrifuge_page.sh || echo "no npm centrifuge: the pages that stand on it will say so"
+	@tests/setup/centrifuge_page.sh || echo "no npm centrifuge: pages that require it show an error"
 
 setup-test: setup-run
 	@tests/setup/packages.sh test

@@ -136,7 +136,7 @@ end
 
 router:post("/api/dialogs", known(function(req, me)
   local other = users.normal(type(req.json) == "table" and req.json.with)
-  if not other or other == me or not users.exists(other) then return 404, { error = "There is nobody of that name." } end
+  if not other or other == me or not users.exists(other) then return 404, { error = "No user has this name." } end
   local before = dialogs.state(me, other)
   if not before and not limits.invitation(me, req.remote) then
     return 429, { error = "You have invited many people. Try again in an hour." }

@@ -120,7 +120,7 @@ test.case("people are found by the beginning of their names, oneself is not amon
   test.equal(names("?name=x"), {})
 end)
 
-test.case("a name is guessed twenty times in a quarter of an hour, from whatever addresses", function()
+test.case("a name allows twenty wrong passwords in a quarter of an hour, over all addresses", function()
   register("ann")
   local judged = 0
   for number = 1, 60 do

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 from texts import years_before
 
 U32, I32 = (0, 2**32 - 1), (-(2**31), 2**31 - 1)
-# Each field allows a range of whole numbers, a text of at most so many characters, or one of several texts.
+# Each field allows a range of whole numbers, a text with a maximum length in characters, or one of several texts.
 FIELDS = {
     "users": {"id": U32, "email": 100, "first_name": 50, "last_name": 50, "gender": {"m", "f"}, "birth_date": I32},
     "locations": {"id": U32, "place": 65535, "country": 50, "city": 50, "distance": U32},

@@ -1,5 +1,5 @@
 -- Swoole's shape, all on one public port: a first plain message, tester01, names the client; the frame
--- {"command":"update_data","user":"tester01"}, from anyone, is passed on to tester01 as it is.
+-- {"command":"update_data","user":"tester01"}, from any client, is forwarded to tester01 unchanged.
 local veche = require "veche"
 
 -- A connection's `user` is settled in the handshake, before any message. So these users are channels.

@@ -26,7 +26,7 @@ function address() {
   try {
     decoded = decodeURIComponent(name);
   } catch {
-    // Typed by hand: taken as it stands.
+    // Typed by hand and not escaped: used unchanged.
   }
   return { view: view in VIEWS ? view : "overview", name: decoded };
 }

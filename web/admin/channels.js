@@ -8,7 +8,7 @@ import { sender } from "./sender.js";
 
 /** Number of publications that are read at a time. */
 const HISTORY = 50;
-/** Longer data is cut, until it is asked for. */
+/** Longer data is cut; a button shows all of it. */
 const DATA_SHOWN = 2_000;
 /** Members that are drawn. */
 const MEMBERS_SHOWN = 200;

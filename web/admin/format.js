@@ -8,7 +8,7 @@ const FEW = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const known = (show) => (value) => (value === null || value === undefined || Number.isNaN(value) ? "–" : show(value));
 
 export const whole = known((value) => WHOLE.format(Math.round(value)));
-/** At most three digits and a letter. */
+/** At most three digits and a unit letter. */
 export const short = known((value) => (Math.abs(value) < 1000 ? FEW.format(value) : SHORT.format(value)));
 export const bytes = known((value) => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

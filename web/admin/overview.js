@@ -60,7 +60,7 @@ export function begin() {
   pulse.addEventListener("figures", ({ detail }) => take(detail));
 }
 
-/** The view is seen again. */
+/** The view is shown again. */
 export const enter = () => charts.draw();
 
 function take({ figures, before }) {

@@ -4,7 +4,7 @@ import { call } from "./api.js";
 import { fill, find, heads, make, say, table } from "./dom.js";
 import { bytes, count, percent, whole } from "./format.js";
 
-/** Looking at all of a table costs the server something: seldom is enough. */
+/** Reading the details of a table costs the server CPU time, so it is done rarely. */
 const AGAIN_MS = 5_000;
 
 let timer = 0;

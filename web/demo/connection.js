@@ -55,7 +55,7 @@ export class Connection extends EventTarget {
     if (this.state === "waiting" && this.nextAt - Date.now() > soon) this.#wait(soon);
   }
 
-  /** Ends it for good; no event follows. */
+  /** Closes the connection permanently; no event follows. */
   close() {
     this.#drop();
     this.state = "ended";

@@ -29,7 +29,7 @@ export class Feed {
     this.#arrived += 1;
     this.#waiting.push({ number: this.#arrived, at: new Date(), data });
     if (this.#waiting.length > ENTRIES_MAX) this.#waiting.shift();
-    // A hidden tab draws no frames; a timer keeps its list and its memory right all the same.
+    // A hidden tab draws no frames; a timer updates and shortens its list instead.
     this.#frame ||= document.hidden ? setTimeout(() => this.#draw()) : requestAnimationFrame(() => this.#draw());
   }
 

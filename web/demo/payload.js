@@ -41,7 +41,7 @@ function cutTo(text, charsMax) {
 }
 
 /**
- * What was typed into the panel, as the value of a push.
+ * The value of a push from the text typed into the panel.
  * @returns {{word: "data" | "binary", value: unknown}}
  * @throws {Error} with a sentence for the visitor
  */

@@ -1,4 +1,4 @@
-// The same as connection.js, by the public `centrifuge` SDK, which reconnects by itself. It is loaded on request
+// The same as connection.js, by the public `centrifuge` SDK, which reconnects automatically. It is loaded on request
 // (?by=sdk), and may be missing: tests/setup/centrifuge_page.sh fetches it before the binary is built.
 
 import { explain } from "./closing.js";

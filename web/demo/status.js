@@ -4,7 +4,7 @@ const TICK_MS = 200;
 const RINGS = 12;
 const RING_FIRST_RADIUS = 90;
 const RING_STEP = 78;
-/** The bell is not struck more often than this, whatever arrives. */
+/** The minimum time between strikes of the bell. */
 const RING_EVERY_MS = 250;
 
 const element = (id) => document.getElementById(id);

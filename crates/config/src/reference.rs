@@ -91,7 +91,7 @@ identity = "cookie:user"
 channels = ["news"]
 ```
 
-`veche check` reads the file and says what is wrong with it, every problem with its line. `veche config` prints every value that counts, and whether it came from the file or is the default. Unknown names are errors.
+`veche check` reads the file and reports every problem with its line. `veche config` prints every effective value and its source: the file or the default. Unknown names are errors.
 
 - **Durations** are whole numbers with a unit: `"500ms"`, `"10s"`, `"1m"`, `"2h"`, `"1d"`.
 - **Sizes** are numbers of bytes, or have a unit: `65536`, `"64KiB"`, `"1MiB"`, `"1GiB"` (powers of 1,024), `"64kB"`, `"1MB"`, `"1GB"` (powers of 1,000).

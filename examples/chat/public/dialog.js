@@ -160,7 +160,7 @@ export class Dialog extends EventTarget {
     this.#mark();
   }
 
-  /** Leaves the channel for good. */
+  /** Leaves the channel permanently. */
   end() {
     this.close();
     this.#client.removeSubscription(this.#subscription);
