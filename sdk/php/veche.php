@@ -126,7 +126,7 @@ interface ClientInterface extends Publisher
      * @param string|null $client Only the connection with this id.
      * @param string|null $session Only the connection with this session.
      * @param list<string> $except Ids of connections that stay.
-     * @return int|null How many were closed; null where `client`, `session` or `except` is given.
+     * @return int|null The number of closed connections; null where `client`, `session` or `except` is given.
      * @throws VecheException
      */
     public function disconnect(
@@ -245,7 +245,7 @@ interface ClientInterface extends Publisher
      * ```
      *
      * @param int $limit How many publications; 0: only the position; -1: all there are.
-     * @param Position|null $since Only what comes after this position, or before it with `reverse`.
+     * @param Position|null $since Only publications after this position, or before it with `reverse`.
      * @param bool $reverse The latest first.
      * @throws VecheException
      */
@@ -290,7 +290,7 @@ interface ClientInterface extends Publisher
     /**
      * Returns the connections of a user.
      *
-     * @param string|null $appName Only those whose client gave this name.
+     * @param string|null $appName Only connections whose client has this name.
      * @return array<string, ConnectionInfo> By the id of the connection.
      * @throws VecheException
      */
@@ -299,7 +299,7 @@ interface ClientInterface extends Publisher
     /**
      * Returns the connections that are subscribed to a channel.
      *
-     * @param string|null $appName Only those whose client gave this name.
+     * @param string|null $appName Only connections whose client has this name.
      * @return array<string, ConnectionInfo> By the id of the connection.
      * @throws VecheException
      */
@@ -1882,10 +1882,10 @@ final class ErrorCode
     /** The answer has too many elements, or a list on the server is full. */
     public const LIMIT_EXCEEDED = 106;
 
-    /** An argument is wrong; the message says which one. */
+    /** An argument is invalid; the message names it. */
     public const BAD_REQUEST = 107;
 
-    /** The channel keeps no history or no presence. */
+    /** The channel has no history or no presence. */
     public const NOT_AVAILABLE = 108;
 
     /** The key publishes too fast. */
@@ -2067,7 +2067,7 @@ use Throwable;
 class RateLimitException extends CallerException
 {
     /**
-     * @param float|null $retryAfter Seconds after which the server takes such calls again, if it said so.
+     * @param float|null $retryAfter Seconds after which the server accepts such calls again, if known.
      */
     public function __construct(
         string $message,
@@ -2104,7 +2104,7 @@ use Throwable;
 class UnavailableException extends ServerException
 {
     /**
-     * @param float|null $retryAfter Seconds after which to try again, if the server said so.
+     * @param float|null $retryAfter Seconds after which to try again, if known.
      */
     public function __construct(
         string $message,
@@ -2166,7 +2166,7 @@ final class Caller
      * @param string $version Version that the client's SDK gave.
      * @param string $remote Address of the client.
      * @param list<array{string, string}> $headers Headers that the route passes on, with names in lower case.
-     * @param mixed $meta What the application keeps of the connection.
+     * @param mixed $meta Data of the application about the connection.
      */
     public function __construct(
         public readonly string $id,
@@ -2319,7 +2319,7 @@ use Veche\Json;
 use Veche\Worker\Effects;
 
 /**
- * Carries a command out, with what the application adds to it. Which members mean something depends on the command.
+ * Permits a command, with data added by the application. The members that apply depend on the command.
  *
  * ```php
  * $app->connect(fn (Veche\Hook\Event $event) => new Veche\Hook\Grant(user: 'ann', channels: ['news']));
@@ -3478,7 +3478,7 @@ final class HttpResponse
      * @param int $status Such as 200.
      * @param string $body The whole body.
      * @param list<array{string, string}> $headers Names in lower case, and values.
-     * @param string $url Where it came from, after all redirects.
+     * @param string $url The URL of the response, after all redirects.
      */
     public function __construct(
         public readonly int $status,
@@ -4301,7 +4301,7 @@ final class Published
     /**
      * @param int|null $handed Connections whose outbox accepted the message; null if no response was requested. A
      *     client may not have read it yet.
-     * @param Position|null $position Place in the channel's history, if the channel keeps one.
+     * @param Position|null $position Position in the channel's history, if the channel has one.
      * @param bool $taken False for a repeated idempotency key and for a version that is not newer.
      * @param string|null $note Explains why no connection was reached.
      */
@@ -4509,7 +4509,7 @@ final class AppTester
     }
 
     /**
-     * Opens a connection. Whether the application has refused it says `refusedWith`.
+     * Opens a connection. `refusedWith` is set if the application has refused it.
      *
      * @param string $target Path and query.
      * @param string|null $user The user, where the route names one.
@@ -5131,7 +5131,7 @@ final class TestConnection
     }
 
     /**
-     * Returns the messages that have come since the last call.
+     * Returns the messages that have arrived since the last call.
      *
      * @return list<string>
      */
@@ -5199,7 +5199,7 @@ final class Key
     }
 
     /**
-     * Uses a private key whose public half the server knows (`key_file` or `jwks` of `[jwt]`). Takes ext-openssl.
+     * Uses a private key whose public half the server knows (`key_file` or `jwks` of `[jwt]`). Requires ext-openssl.
      *
      * @param string $pem The private key.
      * @param string|null $algorithm By default the one of the curve, or RS256.
@@ -5537,9 +5537,9 @@ final class Client
     }
 
     /**
-     * Waits for the next message. Pings that come meanwhile are answered.
+     * Waits for the next message. Pings that arrive meanwhile are answered.
      *
-     * @param float|null $timeout Seconds; null: as long as it takes. After a timeout the connection can still be used.
+     * @param float|null $timeout Seconds; null: no limit. After a timeout the connection can still be used.
      * @throws TimeoutException
      * @throws ClosedException when the connection has ended
      * @throws ProtocolException if the server breaks RFC 6455; the connection is closed then
@@ -5575,7 +5575,7 @@ final class Client
     /**
      * Closes the connection and waits for the server's Close frame, for at most a second.
      *
-     * Messages that come meanwhile are dropped. Closing again does nothing.
+     * Messages that arrive meanwhile are dropped. Closing again does nothing.
      *
      * @param int $code 1000, or from 3000 to 4999.
      * @param string $reason At most 123 bytes.

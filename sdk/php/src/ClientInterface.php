@@ -41,7 +41,7 @@ interface ClientInterface extends Publisher
      * @param string|null $client Only the connection with this id.
      * @param string|null $session Only the connection with this session.
      * @param list<string> $except Ids of connections that stay.
-     * @return int|null How many were closed; null where `client`, `session` or `except` is given.
+     * @return int|null The number of closed connections; null where `client`, `session` or `except` is given.
      * @throws VecheException
      */
     public function disconnect(
@@ -160,7 +160,7 @@ interface ClientInterface extends Publisher
      * ```
      *
      * @param int $limit How many publications; 0: only the position; -1: all there are.
-     * @param Position|null $since Only what comes after this position, or before it with `reverse`.
+     * @param Position|null $since Only publications after this position, or before it with `reverse`.
      * @param bool $reverse The latest first.
      * @throws VecheException
      */
@@ -205,7 +205,7 @@ interface ClientInterface extends Publisher
     /**
      * Returns the connections of a user.
      *
-     * @param string|null $appName Only those whose client gave this name.
+     * @param string|null $appName Only connections whose client has this name.
      * @return array<string, ConnectionInfo> By the id of the connection.
      * @throws VecheException
      */
@@ -214,7 +214,7 @@ interface ClientInterface extends Publisher
     /**
      * Returns the connections that are subscribed to a channel.
      *
-     * @param string|null $appName Only those whose client gave this name.
+     * @param string|null $appName Only connections whose client has this name.
      * @return array<string, ConnectionInfo> By the id of the connection.
      * @throws VecheException
      */

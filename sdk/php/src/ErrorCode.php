@@ -31,10 +31,10 @@ final class ErrorCode
     /** The answer has too many elements, or a list on the server is full. */
     public const LIMIT_EXCEEDED = 106;
 
-    /** An argument is wrong; the message says which one. */
+    /** An argument is invalid; the message names it. */
     public const BAD_REQUEST = 107;
 
-    /** The channel keeps no history or no presence. */
+    /** The channel has no history or no presence. */
     public const NOT_AVAILABLE = 108;
 
     /** The key publishes too fast. */

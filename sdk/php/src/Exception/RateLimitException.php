@@ -12,7 +12,7 @@ use Throwable;
 class RateLimitException extends CallerException
 {
     /**
-     * @param float|null $retryAfter Seconds after which the server takes such calls again, if it said so.
+     * @param float|null $retryAfter Seconds after which the server accepts such calls again, if known.
      */
     public function __construct(
         string $message,

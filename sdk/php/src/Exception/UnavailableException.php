@@ -13,7 +13,7 @@ use Throwable;
 class UnavailableException extends ServerException
 {
     /**
-     * @param float|null $retryAfter Seconds after which to try again, if the server said so.
+     * @param float|null $retryAfter Seconds after which to try again, if known.
      */
     public function __construct(
         string $message,

@@ -18,7 +18,7 @@ final class Caller
      * @param string $version Version that the client's SDK gave.
      * @param string $remote Address of the client.
      * @param list<array{string, string}> $headers Headers that the route passes on, with names in lower case.
-     * @param mixed $meta What the application keeps of the connection.
+     * @param mixed $meta Data of the application about the connection.
      */
     public function __construct(
         public readonly string $id,

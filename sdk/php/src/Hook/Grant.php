@@ -9,7 +9,7 @@ use Veche\Json;
 use Veche\Worker\Effects;
 
 /**
- * Carries a command out, with what the application adds to it. Which members mean something depends on the command.
+ * Permits a command, with data added by the application. The members that apply depend on the command.
  *
  * ```php
  * $app->connect(fn (Veche\Hook\Event $event) => new Veche\Hook\Grant(user: 'ann', channels: ['news']));

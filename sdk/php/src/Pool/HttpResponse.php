@@ -15,7 +15,7 @@ final class HttpResponse
      * @param int $status Such as 200.
      * @param string $body The whole body.
      * @param list<array{string, string}> $headers Names in lower case, and values.
-     * @param string $url Where it came from, after all redirects.
+     * @param string $url The URL of the response, after all redirects.
      */
     public function __construct(
         public readonly int $status,

@@ -14,7 +14,7 @@ final class Published
     /**
      * @param int|null $handed Connections whose outbox accepted the message; null if no response was requested. A
      *     client may not have read it yet.
-     * @param Position|null $position Place in the channel's history, if the channel keeps one.
+     * @param Position|null $position Position in the channel's history, if the channel has one.
      * @param bool $taken False for a repeated idempotency key and for a version that is not newer.
      * @param string|null $note Explains why no connection was reached.
      */

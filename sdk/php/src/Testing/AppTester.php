@@ -120,7 +120,7 @@ final class AppTester
     }
 
     /**
-     * Opens a connection. Whether the application has refused it says `refusedWith`.
+     * Opens a connection. `refusedWith` is set if the application has refused it.
      *
      * @param string $target Path and query.
      * @param string|null $user The user, where the route names one.

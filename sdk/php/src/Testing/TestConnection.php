@@ -67,7 +67,7 @@ final class TestConnection
     }
 
     /**
-     * Returns the messages that have come since the last call.
+     * Returns the messages that have arrived since the last call.
      *
      * @return list<string>
      */

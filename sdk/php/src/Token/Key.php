@@ -49,7 +49,7 @@ final class Key
     }
 
     /**
-     * Uses a private key whose public half the server knows (`key_file` or `jwks` of `[jwt]`). Takes ext-openssl.
+     * Uses a private key whose public half the server knows (`key_file` or `jwks` of `[jwt]`). Requires ext-openssl.
      *
      * @param string $pem The private key.
      * @param string|null $algorithm By default the one of the curve, or RS256.

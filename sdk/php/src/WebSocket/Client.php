@@ -128,9 +128,9 @@ final class Client
     }
 
     /**
-     * Waits for the next message. Pings that come meanwhile are answered.
+     * Waits for the next message. Pings that arrive meanwhile are answered.
      *
-     * @param float|null $timeout Seconds; null: as long as it takes. After a timeout the connection can still be used.
+     * @param float|null $timeout Seconds; null: no limit. After a timeout the connection can still be used.
      * @throws TimeoutException
      * @throws ClosedException when the connection has ended
      * @throws ProtocolException if the server breaks RFC 6455; the connection is closed then
@@ -166,7 +166,7 @@ final class Client
     /**
      * Closes the connection and waits for the server's Close frame, for at most a second.
      *
-     * Messages that come meanwhile are dropped. Closing again does nothing.
+     * Messages that arrive meanwhile are dropped. Closing again does nothing.
      *
      * @param int $code 1000, or from 3000 to 4999.
      * @param string $reason At most 123 bytes.
