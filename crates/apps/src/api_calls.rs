@@ -15,7 +15,7 @@ use veche_runtime::{Runtime, Token};
 
 use super::app_hosts::AppHosts;
 use super::recorder::{AppRecorder, RecordedEntry};
-use super::requester::api_call_id;
+use super::requester::Requester;
 
 /// The most calls in progress on one worker; the next constant limits the bytes of those that have not started.
 const UNDER_WAY_MAX: usize = 16_384;
@@ -164,7 +164,8 @@ impl AppHosts {
             waiting.push_back(number);
             return None;
         }
-        let id = api_call_id(command.app, number);
+        let app = command.app;
+        let id = Requester::ApiCall { app, number }.id();
         let direct = match command.body.take() {
             Some(body) => {
                 *bytes -= body.len();

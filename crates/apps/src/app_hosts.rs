@@ -435,12 +435,10 @@ impl Apps for AppHosts {
         shared: &mut Context,
     ) {
         match Requester::of(id) {
-            Requester::ApiCall { number, .. } => {
+            Some(Requester::ApiCall { number, .. }) => {
                 self.api_call_answered(number, ticket, answer, shared);
             }
-            Requester::Query(_) | Requester::Connection => {
-                self.answer(app, id, ticket, &answer, shared);
-            }
+            Some(Requester::Query(_)) | None => self.answer(app, id, ticket, &answer, shared),
         }
     }
 

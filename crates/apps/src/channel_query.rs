@@ -12,7 +12,7 @@ use veche_hub::{
 use veche_runtime::Token;
 
 use super::app_hosts::AppHosts;
-use super::requester::query_id;
+use super::requester::Requester;
 
 impl AppHosts {
     /// Sends a query to the home of a channel.
@@ -24,7 +24,7 @@ impl AppHosts {
         inquiry: ChannelRequest,
         shared: &mut Context,
     ) {
-        let session = query_id(app);
+        let session = Requester::Query(app).id();
         let asked = hub_query(inquiry).and_then(|question| {
             let name = ChannelName::new(channel).map_err(|error| refused(&error.to_string()))?;
             Ok((name, question))

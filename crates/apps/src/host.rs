@@ -16,7 +16,7 @@ impl AppHost for AppHosts {
     type Message = AppWorkerMessage;
 
     fn requesting_app(session: ConnectionId) -> Option<AppId> {
-        Requester::of(session).app()
+        Requester::of(session).map(Requester::app)
     }
 
     fn handle_message(&mut self, message: AppWorkerMessage, shared: &mut Context) {

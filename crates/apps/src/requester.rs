@@ -9,14 +9,12 @@ const QUERIES: u32 = u32::MAX;
 /// The index of API calls is this minus the application's number.
 const API_CALLS: u32 = u32::MAX - 1;
 
-/// The origin of a request.
+/// The application that made a request, and the kind of the request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Requester {
-    /// A client's session, or a back end's call.
-    Connection,
-    /// A query by an application.
+    /// A query of a channel.
     Query(AppId),
-    /// An API call by an application.
+    /// A call of the API.
     ApiCall {
         app: AppId,
         /// Its number among the calls of the worker.
@@ -25,42 +23,37 @@ pub(super) enum Requester {
 }
 
 impl Requester {
-    /// Returns the requester that has this id.
-    pub(super) fn of(id: ConnectionId) -> Self {
+    /// Returns the requester with this id; `None` if it belongs to a connection.
+    pub(super) fn of(id: ConnectionId) -> Option<Self> {
         if id.index == QUERIES {
-            return Self::Query(AppId(id.generation as u16));
+            return Some(Self::Query(AppId(id.generation as u16)));
         }
-        match API_CALLS.checked_sub(id.index).map(u16::try_from) {
-            Some(Ok(app)) => Self::ApiCall {
-                app: AppId(app),
-                number: id.generation,
-            },
-            _ => Self::Connection,
-        }
+        let app = API_CALLS.checked_sub(id.index)?;
+        Some(Self::ApiCall {
+            app: AppId(u16::try_from(app).ok()?),
+            number: id.generation,
+        })
     }
 
-    /// Returns the application, if it is one.
-    pub(super) fn app(self) -> Option<AppId> {
+    /// Returns the id in the place of a session's.
+    pub(super) fn id(self) -> ConnectionId {
         match self {
-            Self::Connection => None,
-            Self::Query(app) | Self::ApiCall { app, .. } => Some(app),
+            Self::Query(app) => ConnectionId {
+                index: QUERIES,
+                generation: app.0.into(),
+            },
+            Self::ApiCall { app, number } => ConnectionId {
+                index: API_CALLS - u32::from(app.0),
+                generation: number,
+            },
         }
     }
-}
 
-/// Returns the id of an application's queries.
-pub(super) fn query_id(app: AppId) -> ConnectionId {
-    ConnectionId {
-        index: QUERIES,
-        generation: app.0.into(),
-    }
-}
-
-/// Returns the id of an application's API call.
-pub(super) fn api_call_id(app: AppId, number: u32) -> ConnectionId {
-    ConnectionId {
-        index: API_CALLS - u32::from(app.0),
-        generation: number,
+    /// Returns the application, which gets the response.
+    pub(super) fn app(self) -> AppId {
+        match self {
+            Self::Query(app) | Self::ApiCall { app, .. } => app,
+        }
     }
 }
 
@@ -72,11 +65,10 @@ mod tests {
     fn each_id_belongs_to_one_requester() {
         for number in [0, 7, u16::MAX] {
             let app = AppId(number);
-            assert_eq!(Requester::of(query_id(app)), Requester::Query(app));
-            for number in [0, 1, u32::MAX] {
-                let call = Requester::ApiCall { app, number };
-                assert_eq!(Requester::of(api_call_id(app, number)), call);
-                assert_eq!(call.app(), Some(app));
+            let calls = [0, 1, u32::MAX].map(|number| Requester::ApiCall { app, number });
+            for requester in calls.into_iter().chain([Requester::Query(app)]) {
+                assert_eq!(Requester::of(requester.id()), Some(requester));
+                assert_eq!(requester.app(), app);
             }
         }
         let last = API_CALLS - u32::from(u16::MAX) - 1;
@@ -85,8 +77,7 @@ mod tests {
                 index,
                 generation: 0,
             };
-            assert_eq!(Requester::of(id), Requester::Connection);
-            assert_eq!(Requester::of(id).app(), None);
+            assert_eq!(Requester::of(id), None);
         }
     }
 }

@@ -64,22 +64,17 @@ end
 bench.now = native.now
 bench.is_over = native.is_over
 
-local function begins_in(number)
+-- A sleep has the clock of the turn, which may be behind: what is recorded before the start would not be counted.
+local function await_start(number)
   local seconds = native.begins_in(number)
-  while not seconds do
-    sleep(LOOK_S)
+  repeat
+    sleep(seconds or LOOK_S)
     seconds = native.begins_in(number)
-  end
-  return seconds
+  until seconds and seconds <= 0
 end
 
 local function play(number)
-  -- A sleep has the clock of the turn, which may be behind: what is recorded before the start would not be counted.
-  local seconds = begins_in(number)
-  repeat
-    sleep(seconds)
-    seconds = begins_in(number)
-  until seconds <= 0
+  await_start(number)
   if native.is_over() then return end
   native.user_begins()
   local user = { number = number, session = 0, url = native.url }

@@ -255,7 +255,7 @@ codes! {
 codes! {
     /// Exit codes of `veche` commands; shell scripts rely on them.
     Exit: u8, [Exit] {
-        /// The command succeeded.
+        /// The command did what its arguments request; warnings do not change the code.
         Ok = 0 "done" no_client,
         /// The configuration has errors, or a test failed.
         Config = 1 "the configuration has errors or cannot be read; test: a test has failed" no_client,

@@ -231,8 +231,8 @@ impl Checker<'_> {
     pub(super) fn listener(&mut self, table: &RawTable, apps: &mut CheckedApps) -> Option<usize> {
         let name = text(table, "app")?;
         let index = self.called(table, &name, apps)?;
-        let CheckedApp { script, app, .. } = &apps.list[index];
-        if script.is_none() && app.is_some() {
+        let app = &apps.list[index].app;
+        if app.as_ref().is_some_and(|app| app.own_script().is_none()) {
             let why = format!(
                 "app: {name:?} is not an app in Lua, and only those receive events; use url"
             );

@@ -90,12 +90,7 @@ impl Backing {
             self.create_template(&template);
         }
         drop(lock);
-        let copied = Command::new("cp")
-            .arg("-a")
-            .arg(&template)
-            .arg(self.path("data"))
-            .status();
-        assert!(copied.expect("cp").success());
+        copy_folder(&template, Path::new(&self.path("data")));
     }
 
     /// Creates a data folder with the system tables. Debian's script may fail on a busy machine, so it is retried from
@@ -120,8 +115,7 @@ impl Backing {
                 // The folder may be of another file system, and a copy that was interrupted must not be used.
                 let part = template.with_extension("part");
                 let _ = fs::remove_dir_all(&part);
-                let copied = Command::new("cp").args(["-a", &data]).arg(&part).status();
-                assert!(copied.expect("cp").success());
+                copy_folder(Path::new(&data), &part);
                 let _ = fs::remove_dir_all(&data);
                 fs::rename(&part, template).expect("a template");
                 return;
@@ -254,6 +248,12 @@ impl Backing {
             Kind::Redis => format!("redis://127.0.0.1:{port}/{name}?{options}"),
         }
     }
+}
+
+/// Copies a folder with the owners of its files.
+fn copy_folder(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status();
+    assert!(copied.expect("cp").success());
 }
 
 impl Drop for Backing {

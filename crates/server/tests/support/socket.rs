@@ -200,6 +200,13 @@ impl Socket {
         }
     }
 
+    /// Returns the next text other than this one, which may or may not come before it.
+    #[track_caller]
+    pub(crate) fn text_after(&mut self, skipped: &str) -> String {
+        let text = self.text();
+        if text == skipped { self.text() } else { text }
+    }
+
     /// Skips to the close frame and returns its code; asserts that the end follows.
     #[track_caller]
     pub(crate) fn closed(&mut self) -> u16 {
