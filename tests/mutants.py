@@ -5,12 +5,14 @@ these mutants the tests catch. `make mutants` runs it.
     tests/mutants.py [--seed N] [--size N] [--minutes N] [CRATE…]
 
 The sample is the same for a seed (1) as long as the code is the same, and each crate has its share of it. Mutants that
-change nothing are named in .cargo/mutants.toml and left out. Works on a copy of the tree in target/mutants/, which also
-has the logs of each mutant. Ends with 1 if a crate is below its goal, with 2 if it could not be measured.
+change nothing are named in .cargo/mutants.toml and left out. The crates are divided among two lanes that run side by
+side, each on its own copy of the tree in target/mutants/, which also has the logs of each mutant. Ends with 1 if a crate
+is below its goal, with 2 if it could not be measured.
 """
 
 import argparse
 import collections
+import concurrent.futures
 import dataclasses
 import filecmp
 import hashlib
@@ -27,7 +29,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 WORK = TARGET / "mutants"
-TREE = WORK / "tree"
+
+# A build of one crate keeps about one core busy.
+LANES = 2
 
 # Seconds for cargo-mutants to put back the file that it has changed, after a request to end.
 PATIENCE = 60
@@ -164,46 +168,54 @@ def status(results):
     return 0 if results and all(result.is_good for result in results) else 2
 
 
+def lanes_of(crates, lanes=LANES):
+    """The crates of each lane, the most expensive first to the lane with the least to do."""
+    divided = [[] for _ in range(lanes)]
+    for crate in sorted(crates, key=lambda crate: -crate.share * crate.cost):
+        min(divided, key=lambda lane: sum(one.share * one.cost for one in lane)).append(crate)
+    return [sorted(lane, key=crates.index) for lane in divided if lane]
+
+
 def part_of(seconds, crate, crates):
     """The part of the time that is left for a crate, when it and those behind it are still to be measured."""
     behind = crates[crates.index(crate) :]
     return seconds * crate.share * crate.cost / sum(one.share * one.cost for one in behind)
 
 
-def copy_tree():
-    """Brings the copy up to date. Files that are the same keep their times, so little is built again."""
+def copy_tree(tree):
+    """Brings a copy up to date. Files that are the same keep their times, so little is built again."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False
     )
     if listed.returncode != 0:
         raise Impossible("this is no clone of the repository: " + listed.stderr.decode().strip())
     wanted = {name for name in os.fsdecode(listed.stdout).split("\0") if name and os.path.lexists(ROOT / name)}
-    for folder, _, files in os.walk(TREE):
+    for folder, _, files in os.walk(tree):
         for file in files:
             path = pathlib.Path(folder, file)
-            if str(path.relative_to(TREE)) not in wanted:
+            if str(path.relative_to(tree)) not in wanted:
                 path.unlink()
     for name in sorted(wanted):
-        source, copy = ROOT / name, TREE / name
+        source, copy = ROOT / name, tree / name
         if copy.is_symlink() or not copy.exists() or not filecmp.cmp(source, copy, shallow=False):
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.unlink(missing_ok=True)
             shutil.copy(source, copy, follow_symlinks=False)
 
 
-def mutants_of(crate):
+def mutants_of(crate, tree):
     """Names of all mutants of a crate but those that .cargo/mutants.toml leaves out."""
     command = ["cargo", "mutants", "--list", "--json", f"--package={crate.package}"]
-    listed = subprocess.run(command, cwd=TREE, capture_output=True, text=True, check=False)
+    listed = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
         raise Impossible(f"cargo mutants --list: {listed.stderr.strip()}")
     return [mutant["name"] for mutant in json.loads(listed.stdout)]
 
 
-def environment(seed):
+def environment(seed, build):
     """Random tests take the same ways each time, and keep nothing for the next mutant."""
     return os.environ | {
-        "CARGO_TARGET_DIR": str(WORK / "build"),
+        "CARGO_TARGET_DIR": str(build),
         "CARGO_PROFILE_DEV_DEBUG": "0",
         "PROPTEST_DISABLE_FAILURE_PERSISTENCE": "true",
         "PROPTEST_RNG_SEED": str(seed),
@@ -211,7 +223,7 @@ def environment(seed):
     }
 
 
-def run(crate, suite, names, seed, until):
+def run(crate, suite, names, seed, until, lane):
     """Results of the mutants that were finished before the time limit."""
     output = WORK / crate.name / str(crate.suites.index(suite) + 1)
     shutil.rmtree(output, ignore_errors=True)
@@ -220,8 +232,8 @@ def run(crate, suite, names, seed, until):
     with log.open("w") as out:
         child = subprocess.Popen(
             commands(crate, suite, names, output),
-            cwd=TREE,
-            env=environment(seed),
+            cwd=lane / "tree",
+            env=environment(seed, lane / "build"),
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -241,22 +253,35 @@ def run(crate, suite, names, seed, until):
     return verdicts(json.loads(outcomes.read_text())["outcomes"]) if outcomes.exists() else {}
 
 
-def measure(crate, size, seed, until):
+def measure(crate, size, seed, until, lane):
     """Runs a crate's suites, each on what those before it have missed."""
-    chosen = sample(mutants_of(crate), size, seed)
+    chosen = sample(mutants_of(crate, lane / "tree"), size, seed)
     result = Result(crate, len(chosen), {})
     left = chosen
     for suite in crate.suites:
         if not left or time.monotonic() >= until:
             break
         started = time.monotonic()
-        found = run(crate, suite, left, seed, until)
+        found = run(crate, suite, left, seed, until, lane)
         result.found |= {name: verdict for name, verdict in found.items() if verdict != "unviable" or name not in result.found}
         took = time.monotonic() - started
         what = " ".join([*suite.packages, *suite.options])
         print(f"{crate.name}: {len(found)} of {len(left)} mutants by the tests of {what}, {took / 60:.1f} min", flush=True)
         left = result.missed
     return result
+
+
+def measure_lane(crates, lane, size, seed, end):
+    """Measures crates one after the other in a folder of their own, until that time."""
+    tree = lane / "tree"
+    tree.mkdir(parents=True, exist_ok=True)
+    copy_tree(tree)
+    results = []
+    for crate in crates:
+        now = time.monotonic()
+        until = now + part_of(end - now, crate, crates)
+        results.append(measure(crate, max(1, round(crate.share * size / FULL)), seed, until, lane))
+    return results
 
 
 def main():
@@ -277,17 +302,17 @@ def main():
             print(f"{crate.name}: there is no such crate, left out")
             continue
         crates.append(crate)
-    results = []
+    lanes = lanes_of(crates)
     try:
-        TREE.mkdir(parents=True, exist_ok=True)
-        copy_tree()
-        for crate in crates:
-            now = time.monotonic()
-            size = max(1, round(crate.share * asked.size / FULL))
-            results.append(measure(crate, size, asked.seed, now + part_of(end - now, crate, crates)))
+        with concurrent.futures.ThreadPoolExecutor(LANES) as pool:
+            measured = [
+                pool.submit(measure_lane, lane, WORK / f"lane-{number}", asked.size, asked.seed, end) for number, lane in enumerate(lanes)
+            ]
+            results = [result for lane in measured for result in lane.result()]
     except Impossible as reason:
         print(reason, file=sys.stderr)
         return 2
+    results.sort(key=lambda result: CRATES.index(result.crate))
     print("\n".join(table(results)))
     done, all_ = sum(len(result.found) for result in results), sum(result.size for result in results)
     print(f"{done} of {all_} mutants of sample {asked.seed}" + ("" if done == all_ else f": {asked.minutes:g} minutes were over"))

@@ -3,7 +3,7 @@
 import re
 import unittest
 
-from mutants import CRATES, FULL, Crate, Result, Suite, commands, part_of, pattern, sample, status, table, verdicts
+from mutants import CRATES, FULL, Crate, Result, Suite, commands, lanes_of, part_of, pattern, sample, status, table, verdicts
 
 NAMES = [f"crates/hub/src/hub.rs:{line}:9: replace Hub::f{line} -> bool with {value}" for line in range(100) for value in ("true", "false")]
 OWN = Suite(("veche-hub",))
@@ -100,6 +100,13 @@ class Judgement(unittest.TestCase):
         self.assertEqual(lines[2].split(), ["hub", "0", "0", "0", "0", "–", "95", "not", "measured"])
         self.assertEqual(lines[3].split(), ["hub", "1", "0", "0", "0", "100.0", "95"])
         self.assertEqual(lines[4:], ["missed: missed 0", "missed: missed 1"])
+
+    def test_each_crate_is_in_one_lane_and_the_lanes_have_about_the_same_to_do(self):
+        lanes = lanes_of(CRATES, 2)
+        self.assertEqual(sorted(crate.name for lane in lanes for crate in lane), sorted(crate.name for crate in CRATES))
+        first, second = (sum(crate.share * crate.cost for crate in lane) for lane in lanes)
+        self.assertLess(abs(first - second), 0.1 * (first + second))
+        self.assertEqual(lanes_of(CRATES[:1], 2), [[CRATES[0]]])
 
     def test_the_time_is_divided_by_what_is_left(self):
         crates = [Crate("a", 10, 95, ()), Crate("b", 10, 95, (), cost=2)]
