@@ -40,7 +40,7 @@ mod site;
 mod slow_log;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod stage;
-mod testing;
+mod test_server;
 mod tls_listeners;
 mod users;
 mod worker;

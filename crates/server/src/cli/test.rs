@@ -13,9 +13,10 @@ use veche_terminal::Colours;
 use veche_terminal::duration;
 use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::plain;
+use veche_testing::{Counts, Plan, Problem, Step, Style, TestReport, TestServer};
 
 use crate::server::WORKER_STACK_BYTES;
-use crate::testing::{self, Counts, Plan, Problem, Step, Style, TestReport};
+use crate::test_server::ConfiguredServer;
 
 /// Flags of `veche test`.
 #[derive(Args, Debug)]
@@ -79,7 +80,12 @@ fn go_through(
     };
     let began = now();
     let mut printed = Ok(());
-    let files = testing::run(config, plan, &mut |step| match step {
+    let root = match config.file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let load = || Ok(Box::new(ConfiguredServer::load(config)?) as Box<dyn TestServer>);
+    let files = veche_testing::run(root, load, plan, &mut |step| match step {
         Step::Begins { file, case } if is_terminal => show_progress(file, case),
         Step::Begins { .. } => {}
         Step::Ended(file) => {
@@ -100,7 +106,7 @@ fn go_through(
         report.summary(&files, plan.seed, began.elapsed())
     ))?;
     if let Some(path) = junit {
-        fs::write(path, testing::junit(&files)).map_err(|error| {
+        fs::write(path, veche_testing::junit(&files)).map_err(|error| {
             let words = format!("{}: {}", path.display(), plain(&error));
             CommandFailure::new(Exit::Failed, words)
         })?;

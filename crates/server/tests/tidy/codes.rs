@@ -33,7 +33,7 @@ const OTHERWISE: &[(&str, u32, &str)] = &[
         "HTTP's status of a handshake",
     ),
     (
-        "crates/server/src/testing/response.rs",
+        "crates/testing/src/response.rs",
         101,
         "HTTP's status of a handshake",
     ),

@@ -26,6 +26,9 @@ use crate::http::upgrade::RefusedUpgrade;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::outbox::delivery_mode::DeliveryMode;
 
+/// The ticket of subscriptions that a back end requests. Applications number theirs from 1 and ignore the reply to this one.
+const BACKEND_TICKET: Ticket = Ticket(u32::MAX);
+
 /// A session of an application.
 pub(crate) struct AppSession {
     app: AppId,
@@ -241,9 +244,8 @@ impl Session for AppSession {
     ) -> Flow {
         match &instruction.action {
             UserAction::Subscribe(wanted) => {
-                // Applications have separate tickets, and this is not one of them.
                 cx.shared
-                    .subscribe_by_backend(cx.id, wanted, Ticket(u32::MAX));
+                    .subscribe_by_backend(cx.id, wanted, BACKEND_TICKET);
             }
             UserAction::Unsubscribe { channel } => {
                 cx.shared.unsubscribe_by_backend(cx.id, channel);

@@ -14,18 +14,20 @@ const LOG_LINES_MAX: usize = 40;
 
 /// The style of the report.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Style {
-    pub(crate) colours: Colours,
+pub struct Style {
+    /// The colours of the terminal, or none.
+    pub colours: Colours,
     /// Whether real times are shown.
-    pub(crate) has_times: bool,
+    pub has_times: bool,
 }
 
 /// The formatter of reports.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TestReport {
-    pub(crate) style: Style,
+pub struct TestReport {
+    /// The format of the lines.
+    pub style: Style,
     /// Whether each case was run with more than one seed.
-    pub(crate) has_many_seeds: bool,
+    pub has_many_seeds: bool,
 }
 
 impl TestReport {
@@ -41,7 +43,7 @@ impl TestReport {
     }
 
     /// Formats a completed file.
-    pub(crate) fn file(&self, file: &File) -> String {
+    pub fn file(&self, file: &File) -> String {
         let took = file.results.iter().map(|outcome| outcome.took).sum();
         let tests = match file.results.len() {
             1 => "1 test".to_owned(),
@@ -116,7 +118,7 @@ impl TestReport {
     }
 
     /// Formats the summary of all files.
-    pub(crate) fn summary(&self, files: &[File], seed: u64, took: Duration) -> String {
+    pub fn summary(&self, files: &[File], seed: u64, took: Duration) -> String {
         let counts = Counts::of(files);
         let mut parts = vec![format!("{} passed", counts.passed)];
         if counts.failed > 0 {
@@ -192,14 +194,18 @@ fn quoted(text: &str) -> String {
 
 /// The number of results of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) passed: usize,
-    pub(crate) failed: usize,
-    pub(crate) skipped: usize,
+pub struct Counts {
+    /// Cases that passed.
+    pub passed: usize,
+    /// Cases that failed, and files that can't be loaded.
+    pub failed: usize,
+    /// Cases that were skipped.
+    pub skipped: usize,
 }
 
 impl Counts {
-    pub(crate) fn of<'f>(files: impl IntoIterator<Item = &'f File>) -> Self {
+    /// Counts the results of these files.
+    pub fn of<'f>(files: impl IntoIterator<Item = &'f File>) -> Self {
         let mut counts = Self::default();
         for outcome in files.into_iter().flat_map(|file| &file.results) {
             match &outcome.result {

@@ -7,7 +7,7 @@ use super::report::Counts;
 use super::{File, Outcome, Passed};
 
 /// Returns the document of all files.
-pub(crate) fn junit(files: &[File]) -> String {
+pub fn junit(files: &[File]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let took = |file: &File| -> Duration { file.results.iter().map(|one| one.took).sum() };
     let all: Duration = files.iter().map(took).sum();

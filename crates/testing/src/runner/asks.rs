@@ -8,12 +8,12 @@ use serde_json::json;
 use veche_script::Plain;
 
 use super::TestRunner;
-use crate::testing::client::TestClient;
+use crate::client::TestClient;
 
 impl TestRunner<'_> {
     /// Opens a WebSocket; returns the client's number.
     pub(super) fn connect(&mut self, question: &Plain) -> Result<usize, String> {
-        let (listener, host) = self.ground.listener(&question.get("listener").text())?;
+        let (listener, host) = self.server.listener(&question.get("listener").text())?;
         let remote = remote(question)?;
         let target = line_of(question, "target")?;
         let protocols = line_of(question, "protocols")?;
@@ -25,7 +25,7 @@ impl TestRunner<'_> {
 
     /// Sends a request; returns the client's number.
     pub(super) fn request(&mut self, question: &Plain) -> Result<usize, String> {
-        let (listener, host) = self.ground.listener(&question.get("listener").text())?;
+        let (listener, host) = self.server.listener(&question.get("listener").text())?;
         let remote = remote(question)?;
         let (method, target) = (line_of(question, "method")?, line_of(question, "target")?);
         let headers = headers(question)?;

@@ -19,7 +19,7 @@ use veche_store::Store;
 use veche_types::codes::CloseCode;
 
 use super::client::{Opening, ReceivedItem};
-use super::world::{Ground, MONO_MS, TestWorld};
+use super::world::{MONO_MS, TestServer, TestWorld};
 
 /// The time limit for a response or a handshake, by the test's clock: longer than the server's own limits.
 const PATIENCE_MS: u64 = 120_000;
@@ -61,7 +61,7 @@ pub(super) fn load(code: &Arc<SourceCode>, seed: u64) -> Result<TestVm, String> 
 
 /// Runs one case by its number.
 pub(super) fn run(
-    ground: &Ground,
+    server: &dyn TestServer,
     code: &Arc<SourceCode>,
     case: usize,
     seed: u64,
@@ -70,8 +70,8 @@ pub(super) fn run(
     let vm = load(code, seed)?;
     let services = vm.cases().get(case).and_then(|case| case.services.clone());
     let mut conduct = TestRunner {
-        ground,
-        world: TestWorld::new(ground, seed, within, services.as_deref())?,
+        server,
+        world: TestWorld::new(server, seed, within, services.as_deref())?,
         vm,
         waits: Vec::new(),
         forgiven: Vec::new(),
@@ -81,7 +81,7 @@ pub(super) fn run(
 }
 
 struct TestRunner<'g> {
-    ground: &'g Ground,
+    server: &'g dyn TestServer,
     pub(super) world: TestWorld,
     vm: TestVm,
     waits: Vec<ScriptWait>,

@@ -3,33 +3,19 @@
 //! Only sockets, the clock and external services are simulated: requests pass through the real front ends, routes and
 //! hub. It knows clients by number; expectations are checked in [`super::runner`].
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use veche_apps::{AppHosts, AppRecorder, AppRegistry, AppSet};
+use veche_apps::{AppRecorder, CallExecutor};
 use veche_calls::CallErrorKind;
 use veche_clock::now;
-use veche_config::Config;
-use veche_frontends::access::ListenerAccess;
-use veche_frontends::frontend_config::{FrontendListener, ListenerRole};
-use veche_frontends::route::Router;
-use veche_frontends::{Context, FrontendConfig, HubMailer, Outboxes, Requests};
-use veche_hub::{Hub, WorkerId};
-use veche_identity::IdentityProviders;
-use veche_mailbox::Mailbox;
-use veche_net::{Driver as _, ListenerId, Simulated};
-use veche_outbound::Outbound;
+use veche_net::{ConnectionId, Driver as _, ListenerId, Simulated};
 use veche_proto::websocket::Codecs;
 use veche_script::Now;
-use veche_webhooks::hooks::HookClient;
 
 use super::client::{Opening, TestClient, Welcome};
 use super::outside::{DialedSocket, MockServices};
-use crate::files::DiskFiles;
-use crate::metrics::MetricsReport;
-use crate::process_state::ProcessState;
-use crate::worker::WorkerLoop;
 
 /// The start of each run: 2026-01-01 00:00:00 UTC.
 const WALL_MS: u64 = 1_767_225_600_000;
@@ -42,73 +28,59 @@ const TURNS_MAX: u64 = 5000;
 /// The number of turns between checks of the real time.
 const TURNS_PER_LOOK: u64 = 64;
 
-/// The parts that all runs of a command share.
-pub(super) struct Ground {
-    site: Arc<FrontendConfig>,
-    app_set: AppSet,
-    listeners: Vec<TestListener>,
-    outbox_bytes_max: usize,
+/// The server under test: its routes and applications, from which each run starts a worker of its own.
+pub trait TestServer {
+    /// Returns a listener for HTTP by name or role (`public`, `internal`), or the first public one for an empty name,
+    /// and its address.
+    ///
+    /// # Errors
+    /// The configuration has no such listener.
+    fn listener(&self, wanted: &str) -> Result<(ListenerId, String), String>;
+
+    /// Returns the listener for the line protocol of back ends, which exists whether or not it is configured.
+    fn push_listener(&self) -> ListenerId;
+
+    /// Starts a worker and its applications on a network of its own.
+    ///
+    /// # Errors
+    /// An application that can't start, in words.
+    fn start(&self, run: RunOptions<'_>) -> Result<Box<dyn TestWorker>, String>;
 }
 
-impl Ground {
-    /// Loads the applications of a configuration.
-    pub(super) fn new(config: &Config) -> Result<Self, String> {
-        let library = AppRegistry::default();
-        let app_set = library.load(config)?;
-        let identities = IdentityProviders::new(library.outbound.clone());
-        identities.begin(config);
-        let mut site =
-            crate::site::build(config, &library, &identities, &HookClient::default(), false);
-        let listeners = config.listeners.iter().zip(&site.listeners);
-        let listeners = listeners.map(|(listener, of_site)| TestListener {
-            role: of_site.role,
-            name: listener.name.clone(),
-            address: listener.address,
-        });
-        let listeners = listeners.collect();
-        // The back end's listener, configured or not.
-        site.listeners.push(FrontendListener {
-            role: ListenerRole::Push,
-            is_tls: false,
-            access: ListenerAccess::default(),
-            router: Router::new([]),
-        });
-        Ok(Self {
-            site: Arc::new(site),
-            app_set,
-            listeners,
-            outbox_bytes_max: usize::try_from(config.limits.outbox_bytes).unwrap_or(usize::MAX),
-        })
-    }
+/// A worker on a simulated network.
+pub trait TestWorker {
+    /// Returns its network.
+    fn network(&mut self) -> &mut Simulated;
 
-    /// Returns an HTTP listener by name or role, or the first public one, and its address.
-    pub(super) fn listener(&self, wanted: &str) -> Result<(usize, String), String> {
-        let is_it = |test_listener: &TestListener| match wanted {
-            "" | "public" => test_listener.role == ListenerRole::Public,
-            "internal" => test_listener.role == ListenerRole::Internal,
-            name => {
-                test_listener.name.as_deref() == Some(name)
-                    && test_listener.role != ListenerRole::Push
-            }
-        };
-        let found = self.listeners.iter().position(is_it);
-        let place = found.ok_or_else(|| match wanted {
-            "" => "the configuration has no public listener".to_owned(),
-            name => format!("the configuration has no listener {name:?} for HTTP"),
-        })?;
-        Ok((place, self.listeners[place].address.to_string()))
-    }
+    /// Runs one turn.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    fn turn(&mut self) -> io::Result<()>;
+
+    /// Returns the time at which applications have work to do, in monotonic milliseconds; `u64::MAX` for never.
+    fn apps_deadline_ms(&self) -> u64;
 }
 
-struct TestListener {
-    role: ListenerRole,
-    name: Option<String>,
-    address: SocketAddr,
+/// The parts of a run that its worker is started with.
+pub struct RunOptions<'a> {
+    /// The seed of all randomness.
+    pub seed: u64,
+    /// The services to start; `None` for all.
+    pub services: Option<&'a [String]>,
+    /// Records the publications of the applications.
+    pub recorder: AppRecorder,
+    /// Executes outgoing calls.
+    pub calls: Box<dyn CallExecutor>,
+    /// The monotonic clock at the start, in milliseconds.
+    pub mono_ms: u64,
+    /// The wall clock at the start, in milliseconds since 1970.
+    pub wall_ms: u64,
 }
 
 /// The world of one run.
 pub(super) struct TestWorld {
-    worker: WorkerLoop<Simulated>,
+    worker: Box<dyn TestWorker>,
     pub(super) clients: Vec<TestClient>,
     pub(super) recorder: AppRecorder,
     pub(super) outside: MockServices,
@@ -125,47 +97,21 @@ pub(super) struct TestWorld {
 impl TestWorld {
     /// Creates a world with the named services; `None`: with all.
     pub(super) fn new(
-        ground: &Ground,
+        server: &dyn TestServer,
         seed: u64,
         within: Duration,
         services: Option<&[String]>,
     ) -> Result<Self, String> {
-        let app_set = veche_apps::seeded(&ground.app_set, seed, services)?;
-        let options = veche_mailbox::Options::default();
-        let mailbox = Mailbox::mesh(1, &options).pop();
-        let mailbox = mailbox.ok_or("no mailbox")?;
-        let common = Arc::new(ProcessState::new(1, now()));
-        common.set_ready(true);
-        let outbound = Outbound::default();
-        let report = MetricsReport::new(
-            Arc::clone(&common),
-            outbound,
-            Arc::default(),
-            "test".to_owned(),
-        );
-        let outboxes = Outboxes::new(ground.outbox_bytes_max);
-        // Fixed masks keep runs deterministic.
-        let outboxes = outboxes.with_random(|bytes| bytes.fill(0x5a));
-        let mut shared = Context::new(
-            Hub::new(WorkerId(0), 1, seed, veche_hub::Options::default()),
-            Requests::new(outboxes, HubMailer::new(1, options.credits)),
-            Arc::clone(&ground.site),
-            Arc::clone(&common.stats[0]),
-            Box::new(DiskFiles::default()),
-            Arc::new(report),
-        );
         let recorder = AppRecorder::default();
         let outside = MockServices::new(recorder.clone());
-        let mut here = AppHosts::start(0, 1, &app_set, Box::new(outside.clone()))?;
-        here.record_to(recorder.clone());
-        shared.apps = Some(Box::new(here));
-        let mut network = Simulated::new(veche_net::Options::default(), seed, MONO_MS)
-            .map_err(|error| format!("no descriptor: {error}"))?;
-        for _ in &ground.site.listeners {
-            network.add_listener();
-        }
-        let mut worker: WorkerLoop<Simulated> = WorkerLoop::new(network, shared, mailbox, common);
-        worker.simulate(WALL_MS);
+        let worker = server.start(RunOptions {
+            seed,
+            services,
+            recorder: recorder.clone(),
+            calls: Box::new(outside.clone()),
+            mono_ms: MONO_MS,
+            wall_ms: WALL_MS,
+        })?;
         Ok(Self {
             worker,
             clients: Vec::new(),
@@ -173,7 +119,7 @@ impl TestWorld {
             outside,
             back_end: None,
             callers: Vec::new(),
-            push_listener: ListenerId(ground.listeners.len() as u32),
+            push_listener: server.push_listener(),
             codecs: Codecs::default(),
             ends: now() + within,
             within,
@@ -212,14 +158,13 @@ impl TestWorld {
     /// Connects a client with its first action; returns its number.
     pub(super) fn dial(
         &mut self,
-        listener: usize,
+        listener: ListenerId,
         remote: Option<IpAddr>,
-        begin: impl FnOnce(veche_net::ConnectionId, &mut Simulated) -> TestClient,
+        begin: impl FnOnce(ConnectionId, &mut Simulated) -> TestClient,
     ) -> usize {
         let remote = remote.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let port = 50_000 + (self.clients.len() % 10_000) as u16;
         let from = SocketAddr::new(remote, port);
-        let listener = ListenerId(listener as u32);
         let network = self.worker.network();
         let id = network.dial(listener, from);
         self.clients.push(begin(id, network));
@@ -231,8 +176,7 @@ impl TestWorld {
         if let Some(number) = self.back_end {
             return number;
         }
-        let listener = self.push_listener.0 as usize;
-        let number = self.dial(listener, None, |id, _| TestClient::back_end(id));
+        let number = self.dial(self.push_listener, None, |id, _| TestClient::back_end(id));
         self.back_end = Some(number);
         number
     }

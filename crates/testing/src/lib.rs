@@ -1,7 +1,7 @@
 //! `veche test`: runs the tests of an application, each in a simulated world.
 //!
 //! A *world* is a real worker on a simulated network and clock ([`world`]); a *run* is one case with one seed in it
-//! ([`runner`]). This module finds the files and runs them; [`report`] and [`junit`] format the results.
+//! ([`runner`]). The server provides the worker ([`TestServer`]). This crate finds the files and runs them; [`report`] and [`junit`] format the results.
 
 mod client;
 mod junit;
@@ -18,15 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use veche_clock::now;
-use veche_config::Config;
 use veche_script::{Case, Ended, SourceCode};
 use veche_terminal::plain;
 
+pub use junit::junit;
+pub use report::{Counts, Style, TestReport};
 use runner::{LogLine, TestRun};
-use world::Ground;
-
-pub(crate) use junit::junit;
-pub(crate) use report::{Counts, Style, TestReport};
+pub use world::{RunOptions, TestServer, TestWorker};
 
 /// The suffix of test files.
 const SUFFIX: &str = "_test.lua";
@@ -36,47 +34,53 @@ const NOT_OURS: [&str; 3] = ["node_modules", "target", "vendor"];
 
 /// The selection of tests.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Files, and folders to search; empty for the configuration's folder.
-    pub(crate) paths: Vec<PathBuf>,
+    pub paths: Vec<PathBuf>,
     /// Runs only cases whose file and name contain this text.
-    pub(crate) filter: Option<String>,
+    pub filter: Option<String>,
     /// The seed of the first run of each case; further runs count up from it.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// The number of seeds for each case.
-    pub(crate) runs: u64,
+    pub runs: u64,
     /// The time limit of one run, in real time.
-    pub(crate) within: Duration,
+    pub within: Duration,
 }
 
 /// The results of one file.
 #[derive(Clone, Debug)]
-pub(crate) struct File {
+pub struct File {
     /// The name as displayed.
-    pub(crate) name: String,
-    pub(crate) results: Vec<Outcome>,
+    pub name: String,
+    /// The results of its cases in the order of the file.
+    pub results: Vec<Outcome>,
 }
 
 /// The result of one case.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    pub(crate) name: String,
+pub struct Outcome {
+    /// The name of the case.
+    pub name: String,
     /// The line of the case; 0 for the file as a whole.
-    pub(crate) line: u32,
+    pub line: u32,
     /// The real time of all its runs.
-    pub(crate) took: Duration,
-    pub(crate) result: Result<Passed, Box<Failed>>,
+    pub took: Duration,
+    /// The end of the case.
+    pub result: Result<Passed, Box<Failed>>,
 }
 
 /// A case without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passed {
+pub enum Passed {
+    /// Each of its runs passed.
     Ran,
+    /// The file marks it as skipped.
     Skipped,
 }
 
+/// A failed run, with the data to repeat it.
 #[derive(Clone, Debug)]
-pub(crate) struct Failed {
+pub struct Failed {
     /// The message, with its position.
     words: String,
     traceback: String,
@@ -86,31 +90,28 @@ pub(crate) struct Failed {
 
 /// The reason why nothing was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
+pub enum Problem {
     /// No test matches the paths and the filter.
     Nothing(String),
     /// The applications can't be loaded.
     Load(String),
 }
 
-/// Runs the selected tests and reports progress to `report`.
+/// Runs the selected tests of a folder on the server that `load` returns, and reports progress to `report`.
 ///
 /// # Errors
 /// See [`Problem`].
-pub(crate) fn run(
-    config: &Config,
+pub fn run(
+    root: &Path,
+    load: impl FnOnce() -> Result<Box<dyn TestServer>, String>,
     plan: &Plan,
     report: &mut impl FnMut(Step<'_>),
 ) -> Result<Vec<File>, Problem> {
-    let root = match config.file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
     let paths = find(root, &plan.paths).map_err(Problem::Nothing)?;
-    let ground = Ground::new(config).map_err(Problem::Load)?;
+    let server = load().map_err(Problem::Load)?;
     let mut files = Vec::new();
     for path in paths {
-        let file = run_file(&ground, root, &path, plan, report);
+        let file = run_file(&*server, root, &path, plan, report);
         if !file.results.is_empty() {
             report(Step::Ended(&file));
             files.push(file);
@@ -126,9 +127,12 @@ pub(crate) fn run(
 }
 
 /// The progress of a run.
-pub(crate) enum Step<'a> {
+pub enum Step<'a> {
+    /// A case begins.
     Begins {
+        /// The file's name as displayed.
         file: &'a str,
+        /// The name of the case.
         case: &'a str,
     },
     /// A file is complete.
@@ -136,7 +140,7 @@ pub(crate) enum Step<'a> {
 }
 
 fn run_file(
-    ground: &Ground,
+    server: &dyn TestServer,
     root: &Path,
     path: &Path,
     plan: &Plan,
@@ -180,7 +184,7 @@ fn run_file(
                     file: &name,
                     case: &case.name,
                 });
-                results.push(run_case(ground, &code, (number, case), &full, plan));
+                results.push(run_case(server, &code, (number, case), &full, plan));
             }
         }
     }
@@ -189,7 +193,7 @@ fn run_file(
 
 /// Runs a case with each seed until it fails.
 fn run_case(
-    ground: &Ground,
+    server: &dyn TestServer,
     code: &Arc<SourceCode>,
     (number, case): (usize, &Case),
     full: &str,
@@ -202,7 +206,7 @@ fn run_case(
     } else {
         for seed in (0..plan.runs).map(|run| plan.seed.wrapping_add(run)) {
             let own_seed = mix(seed, full);
-            let run = runner::run(ground, code, number, own_seed, plan.within);
+            let run = runner::run(server, code, number, own_seed, plan.within);
             let run = run.unwrap_or_else(|words| TestRun {
                 ended: Ended::Failed {
                     words,
