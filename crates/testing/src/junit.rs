@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::report::Counts;
-use super::{File, Outcome, Passed};
+use super::{CaseResult, FileResults, Passed};
 
 /// Returns the document of all files.
-pub fn junit(files: &[File]) -> String {
+pub fn junit(files: &[FileResults]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let took = |file: &File| -> Duration { file.results.iter().map(|one| one.took).sum() };
+    let took = |file: &FileResults| -> Duration { file.results.iter().map(|one| one.took).sum() };
     let all: Duration = files.iter().map(took).sum();
     let _ = writeln!(
         out,
@@ -38,7 +38,7 @@ fn attributes(counts: Counts, took: Duration) -> String {
     )
 }
 
-fn case(file: &str, outcome: &Outcome, out: &mut String) {
+fn case(file: &str, outcome: &CaseResult, out: &mut String) {
     let _ = write!(
         out,
         "    <testcase classname=\"{file}\" name=\"{}\" file=\"{file}\" line=\"{}\" time=\"{:.3}\"",

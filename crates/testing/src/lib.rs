@@ -22,7 +22,7 @@ use veche_script::{Case, Ended, SourceCode};
 use veche_terminal::plain;
 
 pub use junit::junit;
-pub use report::{Counts, Style, TestReport};
+pub use report::{Counts, ReportStyle, TestReport};
 use runner::{LogLine, TestRun};
 pub use world::{RunOptions, TestServer, TestWorker};
 
@@ -34,7 +34,7 @@ const NOT_OURS: [&str; 3] = ["node_modules", "target", "vendor"];
 
 /// The selection of tests.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct TestPlan {
     /// Files, and folders to search; empty for the configuration's folder.
     pub paths: Vec<PathBuf>,
     /// Runs only cases whose file and name contain this text.
@@ -49,16 +49,16 @@ pub struct Plan {
 
 /// The results of one file.
 #[derive(Clone, Debug)]
-pub struct File {
+pub struct FileResults {
     /// The name as displayed.
     pub name: String,
     /// The results of its cases in the order of the file.
-    pub results: Vec<Outcome>,
+    pub results: Vec<CaseResult>,
 }
 
 /// The result of one case.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct CaseResult {
     /// The name of the case.
     pub name: String,
     /// The line of the case; 0 for the file as a whole.
@@ -90,7 +90,7 @@ pub struct Failed {
 
 /// The reason why nothing was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum RunError {
     /// No test matches the paths and the filter.
     Nothing(String),
     /// The applications can't be loaded.
@@ -100,25 +100,25 @@ pub enum Problem {
 /// Runs the selected tests of a folder on the server that `load` returns, and reports progress to `report`.
 ///
 /// # Errors
-/// See [`Problem`].
+/// See [`RunError`].
 pub fn run(
     root: &Path,
     load: impl FnOnce() -> Result<Box<dyn TestServer>, String>,
-    plan: &Plan,
-    report: &mut impl FnMut(Step<'_>),
-) -> Result<Vec<File>, Problem> {
-    let paths = find(root, &plan.paths).map_err(Problem::Nothing)?;
-    let server = load().map_err(Problem::Load)?;
+    plan: &TestPlan,
+    report: &mut impl FnMut(TestProgress<'_>),
+) -> Result<Vec<FileResults>, RunError> {
+    let paths = find(root, &plan.paths).map_err(RunError::Nothing)?;
+    let server = load().map_err(RunError::Load)?;
     let mut files = Vec::new();
     for path in paths {
         let file = run_file(&*server, root, &path, plan, report);
         if !file.results.is_empty() {
-            report(Step::Ended(&file));
+            report(TestProgress::Ended(&file));
             files.push(file);
         }
     }
     if files.is_empty() {
-        return Err(Problem::Nothing(match &plan.filter {
+        return Err(RunError::Nothing(match &plan.filter {
             Some(filter) => format!("no test has {filter:?} in its name"),
             None => "the files have no test.case".to_owned(),
         }));
@@ -127,7 +127,7 @@ pub fn run(
 }
 
 /// The progress of a run.
-pub enum Step<'a> {
+pub enum TestProgress<'a> {
     /// A case begins.
     Begins {
         /// The file's name as displayed.
@@ -136,16 +136,16 @@ pub enum Step<'a> {
         case: &'a str,
     },
     /// A file is complete.
-    Ended(&'a File),
+    Ended(&'a FileResults),
 }
 
 fn run_file(
     server: &dyn TestServer,
     root: &Path,
     path: &Path,
-    plan: &Plan,
-    report: &mut impl FnMut(Step<'_>),
-) -> File {
+    plan: &TestPlan,
+    report: &mut impl FnMut(TestProgress<'_>),
+) -> FileResults {
     let name = path
         .strip_prefix(root)
         .unwrap_or(path)
@@ -159,7 +159,7 @@ fn run_file(
         Ok((code, cases))
     });
     match loaded {
-        Err(words) => results.push(Outcome {
+        Err(words) => results.push(CaseResult {
             name: "the file is loaded".to_owned(),
             line: 0,
             took: Duration::ZERO,
@@ -180,7 +180,7 @@ fn run_file(
                 {
                     continue;
                 }
-                report(Step::Begins {
+                report(TestProgress::Begins {
                     file: &name,
                     case: &case.name,
                 });
@@ -188,7 +188,7 @@ fn run_file(
             }
         }
     }
-    File { name, results }
+    FileResults { name, results }
 }
 
 /// Runs a case with each seed until it fails.
@@ -197,8 +197,8 @@ fn run_case(
     code: &Arc<SourceCode>,
     (number, case): (usize, &Case),
     full: &str,
-    plan: &Plan,
-) -> Outcome {
+    plan: &TestPlan,
+) -> CaseResult {
     let began = now();
     let mut result = Ok(Passed::Ran);
     if case.is_skipped {
@@ -225,7 +225,7 @@ fn run_case(
             }
         }
     }
-    Outcome {
+    CaseResult {
         name: case.name.clone(),
         line: case.line,
         took: began.elapsed(),

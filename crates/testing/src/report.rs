@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::runner::name_of;
-use super::{Failed, File, Outcome, Passed};
+use super::{CaseResult, Failed, FileResults, Passed};
 use veche_terminal::{Colour, Colours};
 
 /// The number of log lines shown; the last ones.
@@ -14,7 +14,7 @@ const LOG_LINES_MAX: usize = 40;
 
 /// The style of the report.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Style {
+pub struct ReportStyle {
     /// The colours of the terminal, or none.
     pub colours: Colours,
     /// Whether real times are shown.
@@ -25,7 +25,7 @@ pub struct Style {
 #[derive(Clone, Copy, Debug)]
 pub struct TestReport {
     /// The format of the lines.
-    pub style: Style,
+    pub style: ReportStyle,
     /// Whether each case was run with more than one seed.
     pub has_many_seeds: bool,
 }
@@ -43,7 +43,7 @@ impl TestReport {
     }
 
     /// Formats a completed file.
-    pub fn file(&self, file: &File) -> String {
+    pub fn file(&self, file: &FileResults) -> String {
         let took = file.results.iter().map(|outcome| outcome.took).sum();
         let tests = match file.results.len() {
             1 => "1 test".to_owned(),
@@ -76,7 +76,7 @@ impl TestReport {
         out
     }
 
-    fn outcome(&self, file: &File, outcome: &Outcome, out: &mut String) {
+    fn outcome(&self, file: &FileResults, outcome: &CaseResult, out: &mut String) {
         let Err(failed) = &outcome.result else { return };
         let place = match outcome.line {
             0 => String::new(),
@@ -118,7 +118,7 @@ impl TestReport {
     }
 
     /// Formats the summary of all files.
-    pub fn summary(&self, files: &[File], seed: u64, took: Duration) -> String {
+    pub fn summary(&self, files: &[FileResults], seed: u64, took: Duration) -> String {
         let counts = Counts::of(files);
         let mut parts = vec![format!("{} passed", counts.passed)];
         if counts.failed > 0 {
@@ -174,7 +174,7 @@ impl Failed {
 }
 
 /// Returns the command that reproduces a failure.
-fn again(file: &File, outcome: &Outcome, failed: &Failed) -> String {
+fn again(file: &FileResults, outcome: &CaseResult, failed: &Failed) -> String {
     let mut command = format!("veche test --seed {}", failed.seed);
     if outcome.line > 0 {
         let _ = write!(command, " --filter {}", quoted(&outcome.name));
@@ -205,7 +205,7 @@ pub struct Counts {
 
 impl Counts {
     /// Counts the results of these files.
-    pub fn of<'f>(files: impl IntoIterator<Item = &'f File>) -> Self {
+    pub fn of<'f>(files: impl IntoIterator<Item = &'f FileResults>) -> Self {
         let mut counts = Self::default();
         for outcome in files.into_iter().flat_map(|file| &file.results) {
             match &outcome.result {

@@ -13,7 +13,9 @@ use veche_terminal::Colours;
 use veche_terminal::duration;
 use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::plain;
-use veche_testing::{Counts, Plan, Problem, Step, Style, TestReport, TestServer};
+use veche_testing::{
+    Counts, ReportStyle, RunError, TestPlan, TestProgress, TestReport, TestServer,
+};
 
 use crate::server::WORKER_STACK_BYTES;
 use crate::test_server::ConfiguredServer;
@@ -44,7 +46,7 @@ pub(super) struct TestArgs {
 /// Runs the tests of a configuration's application.
 pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), CommandFailure> {
     let config = config::load(file)?;
-    let plan = Plan {
+    let plan = TestPlan {
         paths: args.paths,
         filter: args.filter,
         seed: args.seed,
@@ -67,12 +69,12 @@ pub(super) fn run(file: &Path, args: TestArgs) -> Result<(), CommandFailure> {
 
 fn go_through(
     config: &config::Config,
-    plan: &Plan,
+    plan: &TestPlan,
     junit: Option<&Path>,
 ) -> Result<(), CommandFailure> {
     let is_terminal = io::stdout().is_terminal();
     let report = TestReport {
-        style: Style {
+        style: ReportStyle {
             colours: Colours::of(&io::stdout()),
             has_times: is_terminal,
         },
@@ -86,9 +88,9 @@ fn go_through(
     };
     let load = || Ok(Box::new(ConfiguredServer::load(config)?) as Box<dyn TestServer>);
     let files = veche_testing::run(root, load, plan, &mut |step| match step {
-        Step::Begins { file, case } if is_terminal => show_progress(file, case),
-        Step::Begins { .. } => {}
-        Step::Ended(file) => {
+        TestProgress::Begins { file, case } if is_terminal => show_progress(file, case),
+        TestProgress::Begins { .. } => {}
+        TestProgress::Ended(file) => {
             let clear = if is_terminal { CLEAR_LINE } else { "" };
             let text = report.file(file);
             if printed.is_ok() {
@@ -97,8 +99,8 @@ fn go_through(
         }
     });
     let files = files.map_err(|problem| match problem {
-        Problem::Nothing(words) => CommandFailure::new(Exit::Usage, words),
-        Problem::Load(words) => CommandFailure::new(Exit::Config, words),
+        RunError::Nothing(words) => CommandFailure::new(Exit::Usage, words),
+        RunError::Load(words) => CommandFailure::new(Exit::Config, words),
     })?;
     printed?;
     print(format_args!(
