@@ -184,7 +184,7 @@ impl World {
             }
             1 if control.server.is_none() && !is_cut => {
                 control.server = Some(primary);
-                control.handle(peer::Event::Up(veche_nodes::engine::Store::Same));
+                control.handle(peer::Event::Up(veche_nodes::engine::StoreState::Same));
                 true
             }
             2 => {

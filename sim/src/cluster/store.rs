@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use veche_hub::{Epoch, Position};
 use veche_nodes::NodeId;
-use veche_nodes::engine::Store as Found;
+use veche_nodes::engine::StoreState as Found;
 use veche_nodes::engine::channel::{
     self, Check, Direction, Keep, Order, Publish, Published, Read, id_of,
 };

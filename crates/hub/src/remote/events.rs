@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{Check, Direction, Event, Found, Order, Published, id_of};
 use veche_nodes::engine::peer::Entries;
 
@@ -78,12 +78,12 @@ impl RemoteEngine {
     }
 
     /// Handles a new connection: waiting requests are ordered, some of them for the second time.
-    fn connected(&mut self, number: u64, store: Store) {
+    fn connected(&mut self, number: u64, store: StoreState) {
         self.connection = None;
         self.orders.push(Order::Begin(number));
         let waiting: Vec<u64> = self.waiting.iter().map(|(ticket, _)| ticket).collect();
         self.connection = Some(number);
-        let is_same = store == Store::Same;
+        let is_same = store == StoreState::Same;
         self.has_forgotten |= !is_same;
         for place in 0..self.entries.end() {
             let Some(entry) = self.entries.get_mut(place) else {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use veche_types::{Epoch, Position, WorkerId};
 
 use super::*;
-use crate::engine::Store;
+use crate::engine::StoreState;
 use crate::engine::peer::LEASE_MS;
 use crate::{
     BanRequest, CONNECTIONS_LISTED_MAX, ChannelList, ChannelsQuery, ConnectionList, Glob,
@@ -124,7 +124,7 @@ impl Cluster {
             performed: Vec::new(),
             answers: Vec::new(),
             others: Vec::new(),
-            events: VecDeque::from([Event::Up(Store::Same)]),
+            events: VecDeque::from([Event::Up(StoreState::Same)]),
         });
         self.run();
         number
@@ -150,7 +150,7 @@ impl Cluster {
 
     fn mend(&mut self, number: usize) {
         self.nodes[number].is_cut = false;
-        self.nodes[number].events = VecDeque::from([Event::Up(Store::Same)]);
+        self.nodes[number].events = VecDeque::from([Event::Up(StoreState::Same)]);
         self.run();
     }
 

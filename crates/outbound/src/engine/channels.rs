@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redis::{Cmd, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{
     Check, Direction, Event, Found, Keep, Member, Members, Order, Publish, Published, Read,
 };
@@ -75,9 +75,9 @@ impl Client for Channels {
 
     const EVERY: Duration = Duration::from_secs(3_600);
 
-    fn connected(&mut self, number: u64, store: Store) -> Event {
+    fn connected(&mut self, number: u64, store: StoreState) -> Event {
         (self.number, self.is_begun) = (number, false);
-        if store != Store::Same {
+        if store != StoreState::Same {
             self.stored = 0;
         }
         Event::Up(number, store)

@@ -9,7 +9,7 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use veche_calls::{CallError, CallErrorKind};
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 
 use super::port::Events;
 use super::scripts::Fence;
@@ -42,7 +42,7 @@ pub(super) trait Client: Send + 'static {
     const EVERY: Duration;
 
     /// Returns the event of a new connection with this number.
-    fn connected(&mut self, number: u64, store: Store) -> Self::Event;
+    fn connected(&mut self, number: u64, store: StoreState) -> Self::Event;
 
     /// Returns the event of a lost connection.
     fn lost(&mut self) -> Self::Event;
@@ -164,7 +164,7 @@ impl<C: Client> Commands<C> {
         &mut self,
         known: &mut Option<Known>,
         fence: Fence,
-    ) -> Result<(Session, Store), End> {
+    ) -> Result<(Session, StoreState), End> {
         let shared = Arc::clone(&self.shared);
         let stored = self.client.stored();
         let connecting = async {

@@ -14,7 +14,7 @@ use redis::{PushInfo, PushKind};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep_until, timeout};
 use veche_calls::{CallError, CallErrorKind};
-use veche_nodes::engine::{Store, channel, peer};
+use veche_nodes::engine::{StoreState, channel, peer};
 
 use super::port::Events;
 use super::replies::{bytes, message};
@@ -141,7 +141,7 @@ impl Feed {
         }
         feed.subscribe(&channels).await?;
         if let Into::Peers(events) = into {
-            events.push(peer::Event::Up(Store::Same));
+            events.push(peer::Event::Up(StoreState::Same));
         }
         Ok(feed)
     }
@@ -301,7 +301,7 @@ impl Reader {
             peer::Event::Received(data.clone())
         };
         // Missing messages count as lost, and those of the control stream are detected by their offsets.
-        let missed = || (Vec::new(), peer::Event::Up(Store::Same));
+        let missed = || (Vec::new(), peer::Event::Up(StoreState::Same));
         if !events.push_item(event, data.len(), missed) {
             EngineFigures::add(&self.shared.figures.dropped, 1);
         }

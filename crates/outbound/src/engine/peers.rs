@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use veche_nodes::NodeId;
 use veche_nodes::engine::peer::{Entries, Event, LEASE_MS, LEASE_RENEWAL_MS, Order};
-use veche_nodes::engine::{Store, channel};
+use veche_nodes::engine::{StoreState, channel};
 use veche_nodes::node::BLOCKS;
 
 use super::commands::{self, Client};
@@ -76,8 +76,8 @@ impl Client for Peers {
 
     const EVERY: Duration = Duration::from_millis(LEASE_RENEWAL_MS);
 
-    fn connected(&mut self, _number: u64, store: Store) -> Event {
-        if store != Store::Same {
+    fn connected(&mut self, _number: u64, store: StoreState) -> Event {
+        if store != StoreState::Same {
             self.stored = 0;
         }
         Event::Up(store)

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use veche_calls::redis::RedisDatabase;
 use veche_calls::{CallError, CallErrorKind, ServerAccount};
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 
 use super::replies::{bytes, list, text};
 use super::scripts::{Fence, Loaded, Script};
@@ -96,7 +96,7 @@ impl Session {
         known: &mut Option<Known>,
         stored: u64,
         fence: Fence,
-    ) -> Result<Store, CallError> {
+    ) -> Result<StoreState, CallError> {
         self.load().await?;
         self.fence = fence;
         let (keys, trusts) = (&shared.keys, shared.settings.trusts_failover);
@@ -133,14 +133,14 @@ impl Session {
             generation,
         };
         let store = match known {
-            None => Store::Same,
-            Some(known) if *known == now => Store::Same,
-            Some(known) if known.generation != now.generation => Store::Promoted,
+            None => StoreState::Same,
+            Some(known) if *known == now => StoreState::Same,
+            Some(known) if known.generation != now.generation => StoreState::Promoted,
             // Another node may have recorded it already.
-            Some(known) if trusts && known.replication == before => Store::Same,
+            Some(known) if trusts && known.replication == before => StoreState::Same,
             Some(_) => {
                 shared.restarted(&now.replication);
-                Store::Restarted
+                StoreState::Restarted
             }
         };
         *known = Some(now);
