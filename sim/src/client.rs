@@ -12,7 +12,7 @@ use crate::client_transport::{ClientTransport, HookRoute};
 use crate::coverage::CoverageEvent;
 use crate::data::offset_of;
 use crate::emulation_connection::{EmulationConnection, SessionAddress};
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::hook_outcome::CommandDecision;
 use crate::ledger::{Ledger, RawPosition};
 use crate::network::LinkId;
@@ -210,7 +210,7 @@ impl Client {
     }
 
     /// Handles bytes from the server.
-    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger, setup: &Setup) -> Check {
+    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
         if self.transport != ClientTransport::WebSocket {
             let form = self.transport.form(self.encoding);
             for part in self.response.read(&bytes, form)? {
@@ -246,7 +246,7 @@ impl Client {
         Ok(())
     }
 
-    fn refused(&mut self, status: u16, ledger: &mut Ledger) -> Check {
+    fn refused(&mut self, status: u16, ledger: &mut Ledger) -> PromiseResult {
         match status {
             503 if self.drain_code.is_some() => ledger.seen.note(CoverageEvent::RefusedInDrain),
             // It was too slow.
@@ -257,7 +257,7 @@ impl Client {
         Ok(())
     }
 
-    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
+    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> PromiseResult {
         ledger
             .trace
             .note(&[self.number as u64, code.unwrap_or(0).into()]);
@@ -287,7 +287,7 @@ impl Client {
         Ok(())
     }
 
-    fn line(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
+    fn line(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
         let object = line.as_object();
         if object.is_some_and(serde_json::Map::is_empty) {
             self.send_command(json!({}));
@@ -301,7 +301,7 @@ impl Client {
         Ok(())
     }
 
-    fn push(&mut self, push: &Value, ledger: &mut Ledger) -> Check {
+    fn push(&mut self, push: &Value, ledger: &mut Ledger) -> PromiseResult {
         if let Some(end) = push.get("disconnect") {
             promise!(
                 self.transport != ClientTransport::WebSocket,

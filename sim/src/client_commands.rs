@@ -9,7 +9,7 @@ use crate::client_transport::{ClientTransport, HookRoute};
 use crate::coverage::CoverageEvent;
 use crate::data::{data, offset_of};
 use crate::emulation_connection::SessionAddress;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::frontend_config;
 use crate::ledger::{CLIENTS, KnownState, Ledger, RawPosition, place_of};
 use crate::phase::Phase;
@@ -184,7 +184,7 @@ impl Client {
     }
 
     /// Checks a reply against the oldest pending command.
-    pub(crate) fn reply(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
+    pub(crate) fn reply(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
         let id = line["id"].as_u64();
         let owed = self.pending.pop_front();
         promise!(
@@ -233,7 +233,7 @@ impl Client {
         known: &[Since],
         ledger: &mut Ledger,
         setup: &Setup,
-    ) -> Check {
+    ) -> PromiseResult {
         let name = reply["client"].as_str().unwrap_or_default();
         promise!(!name.is_empty(), "clients have ids", "{reply}");
         ledger.trace.note_text(name);
@@ -276,7 +276,7 @@ impl Client {
         bytes_max: usize,
         ledger: &mut Ledger,
         setup: &Setup,
-    ) -> Check {
+    ) -> PromiseResult {
         let kind = CHANNELS[channel].kind;
         let Some(mut subscription) = self.subscriptions.remove(&channel) else {
             return Ok(());
@@ -343,7 +343,7 @@ impl Client {
         Ok(())
     }
 
-    fn check_presence_reply(&self, reply: &Value, ledger: &mut Ledger) -> Check {
+    fn check_presence_reply(&self, reply: &Value, ledger: &mut Ledger) -> PromiseResult {
         let clients = reply["presence"].as_object();
         ledger.seen.note(CoverageEvent::Present);
         // The order is unspecified.
@@ -373,7 +373,7 @@ impl Client {
         asked: PendingHistory,
         ledger: &mut Ledger,
         setup: &Setup,
-    ) -> Check {
+    ) -> PromiseResult {
         let place = place_of(reply)?;
         ledger.check_position(channel, known, place, self.life)?;
         ledger.note_position(channel, place, self.life)?;

@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::client_commands::Command;
 use crate::client_transport::HookRoute;
 use crate::coverage::CoverageEvent;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::hook_outcome::{CommandDecision, HookOutcome};
 use crate::ledger::Ledger;
 use crate::phase::Phase;
@@ -171,7 +171,7 @@ impl Client {
     }
 
     /// Handles the expiry of a subscription.
-    pub(crate) fn unsubscribed(&mut self, name: &str, ledger: &mut Ledger) -> Check {
+    pub(crate) fn unsubscribed(&mut self, name: &str, ledger: &mut Ledger) -> PromiseResult {
         promise!(
             self.is_over(name, ledger.now_ms),
             "subscriptions end for a reason",
@@ -190,7 +190,7 @@ impl Client {
     }
 
     /// Checks the state at rest.
-    pub(crate) fn check_decided(&self) -> Check {
+    pub(crate) fn check_decided(&self) -> PromiseResult {
         if self.phase != Phase::Online || !self.reads {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use veche_worker::WorkerMessage;
 
 use crate::channels;
 use crate::data::number_in_text;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::worker_driver::Message;
 
 /// A publication by its channel and number.
@@ -113,7 +113,7 @@ impl FairnessCheck {
         }
     }
 
-    pub(crate) fn check(&self) -> Check {
+    pub(crate) fn check(&self) -> PromiseResult {
         promise!(
             self.passed.is_none(),
             "no waiting publication is overtaken twice",

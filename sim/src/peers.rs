@@ -7,7 +7,7 @@ use crate::api_client::{ApiClient, ApiProtocol, BackEndCall};
 use crate::channels::{self, CHANNELS};
 use crate::client::Client;
 use crate::dialed::Dials;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::frontend_config;
 use crate::network::LinkId;
 use crate::one_way::OneWayClient;
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// Passes bytes of the server to a peer.
-    pub(crate) fn deliver_to_peer(&mut self, peer: usize, bytes: Vec<u8>) -> Check {
+    pub(crate) fn deliver_to_peer(&mut self, peer: usize, bytes: Vec<u8>) -> PromiseResult {
         let (ledger, setup) = (&mut self.ledger, &self.setup);
         match peer {
             DIALED.. => return self.hand_to_server(peer - DIALED, bytes),
@@ -262,7 +262,7 @@ impl World {
     }
 
     /// Checks the state at rest.
-    pub(crate) fn check_peers(&mut self) -> Check {
+    pub(crate) fn check_peers(&mut self) -> PromiseResult {
         for listener in &self.peers.listeners {
             listener.check(&mut self.ledger, &self.setup)?;
         }

@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::channels::{CHANNELS, Kind};
 use crate::coverage::CoverageEvent;
 use crate::data::{number_in, number_in_text};
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::fossil;
 use crate::ledger::{Ledger, RawPosition, Source};
 use crate::wildcard_view::WildcardView;
@@ -102,7 +102,7 @@ impl Subscription {
         named: Option<&str>,
         life: u32,
         ledger: &mut Ledger,
-    ) -> Check {
+    ) -> PromiseResult {
         promise!(
             self.state != State::Asked,
             "a reply precedes its consequences",
@@ -119,7 +119,7 @@ impl Subscription {
         offset: u64,
         life: u32,
         ledger: &mut Ledger,
-    ) -> Check {
+    ) -> PromiseResult {
         let name = CHANNELS[self.channel].name;
         promise!(
             self.state != State::Asked,
@@ -146,7 +146,7 @@ impl Subscription {
     }
 
     /// Handles a live or recovered publication.
-    pub(crate) fn take(&mut self, number: u64, ledger: &Ledger) -> Check {
+    pub(crate) fn take(&mut self, number: u64, ledger: &Ledger) -> PromiseResult {
         let name = CHANNELS[self.channel].name;
         let source = ledger.note_delivery(self.channel, number)?;
         promise!(
@@ -164,7 +164,7 @@ impl Subscription {
     }
 
     /// Handles a join or leave.
-    pub(crate) fn moved(&mut self, client: &str, is_in: bool) -> Check {
+    pub(crate) fn moved(&mut self, client: &str, is_in: bool) -> PromiseResult {
         let name = CHANNELS[self.channel].name;
         promise!(
             self.state != State::Asked,

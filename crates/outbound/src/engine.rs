@@ -26,7 +26,7 @@ use veche_nodes::engine::{channel, peer};
 use crate::Outbound;
 pub use port::EnginePort;
 use scripts::Keys;
-use session::Session;
+use session::EngineSession;
 pub use shared::{EngineFigures, EngineSettings, Notice, Sentinel};
 use shared::{Said, Shared};
 
@@ -58,7 +58,7 @@ impl Outbound {
         let own = Arc::clone(&shared);
         let (done, answer) = std::sync::mpsc::sync_channel(1);
         runtime.spawn(async move {
-            let examined = match Session::connect(&own, |_| {}).await {
+            let examined = match EngineSession::connect(&own, |_| {}).await {
                 Ok(mut session) => session.examine(&own).await,
                 Err(fault) => Err(fault),
             };

@@ -20,7 +20,7 @@ use veche_calls::{CallError, CallErrorKind, CallOutcome, Lease, MysqlCall, Reply
 use crate::authority;
 use crate::metrics::ClientMetrics;
 use crate::pool::active_uses::shortened;
-use crate::pool::{ConnectionPool, Dial, PoolLimits, PooledConnection};
+use crate::pool::{ConnectionPool, Connector, PoolLimits, PooledConnection};
 use errors::{call_error, has_ended_transaction, lost, not_connected};
 use traces::changes_session_state;
 
@@ -279,7 +279,7 @@ impl fmt::Debug for MysqlDialer {
     }
 }
 
-impl Dial for MysqlDialer {
+impl Connector for MysqlDialer {
     type Connection = Conn;
 
     async fn dial(&self) -> Result<Conn, CallError> {

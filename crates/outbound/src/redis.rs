@@ -18,7 +18,7 @@ use veche_calls::{CallError, CallErrorKind, CallId, CallOutcome, Lease, RedisCal
 
 use crate::metrics::ClientMetrics;
 use crate::pool::active_uses::shortened;
-use crate::pool::{ConnectionPool, Dial, PoolLimits};
+use crate::pool::{ConnectionPool, Connector, PoolLimits};
 use shared_connection::{RedisDialer, SharedConnection};
 use subscription::RedisSubscription;
 use values::{call_error, from_server};
@@ -284,7 +284,7 @@ impl RedisBatches {
     }
 }
 
-impl Dial for RedisDialer {
+impl Connector for RedisDialer {
     type Connection = MultiplexedConnection;
 
     async fn dial(&self) -> Result<MultiplexedConnection, CallError> {

@@ -3,8 +3,10 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use veche_runtime::WorkerWaker;
+
 use crate::program::Program;
-use crate::shared::{Order, Outlet, Shared, Wake};
+use crate::shared::{Order, Outlet, Shared};
 
 /// Keeps a pool running until it is dropped.
 #[derive(Debug)]
@@ -21,7 +23,7 @@ impl Link {
     /// Joins the pool of a program and starts its processes if necessary.
     pub(crate) fn new(
         program: &Program,
-        wake: Option<Wake>,
+        wake: Option<WorkerWaker>,
         generation: u64,
     ) -> Result<Self, String> {
         let pool = Arc::clone(program.pool()?);

@@ -6,13 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
-use veche_runtime::LogProcess;
+use veche_runtime::{LogProcess, WorkerWaker};
 use veche_runtime::wire::EventName;
 
 use crate::inbox::Inbox;
-
-/// Wakes a server thread.
-pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// An event on its way to a process.
 #[derive(Debug)]
@@ -82,7 +79,7 @@ pub(crate) enum PoolMessage {
 /// The queue of messages for one server thread.
 pub(crate) struct Outlet {
     pub(crate) messages: Inbox<PoolMessage>,
-    wake: Mutex<Option<Wake>>,
+    wake: Mutex<Option<WorkerWaker>>,
 }
 
 impl std::fmt::Debug for Outlet {
@@ -92,14 +89,14 @@ impl std::fmt::Debug for Outlet {
 }
 
 impl Outlet {
-    pub(crate) fn new(wake: Option<Wake>) -> Self {
+    pub(crate) fn new(wake: Option<WorkerWaker>) -> Self {
         Self {
             messages: Inbox::new(),
             wake: Mutex::new(wake),
         }
     }
 
-    pub(crate) fn set_wake(&self, wake: Wake) {
+    pub(crate) fn set_wake(&self, wake: WorkerWaker) {
         *self.wake.lock() = Some(wake);
     }
 

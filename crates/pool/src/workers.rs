@@ -15,16 +15,16 @@ use veche_runtime::wire::{
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
-    LogProcess, Replacement, Runtime, ServiceState, SlowHandler, Token, WaitResult,
+    LogProcess, Replacement, Runtime, ServiceState, SlowHandler, Token, WaitResult, WorkerWaker,
 };
 use veche_types::codes::CloseCode;
 use veche_types::{ConnectionId, Now};
 
-use self::about::HookCaller;
+use self::about::LoggedClient;
 use crate::connections::{Connection, Connections};
 use crate::link::Link;
 use crate::program::Program;
-use crate::shared::{Job, Order, PoolMessage, ProcessKey, Unanswered, Wake};
+use crate::shared::{Job, Order, PoolMessage, ProcessKey, Unanswered};
 
 /// The interval of checking for messages if the server thread can't be woken.
 const POLL_MS: u64 = 1;
@@ -44,7 +44,7 @@ pub struct Workers {
     connections: Connections,
     in_hand: HashMap<u64, InHand, FixedState>,
     /// The clients of hooks, by the number of the hook.
-    hook_callers: HashMap<u64, HookCaller, FixedState>,
+    hook_callers: HashMap<u64, LoggedClient, FixedState>,
     /// Effects of accepted handshakes, which apply once the connection is open.
     #[expect(
         clippy::type_complexity,
@@ -64,7 +64,7 @@ pub struct Workers {
 
 /// Wakes the server thread, if it can be woken.
 #[derive(Clone, Default)]
-struct WakeOf(Option<Wake>);
+struct WakeOf(Option<WorkerWaker>);
 
 impl std::fmt::Debug for WakeOf {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -151,7 +151,7 @@ impl Workers {
             frame,
         }));
         self.in_hand.insert(self.last, in_hand);
-        self.hook_callers.extend(HookCaller::of(event));
+        self.hook_callers.extend(LoggedClient::of(event));
         true
     }
 

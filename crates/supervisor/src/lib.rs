@@ -5,12 +5,12 @@
 //! signals, the server process's control socket and the clients of the control socket (`veche status`, `reload`,
 //! `stop`) together, and every buffer is bounded. It never reads data of Veche's clients; only the server process does,
 //! and it can crash without closing the sockets. [`process::run`] is the server process: it receives the config and the
-//! sockets, and runs a [`Program`](process::Program). [`message`] contains the messages between the two, [`request`]
-//! those from commands to the supervisor.
+//! sockets, and runs a [`ServerProgram`](process::ServerProgram). [`message`] contains the messages between the two,
+//! [`request`] those from commands to the supervisor.
 //!
 //! The crate handles processes, signals, file descriptors, listening sockets, reloads of the config and the service
 //! manager. It does not know workers, connections or the hub: what a server does is behind
-//! [`Program`](process::Program) and [`ServerControl`](process::ServerControl).
+//! [`ServerProgram`](process::ServerProgram) and [`ServerControl`](process::ServerControl).
 //!
 //! Signals: SIGTERM and SIGINT drain, a second one kills; SIGHUP reloads the config; SIGUSR1 reopens the log files in
 //! both processes; SIGUSR2 upgrades the program. Start reading at [`run`], then `Supervisor::turn`.

@@ -21,7 +21,7 @@ use super::setup::Setup;
 use super::store::{Server, State as Stored};
 use super::trace::say;
 use crate::Failure;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 
 /// The session of back ends, which no client has.
 const BACK_END: ConnectionId = ConnectionId {
@@ -100,7 +100,7 @@ impl World {
         Node::new(control, self.setup.workers, seed, self.now_ms)
     }
 
-    pub(super) fn step(&mut self, action: Action) -> Check {
+    pub(super) fn step(&mut self, action: Action) -> PromiseResult {
         say!("{} ms: {action:?}", self.now_ms);
         let node = |number: u8| usize::from(number) % self.setup.nodes;
         let channel = |number: u8| usize::from(number) % CHANNELS.len();
@@ -443,14 +443,14 @@ impl World {
     }
 
     /// Clients and back ends take what hubs have for them.
-    pub(super) fn react(&mut self) -> Check {
+    pub(super) fn react(&mut self) -> PromiseResult {
         for node in 0..self.nodes.len() {
             self.react_to(node)?;
         }
         Ok(())
     }
 
-    pub(super) fn react_to(&mut self, node: usize) -> Check {
+    pub(super) fn react_to(&mut self, node: usize) -> PromiseResult {
         let mut is_over = false;
         while !is_over {
             is_over = true;
@@ -483,7 +483,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, node: usize, worker: usize, effect: Effect) -> Check {
+    fn take(&mut self, node: usize, worker: usize, effect: Effect) -> PromiseResult {
         say!("  node {node}.{worker} has {effect:?}");
         match effect {
             Effect::Deliver {
@@ -531,7 +531,7 @@ impl World {
         channel: usize,
         position: Option<Position>,
         number: u64,
-    ) -> Check {
+    ) -> PromiseResult {
         let client = location.session.index as usize;
         let one = &mut self.clients[client];
         let subscription = &mut one.subscriptions[channel];
@@ -556,7 +556,7 @@ impl World {
         Ok(())
     }
 
-    fn answered(&mut self, asked: Asked, reply: HubReply) -> Check {
+    fn answered(&mut self, asked: Asked, reply: HubReply) -> PromiseResult {
         match (asked, reply) {
             (Asked::Subscribe { client, channel }, HubReply::Subscribed(Some(joined))) => {
                 self.joined(client, channel, &joined)
@@ -601,7 +601,7 @@ impl World {
     }
 
     /// A subscription is confirmed.
-    fn joined(&mut self, client: usize, channel: usize, joined: &SubscribeOutcome) -> Check {
+    fn joined(&mut self, client: usize, channel: usize, joined: &SubscribeOutcome) -> PromiseResult {
         let subscription = &mut self.clients[client].subscriptions[channel];
         let State::Waiting(_, is_recovering) = subscription.state else {
             return Ok(());
@@ -654,7 +654,7 @@ impl World {
 
     /// A subscriber hears that something is missing: not where everything behind its position is stored, in a world without
     /// losses.
-    fn check_gap(&mut self, client: usize, channel: usize) -> Check {
+    fn check_gap(&mut self, client: usize, channel: usize) -> PromiseResult {
         let subscription = &self.clients[client].subscriptions[channel];
         let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {
             return Ok(());

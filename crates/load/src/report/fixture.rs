@@ -198,7 +198,7 @@ pub(crate) fn full() -> Report {
             lost: Vec::new(),
         },
         phases: Vec::new(),
-        checks: vec![Check {
+        checks: vec![Objective {
             promise: "latency.p99 <= 50ms".to_owned(),
             measured: "4.57 ms".to_owned(),
             passed: true,

@@ -93,7 +93,7 @@ pub struct Report {
     pub phases: Vec<Self>,
     /// The promises of a scenario, or of a phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub checks: Vec<Check>,
+    pub checks: Vec<Objective>,
 }
 
 /// The tester and its machine.
@@ -638,7 +638,7 @@ pub struct LostProcess {
 
 /// An objective of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Check {
+pub struct Objective {
     /// An objective of a scenario or a phase, as in the file.
     pub promise: String,
     /// The measured value with its unit.

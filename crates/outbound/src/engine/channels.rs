@@ -19,7 +19,7 @@ use super::occupancy;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
 use super::scripts::Script;
-use super::session::Session;
+use super::session::EngineSession;
 use super::shared::Shared;
 
 /// The time for which idempotency keys are stored, in milliseconds, as in the hub.
@@ -131,7 +131,7 @@ impl Client for Channels {
         }
     }
 
-    fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
+    fn command(&self, shared: &Shared, session: &EngineSession, job: &Job) -> Cmd {
         match job {
             Job::Order(Order::Publish(order)) => publish(shared, session, order),
             Job::Compare(checks) => check(shared, session, checks),
@@ -228,7 +228,7 @@ impl Client for Channels {
     }
 }
 
-fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
+fn publish(shared: &Shared, session: &EngineSession, order: &Publish) -> Cmd {
     let keys = &shared.keys;
     let channel = &*order.channel;
     let topic = order.topic.as_deref();
@@ -249,7 +249,7 @@ fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     };
     let (meta, stream) = (keys.meta(channel), keys.stream(channel));
     let generation = keys.single("generation");
-    let Session { scripts, fence, .. } = session;
+    let EngineSession { scripts, fence, .. } = session;
     let stored = keys.single("stored");
     let used: [&[u8]; 6] = [&meta, &stream, &generation, &result, &fence.key, &stored];
     let mut command = scripts.run(Script::Publish, &used);
@@ -318,8 +318,8 @@ impl Lasting {
     }
 }
 
-fn check(shared: &Shared, session: &Session, checks: &[Check]) -> Cmd {
-    let Session { scripts, fence, .. } = session;
+fn check(shared: &Shared, session: &EngineSession, checks: &[Check]) -> Cmd {
+    let EngineSession { scripts, fence, .. } = session;
     let mut keys = Vec::with_capacity(2 + 2 * checks.len());
     keys.push(shared.keys.single("generation"));
     keys.push(fence.key.clone());
@@ -353,7 +353,7 @@ fn check(shared: &Shared, session: &Session, checks: &[Check]) -> Cmd {
     command
 }
 
-fn read(shared: &Shared, session: &Session, order: &Read) -> Cmd {
+fn read(shared: &Shared, session: &EngineSession, order: &Read) -> Cmd {
     let keys = &shared.keys;
     let (meta, stream) = (keys.meta(&order.channel), keys.stream(&order.channel));
     let generation = keys.single("generation");
@@ -376,12 +376,12 @@ fn read(shared: &Shared, session: &Session, order: &Read) -> Cmd {
     command
 }
 
-fn member(shared: &Shared, session: &Session, order: &Member) -> Cmd {
+fn member(shared: &Shared, session: &EngineSession, order: &Member) -> Cmd {
     let (keys, node) = (&shared.keys, shared.settings.node);
     let members = keys.members(&order.channel);
     let channels = keys.of_node("pn", node);
     let nodes = keys.single("pn");
-    let Session { scripts, fence, .. } = session;
+    let EngineSession { scripts, fence, .. } = session;
     let used: [&[u8]; 4] = [&members, &channels, &nodes, &fence.key];
     let mut command = scripts.run(Script::Member, &used);
     command

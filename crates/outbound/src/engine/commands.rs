@@ -13,7 +13,7 @@ use veche_nodes::engine::StoreState;
 
 use super::port::Events;
 use super::scripts::Fence;
-use super::session::{Known, Session};
+use super::session::{Known, EngineSession};
 use super::shared::{EngineFigures, Shared};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
@@ -68,7 +68,7 @@ pub(super) trait Client: Send + 'static {
     /// Returns the bytes of data of a job.
     fn bytes(job: &Self::Job) -> usize;
 
-    fn command(&self, shared: &Shared, session: &Session, job: &Self::Job) -> Cmd;
+    fn command(&self, shared: &Shared, session: &EngineSession, job: &Self::Job) -> Cmd;
 
     /// Handles the reply to a job; `None`: the server has rejected it.
     fn answer(
@@ -164,11 +164,11 @@ impl<C: Client> Commands<C> {
         &mut self,
         known: &mut Option<Known>,
         fence: Fence,
-    ) -> Result<(Session, StoreState), End> {
+    ) -> Result<(EngineSession, StoreState), End> {
         let shared = Arc::clone(&self.shared);
         let stored = self.client.stored();
         let connecting = async {
-            let mut session = Session::connect(&shared, |_| {}).await?;
+            let mut session = EngineSession::connect(&shared, |_| {}).await?;
             let within = shared.settings.keyspace.timeout;
             let verified = timeout(within, session.verify(&shared, known, stored, fence)).await;
             let late = || {
@@ -219,7 +219,7 @@ impl<C: Client> Commands<C> {
         }
     }
 
-    async fn serve(&mut self, session: &mut Session) -> End {
+    async fn serve(&mut self, session: &mut EngineSession) -> End {
         let mut timer = interval(C::EVERY);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -260,7 +260,7 @@ impl<C: Client> Commands<C> {
     }
 
     /// Executes the next batch; orders that arrive meanwhile join the following one.
-    async fn carry_out(&mut self, session: &mut Session) -> Result<(), End> {
+    async fn carry_out(&mut self, session: &mut EngineSession) -> Result<(), End> {
         let mut pipeline = Pipeline::new();
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         while jobs.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
@@ -300,7 +300,7 @@ impl<C: Client> Commands<C> {
 
     async fn take_replies(
         &mut self,
-        session: &mut Session,
+        session: &mut EngineSession,
         jobs: Vec<C::Job>,
         replies: Vec<Value>,
     ) -> Result<(), End> {

@@ -18,7 +18,7 @@ use veche_nodes::engine::{StoreState, channel, peer};
 
 use super::port::Events;
 use super::replies::{bytes, message};
-use super::session::Session;
+use super::session::EngineSession;
 use super::shared::{EngineFigures, Shared};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
@@ -58,7 +58,7 @@ struct Reader {
 
 /// A connection that has subscribed to the feed.
 struct Feed {
-    session: Session,
+    session: EngineSession,
     reader: Arc<Reader>,
 }
 
@@ -130,7 +130,7 @@ impl Feed {
             is_alive: AtomicBool::new(true),
         });
         let own = Arc::clone(&reader);
-        let session = Session::connect(shared, move |push| own.read(push)).await?;
+        let session = EngineSession::connect(shared, move |push| own.read(push)).await?;
         let mut feed = Self { session, reader };
         let mut channels = vec![feed.reader.probe.clone()];
         if let Into::Peers(_) = into {

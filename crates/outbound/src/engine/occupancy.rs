@@ -5,14 +5,14 @@ use veche_nodes::engine::channel::Occupancy;
 
 use super::replies::{list, number};
 use super::scripts::Script;
-use super::session::Session;
+use super::session::EngineSession;
 use super::shared::Shared;
 
-pub(super) fn command(shared: &Shared, session: &Session, order: &Occupancy) -> Cmd {
+pub(super) fn command(shared: &Shared, session: &EngineSession, order: &Occupancy) -> Cmd {
     let (keys, node) = (&shared.keys, shared.settings.node);
     let nodes = keys.occupants(&order.channel);
     let (channels, all) = (keys.of_node("on", node), keys.single("on"));
-    let Session { scripts, fence, .. } = session;
+    let EngineSession { scripts, fence, .. } = session;
     let used: [&[u8]; 4] = [&nodes, &channels, &all, &fence.key];
     let mut command = scripts.run(Script::Occupy, &used);
     command.arg(node.to_string()).arg(&*order.channel);

@@ -17,7 +17,7 @@ use super::feed::Change;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
 use super::scripts::Script;
-use super::session::Session;
+use super::session::EngineSession;
 use super::shared::Shared;
 
 /// The maximum number of stored entries of the control stream.
@@ -118,8 +118,8 @@ impl Client for Peers {
         }
     }
 
-    fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
-        let Session { scripts, fence, .. } = session;
+    fn command(&self, shared: &Shared, session: &EngineSession, job: &Job) -> Cmd {
+        let EngineSession { scripts, fence, .. } = session;
         let (keys, node) = (&shared.keys, shared.settings.node);
         let mut command;
         match job {

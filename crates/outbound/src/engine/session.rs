@@ -27,7 +27,7 @@ const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
 const FENCE_TTL: Duration = Duration::from_secs(3_600);
 
 /// See the module's text.
-pub(super) struct Session {
+pub(super) struct EngineSession {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,
     pub(super) fence: Fence,
@@ -43,7 +43,7 @@ pub(super) struct Known {
     generation: String,
 }
 
-impl Session {
+impl EngineSession {
     /// Connects to the primary; `pushed` gets the messages of the feed.
     pub(super) async fn connect(
         shared: &Shared,

@@ -37,7 +37,7 @@ const START_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) type Port = EnginePort<Order, Event>;
 
 /// The settings of this node.
-pub(crate) struct Identity {
+pub(crate) struct NodeIdentity {
     pub(crate) id: NodeId,
     pub(crate) name: String,
     /// A hash of the settings that all nodes share; see [`Announcement::settings`].
@@ -48,7 +48,7 @@ pub(crate) struct Identity {
 struct Thread {
     cluster: Arc<Cluster>,
     node: Node,
-    identity: Identity,
+    identity: NodeIdentity,
     port: Port,
     mailbox: Mailbox<WorkerMail>,
     homes: Homes,
@@ -67,7 +67,7 @@ struct Thread {
 )]
 pub(crate) fn start(
     cluster: &Arc<Cluster>,
-    identity: Identity,
+    identity: NodeIdentity,
     port: Port,
     mailbox: Mailbox<WorkerMail>,
     seed: u64,
