@@ -12,7 +12,7 @@ use crate::apps::BACK_END;
 use crate::channels::{CHANNELS, Kind};
 use crate::coverage::CoverageEvent;
 use crate::data::{data, number_in_text};
-use crate::disconnect::Disconnect;
+use crate::disconnect::PendingDisconnect;
 use crate::failure::{PromiseResult, promise};
 use crate::ledger::Source;
 use crate::world::{WALL_MS, World, channel_name};
@@ -47,7 +47,7 @@ pub(crate) enum BackEndRequest {
     /// A query made while the world is at rest.
     Question,
     /// Disconnection of a user.
-    Disconnect(Disconnect),
+    Disconnect(PendingDisconnect),
 }
 
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use crate::failure::{PromiseResult, promise};
 use crate::world::World;
 
 /// A pending call, as counted by the API.
-pub(crate) struct Disconnect {
+pub(crate) struct PendingDisconnect {
     /// The connections of the user at the time of the call that the user's home had counted, with their workers.
     meant: Vec<(usize, ConnectionId)>,
     /// Outstanding acknowledgements; negative if some come before the home's reply.
@@ -31,7 +31,7 @@ impl World {
             let sessions = worker.shared().hub.sessions_of_user(user);
             meant.extend(sessions.map(|id| (place, id)));
         }
-        let ticket = self.ticket(BackEndRequest::Disconnect(Disconnect {
+        let ticket = self.ticket(BackEndRequest::Disconnect(PendingDisconnect {
             meant,
             open: 0,
             is_counted: false,

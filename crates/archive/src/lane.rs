@@ -14,7 +14,7 @@ use crate::record::Record;
 /// The archive's interface for one worker.
 #[derive(Debug)]
 pub struct Writer {
-    lane: Arc<Lane>,
+    lane: Arc<WriterLane>,
     shared: Arc<SharedState>,
     /// The archive's thread, to be woken.
     thread: Thread,
@@ -41,7 +41,7 @@ pub enum AppendError {
 }
 
 impl Writer {
-    pub(crate) fn new(lane: Arc<Lane>, shared: Arc<SharedState>, thread: Thread) -> Self {
+    pub(crate) fn new(lane: Arc<WriterLane>, shared: Arc<SharedState>, thread: Thread) -> Self {
         Self {
             lane,
             shared,
@@ -99,7 +99,7 @@ impl Drop for Writer {
 }
 
 /// The state shared by a writer and the archive's thread.
-pub(crate) struct Lane {
+pub(crate) struct WriterLane {
     queue: Mutex<Queue>,
     /// Bytes queued or being committed.
     bytes: AtomicUsize,
@@ -113,19 +113,19 @@ pub(crate) struct Lane {
 
 #[derive(Debug, Default)]
 struct Queue {
-    batches: VecDeque<Batch>,
+    batches: VecDeque<RecordBatch>,
     is_closed: bool,
 }
 
 /// Records that were submitted together and become durable together.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct RecordBatch {
     pub(crate) number: u64,
     pub(crate) records: Vec<Record>,
     pub(crate) bytes: usize,
 }
 
-impl Lane {
+impl WriterLane {
     pub(crate) fn new(bytes_max: usize, wake: Box<dyn Fn() + Send + Sync>) -> Self {
         Self {
             queue: Mutex::default(),
@@ -152,7 +152,7 @@ impl Lane {
             return Err(AppendError::Closed(records));
         }
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        queue.batches.push_back(Batch {
+        queue.batches.push_back(RecordBatch {
             number,
             records,
             bytes,
@@ -160,7 +160,7 @@ impl Lane {
         Ok(())
     }
 
-    pub(crate) fn pop(&self) -> Option<Batch> {
+    pub(crate) fn pop(&self) -> Option<RecordBatch> {
         self.queue.lock().batches.pop_front()
     }
 
@@ -193,10 +193,10 @@ impl Lane {
     }
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for WriterLane {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Lane")
+            .debug_struct("WriterLane")
             .field("bytes", &self.bytes)
             .field("durable", &self.durable)
             .finish_non_exhaustive()

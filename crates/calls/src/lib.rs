@@ -18,7 +18,7 @@ mod server;
 mod worker_connection;
 
 pub use databases::Databases;
-pub use fastcgi::{Fastcgi, FastcgiClient, FastcgiPool, FastcgiReply};
+pub use fastcgi::{FastcgiCall, FastcgiClient, FastcgiPool, FastcgiReply};
 pub use handle::Handle;
 pub use http::{CertificateTrust, HttpCall, HttpReply, HttpRequest, ReadBody, ReplyBody};
 pub use lease::Lease;
@@ -55,7 +55,7 @@ pub enum Call {
     /// Hashing or verification of a password.
     Password(PasswordCall),
     /// A script behind a FastCGI server.
-    Fastcgi(Box<Fastcgi>),
+    Fastcgi(Box<FastcgiCall>),
 }
 
 /// The successful result of a call.

@@ -26,6 +26,6 @@ mod response;
 pub use address::{Address, AddressError};
 pub use cgi::Cgi;
 pub use client::{Client, Error, Limits};
-pub use head::{Head, HeadError};
+pub use head::{CgiHead, HeadError};
 pub use params::{PAIR_BYTES_MAX, ParamTooLong, Params};
 pub use response::Response;

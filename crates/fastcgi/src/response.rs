@@ -1,8 +1,8 @@
 //! A response, assembled from the records of a connection.
 
 use crate::client::{Error, Limits};
-use crate::head::Head;
-use crate::record::{Decoder, Kind, NoRecord, Record};
+use crate::head::CgiHead;
+use crate::record::{Decoder, RecordKind, NoRecord, Record};
 
 /// `protocolStatus` of an END_REQUEST record.
 const COMPLETE: u8 = 0;
@@ -39,17 +39,17 @@ impl Partial {
         self.has_begun = true;
         self.decoder.feed(bytes);
         while let Some(Record { kind, content }) = self.decoder.next().map_err(malformed)? {
-            if kind == Kind::Stdout as u8 {
+            if kind == RecordKind::Stdout as u8 {
                 if self.output.len() + content.len() > limits.response_bytes_max {
                     return Err(Error::TooLong(limits.response_bytes_max));
                 }
                 self.output.extend_from_slice(content);
-            } else if kind == Kind::Stderr as u8 {
+            } else if kind == RecordKind::Stderr as u8 {
                 let room = limits.log_bytes_max - self.log.len();
                 let kept = content.len().min(room);
                 self.log.extend_from_slice(&content[..kept]);
                 self.log_lost_bytes += content.len() - kept;
-            } else if kind == Kind::EndRequest as u8 {
+            } else if kind == RecordKind::EndRequest as u8 {
                 let &[_, _, _, _, status, ..] = content else {
                     return Err(Error::Malformed(
                         "the end record of the response is truncated".into(),
@@ -84,11 +84,11 @@ impl Partial {
 
     /// Returns the response, which has ended.
     pub(crate) fn ended(self) -> Result<Response, Error> {
-        let Head {
+        let CgiHead {
             status,
             headers,
             body_at,
-        } = Head::read(&self.output).map_err(|error| self.no_head(error))?;
+        } = CgiHead::read(&self.output).map_err(|error| self.no_head(error))?;
         let mut body = self.output;
         body.drain(..body_at);
         Ok(Response {

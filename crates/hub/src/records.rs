@@ -1,8 +1,8 @@
 //! The publications of a stream, stored so that replies can share them.
 //!
-//! The latest are stored individually, older ones in blocks of [`BLOCK_RECORDS`]. An [`Excerpt`] refers to whole blocks: a
-//! reply with thousands of publications costs a few hundred references, however many clients request it. A block is
-//! split up when its first publication is dropped.
+//! The latest are stored individually, older ones in blocks of [`BLOCK_RECORDS`]. A [`StreamExcerpt`] refers to whole
+//! blocks: a reply with thousands of publications costs a few hundred references, however many clients request it. A
+//! block is split up when its first publication is dropped.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -175,21 +175,21 @@ impl Records {
     }
 
     /// Returns an owned excerpt of the same range that shares whole blocks.
-    pub(crate) fn share(&self, places: Range<usize>) -> Excerpt {
+    pub(crate) fn share(&self, places: Range<usize>) -> StreamExcerpt {
         let begin = self.older.as_ref().map_or(0, |older| older.first.len());
         let blocks = self.older.as_ref().map_or(0, |older| older.blocks.len());
         let whole_from = places.start.saturating_sub(begin).div_ceil(BLOCK_RECORDS);
         let whole_to = (places.end.saturating_sub(begin) / BLOCK_RECORDS).min(blocks);
         let copy = |places: Range<usize>| self.range(places).cloned().collect();
         if whole_from >= whole_to {
-            return Excerpt {
+            return StreamExcerpt {
                 first: copy(places),
-                ..Excerpt::default()
+                ..StreamExcerpt::default()
             };
         }
         let older = self.older.iter().flat_map(|older| &older.blocks);
         let whole = older.skip(whole_from).take(whole_to - whole_from);
-        Excerpt {
+        StreamExcerpt {
             first: copy(places.start..begin + whole_from * BLOCK_RECORDS),
             blocks: whole.cloned().collect(),
             last: copy(begin + whole_to * BLOCK_RECORDS..places.end),
@@ -212,13 +212,13 @@ fn into_records(block: Arc<Block>) -> VecDeque<Record> {
 
 /// An immutable part of a stream's publications, independent of later changes of the stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Excerpt {
+pub(crate) struct StreamExcerpt {
     first: Box<[Record]>,
     blocks: Box<[Arc<Block>]>,
     last: Box<[Record]>,
 }
 
-impl Excerpt {
+impl StreamExcerpt {
     pub(crate) fn len(&self) -> usize {
         self.first.len() + self.blocks.len() * BLOCK_RECORDS + self.last.len()
     }
@@ -237,14 +237,14 @@ impl Excerpt {
     }
 }
 
-impl PartialEq for Excerpt {
+impl PartialEq for StreamExcerpt {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()
             && (0..self.len()).all(|place| self.get(place) == other.get(place))
     }
 }
 
-impl Eq for Excerpt {}
+impl Eq for StreamExcerpt {}
 
 /// Where a record is: before the blocks, in one of them, or after them.
 enum Part {
@@ -287,7 +287,7 @@ mod tests {
         records
     }
 
-    fn numbers(excerpt: &Excerpt) -> Vec<usize> {
+    fn numbers(excerpt: &StreamExcerpt) -> Vec<usize> {
         let get = |place| excerpt.get(place).expect("within its length").at_ms as usize;
         (0..excerpt.len()).map(get).collect()
     }

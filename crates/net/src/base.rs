@@ -18,7 +18,7 @@ use crate::{Buffer, CloseReason, ConnectionId, Detached, Event, ListenerId, Opti
 
 /// An event caused by a call and not delivered to the sink yet.
 #[derive(Debug)]
-pub(crate) enum Pending {
+pub(crate) enum PendingEvent {
     Sent(ConnectionId, Buffer),
     Progressed(ConnectionId),
     Drained(ConnectionId),
@@ -31,7 +31,7 @@ pub(crate) struct DriverBase {
     pub(crate) wheel: Wheel,
     pub(crate) now_ms: u64,
     pub(crate) waker: Waker,
-    pub(crate) pending: Vec<Pending>,
+    pub(crate) pending: Vec<PendingEvent>,
     pub(crate) closed: Vec<(ConnectionId, CloseReason)>,
     pub(crate) queues: Queues,
     pub(crate) listeners: Vec<Listener>,
@@ -176,9 +176,9 @@ pub(crate) trait SocketBackEnd: Sized {
         let mut pending = mem::take(&mut self.base().pending);
         for event in pending.drain(..) {
             let (id, event) = match event {
-                Pending::Sent(id, buffer) => (id, Event::Sent { id, buffer }),
-                Pending::Drained(id) => (id, Event::Drained { id }),
-                Pending::Progressed(id) => (id, Event::Progressed { id }),
+                PendingEvent::Sent(id, buffer) => (id, Event::Sent { id, buffer }),
+                PendingEvent::Drained(id) => (id, Event::Drained { id }),
+                PendingEvent::Progressed(id) => (id, Event::Progressed { id }),
             };
             if self.base().transports.peek(id).is_some() {
                 sink(self, event);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 use veche_calls::{
-    CallError, CallErrorKind, CallOutcome, Fastcgi, FastcgiPool, FastcgiReply, Reply,
+    CallError, CallErrorKind, CallOutcome, FastcgiCall, FastcgiPool, FastcgiReply, Reply,
 };
 use veche_fastcgi::{Cgi, Error, Limits, Params, Response};
 
@@ -23,14 +23,14 @@ const CONTENT_TYPE: &str = "application/octet-stream";
 
 /// A FastCGI server, and the requests that wait for it.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct FastcgiServer {
     /// `None` if the address is invalid, which the configuration excludes.
     client: Option<veche_fastcgi::Client>,
     free: Semaphore,
     figures: Arc<ClientMetrics>,
 }
 
-impl Client {
+impl FastcgiServer {
     pub(crate) fn new(pool: &FastcgiPool, figures: Arc<ClientMetrics>) -> Self {
         let limits = Limits {
             idle_timeout: pool.idle_timeout,
@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// Performs one request and reads its complete response.
-    pub(crate) async fn perform(&self, call: Fastcgi) -> CallOutcome {
+    pub(crate) async fn perform(&self, call: FastcgiCall) -> CallOutcome {
         let pool = Arc::clone(&call.pool);
         let params =
             params(&call).map_err(|words| CallError::new(CallErrorKind::Invalid, words))?;
@@ -95,7 +95,7 @@ impl Client {
     }
 }
 
-fn params(call: &Fastcgi) -> Result<Params, String> {
+fn params(call: &FastcgiCall) -> Result<Params, String> {
     let client = &call.client;
     let cgi = Cgi {
         script: &call.pool.script,

@@ -21,7 +21,7 @@ pub(crate) struct ClientCache {
     mysql: ClientsByServer<Database, mysql::MysqlClient>,
     redis: ClientsByServer<RedisDatabase, redis::RedisClient>,
     password: password::Hasher,
-    fastcgi: ClientsByServer<FastcgiPool, fastcgi::Client>,
+    fastcgi: ClientsByServer<FastcgiPool, fastcgi::FastcgiServer>,
 }
 
 /// Clients by the server that they connect to.
@@ -62,9 +62,9 @@ impl ClientCache {
 }
 
 impl ClientCache {
-    fn fastcgi(&self, pool: &Arc<FastcgiPool>) -> Arc<fastcgi::Client> {
+    fn fastcgi(&self, pool: &Arc<FastcgiPool>) -> Arc<fastcgi::FastcgiServer> {
         find(&self.fastcgi, pool, || {
-            fastcgi::Client::new(pool, Arc::clone(self.metrics.of(ClientKind::Fastcgi)))
+            fastcgi::FastcgiServer::new(pool, Arc::clone(self.metrics.of(ClientKind::Fastcgi)))
         })
     }
 }

@@ -16,9 +16,9 @@ use veche_spawner::{PoolLink, Spawned, Spawner};
 use crate::figures::{GaugeShare, PoolFigures, PoolGauges, RestartReason};
 use crate::frames::{Pool, ReadOutcome, hand_own, handle_frame};
 use crate::options::Options;
-use crate::process::{Process, State};
-use crate::queue::Queue;
-use crate::shared::{Job, Order, Outlet, PoolMessage, ProcessKey, Shared, Unanswered, bit};
+use crate::process::{PoolProcess, State};
+use crate::queue::WaitingEvents;
+use crate::shared::{EventJob, PoolOrder, ThreadOutlet, PoolMessage, ProcessKey, Shared, Unanswered, bit};
 
 /// The target of log lines of applications.
 pub(crate) const LOG: &str = "veche::app";
@@ -48,9 +48,9 @@ struct Manager {
     figures: Arc<PoolFigures>,
     gauges: GaugeShare,
     shared: Arc<Shared>,
-    processes: Vec<Process>,
-    queue: Queue,
-    orders: Vec<Order>,
+    processes: Vec<PoolProcess>,
+    queue: WaitingEvents,
+    orders: Vec<PoolOrder>,
     buffer: Vec<u8>,
     last_key: u64,
     /// The number of consecutive failed starts.
@@ -78,7 +78,7 @@ pub(crate) fn start(
         figures,
         shared: Arc::clone(&shared),
         processes: Vec::new(),
-        queue: Queue::default(),
+        queue: WaitingEvents::default(),
         orders: Vec::new(),
         buffer: Vec::new(),
         last_key: 0,
@@ -139,9 +139,9 @@ impl Manager {
         self.shared.orders.take(&mut orders);
         for order in orders.drain(..) {
             match order {
-                Order::Job(job) => self.take_job(job, now),
-                Order::Cancel(number, outlet) => self.cancel(number, &outlet),
-                Order::Frame(key, frame) => {
+                PoolOrder::Job(job) => self.take_job(job, now),
+                PoolOrder::Cancel(number, outlet) => self.cancel(number, &outlet),
+                PoolOrder::Frame(key, frame) => {
                     if let Some(process) = self.processes.iter_mut().find(|one| one.key == key) {
                         process.write_frame(&frame);
                     }
@@ -151,7 +151,7 @@ impl Manager {
         self.orders = orders;
     }
 
-    fn take_job(&mut self, job: Job, now: Instant) {
+    fn take_job(&mut self, job: EventJob, now: Instant) {
         if !self.shared.handles(job.name) {
             return reply(&job, Unanswered::Unhandled, None);
         }
@@ -162,7 +162,7 @@ impl Manager {
         }
     }
 
-    fn cancel(&mut self, number: u64, outlet: &Arc<Outlet>) {
+    fn cancel(&mut self, number: u64, outlet: &Arc<ThreadOutlet>) {
         if self.queue.cancel(number, outlet) {
             return;
         }
@@ -279,7 +279,7 @@ impl Manager {
         if self.again_at.is_some_and(|at| now < at) {
             return;
         }
-        let stays = |one: &&Process| matches!(one.state, State::Starting { .. } | State::Ready);
+        let stays = |one: &&PoolProcess| matches!(one.state, State::Starting { .. } | State::Ready);
         let living = self.processes.iter().filter(stays);
         let count = living.filter(|one| one.replaces.is_none()).count();
         for _ in count..self.options.workers as usize {
@@ -310,7 +310,7 @@ impl Manager {
         let instance = (1..).find(taken).unwrap_or_default();
         match self.spawn(key, instance) {
             Ok(spawned) => {
-                let mut process = Process::new(spawned, &self.options, key, instance, now);
+                let mut process = PoolProcess::new(spawned, &self.options, key, instance, now);
                 process.replaces = replaces;
                 let (app, pid) = (&self.options.name, process.pid());
                 debug!(target: LOG, app, instance, pid, "a process starts");
@@ -552,13 +552,13 @@ impl Manager {
 }
 
 /// Returns the reason for replacing a process because of its number of events.
-fn spent(process: &Process, options: &Options) -> Option<RestartReason> {
+fn spent(process: &PoolProcess, options: &Options) -> Option<RestartReason> {
     let is_spent = options.jobs_max > 0 && process.jobs > options.jobs_max;
     is_spent.then_some(RestartReason::MaxJobs)
 }
 
 /// Returns the reason for replacing a process because of its age, idle time or memory.
-fn worn(process: &Process, options: &Options, now: Instant) -> Option<RestartReason> {
+fn worn(process: &PoolProcess, options: &Options, now: Instant) -> Option<RestartReason> {
     let since = |at: Instant| now.saturating_duration_since(at);
     if options.ttl.is_some_and(|ttl| since(process.started) >= ttl) {
         return Some(RestartReason::Ttl);
@@ -574,7 +574,7 @@ fn worn(process: &Process, options: &Options, now: Instant) -> Option<RestartRea
     (process.rss_bytes > max).then_some(RestartReason::RssMax)
 }
 
-fn show_output(process: &mut Process, app: &str, is_over: bool) {
+fn show_output(process: &mut PoolProcess, app: &str, is_over: bool) {
     let (instance, pid) = (process.instance, process.pid());
     let out = |line: &str| info!(target: LOG, app, instance, pid, "{line}");
     let err = |line: &str| warn!(target: LOG, app, instance, pid, "{line}");
@@ -595,11 +595,11 @@ fn show_output(process: &mut Process, app: &str, is_over: bool) {
     }
 }
 
-fn reply(job: &Job, why: Unanswered, text: Option<String>) {
+fn reply(job: &EventJob, why: Unanswered, text: Option<String>) {
     put_unanswered(job, why, text, None);
 }
 
-fn put_unanswered(job: &Job, why: Unanswered, text: Option<String>, process: Option<LogProcess>) {
+fn put_unanswered(job: &EventJob, why: Unanswered, text: Option<String>, process: Option<LogProcess>) {
     let number = job.number;
     job.outlet.messages.push(PoolMessage::Unanswered {
         number,

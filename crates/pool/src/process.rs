@@ -14,7 +14,7 @@ use veche_spawner::{PoolLink, Spawned};
 use crate::figures::RestartReason;
 use crate::lines::Lines;
 use crate::options::Options;
-use crate::shared::{Job, ProcessKey};
+use crate::shared::{EventJob, ProcessKey};
 
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
@@ -49,7 +49,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct InHand {
     /// `None` for the events `start` and `stop`.
-    pub(crate) job: Option<Job>,
+    pub(crate) job: Option<EventJob>,
     pub(crate) name: EventName,
     /// The time from which the process could handle the event; `None` while other events precede it.
     pub(crate) since: Option<Instant>,
@@ -57,7 +57,7 @@ pub(crate) struct InHand {
 
 /// One process of a pool.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct PoolProcess {
     pub(crate) key: ProcessKey,
     pub(crate) instance: u32,
     pub(crate) state: State,
@@ -97,7 +97,7 @@ pub(crate) struct Process {
     is_used: bool,
 }
 
-impl Process {
+impl PoolProcess {
     /// Wraps a process that was just started.
     pub(crate) fn new(
         spawned: Spawned,
@@ -169,7 +169,7 @@ impl Process {
     }
 
     /// Sends an event, whose frame has an id of 0, and whose outcome goes to the origin in the job.
-    pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<Job>, now: Instant) {
+    pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<EventJob>, now: Instant) {
         self.last_id += 1;
         let id = self.last_id.to_string();
         let (prefix, rest) = frame.split_at(PREFIX_BYTES);

@@ -21,10 +21,10 @@ use veche_types::codes::CloseCode;
 use veche_types::{ConnectionId, Now};
 
 use self::about::LoggedClient;
-use crate::connections::{Connection, Connections};
-use crate::link::Link;
+use crate::connections::{KnownConnection, KnownConnections};
+use crate::link::PoolHandle;
 use crate::program::Program;
-use crate::shared::{Job, Order, PoolMessage, ProcessKey, Unanswered};
+use crate::shared::{EventJob, PoolOrder, PoolMessage, ProcessKey, Unanswered};
 
 /// The interval of checking for messages if the server thread can't be woken.
 const POLL_MS: u64 = 1;
@@ -34,14 +34,14 @@ const POLL_MS: u64 = 1;
 pub struct Workers {
     program: Program,
     /// The generation that gets events; `None` once the application has ended.
-    link: Option<Link>,
+    link: Option<PoolHandle>,
     /// A newer generation, which gets events once one of its processes is ready.
-    newer: Option<Link>,
+    newer: Option<PoolHandle>,
     /// Older generations, which still have unanswered events.
-    older: Vec<Link>,
+    older: Vec<PoolHandle>,
     worker: u16,
     wake: WakeOf,
-    connections: Connections,
+    connections: KnownConnections,
     in_hand: HashMap<u64, InHand, FixedState>,
     /// The clients of hooks, by the number of the hook.
     hook_callers: HashMap<u64, LoggedClient, FixedState>,
@@ -92,14 +92,14 @@ struct Call {
 
 impl Workers {
     /// Returns all links, starting with the one that gets events.
-    fn links(&self) -> impl Iterator<Item = &Link> {
+    fn links(&self) -> impl Iterator<Item = &PoolHandle> {
         let others = self.newer.iter().chain(&self.older);
         self.link.iter().chain(others)
     }
 
-    fn join(&mut self, program: &Program) -> Result<Link, String> {
+    fn join(&mut self, program: &Program) -> Result<PoolHandle, String> {
         self.generation += 1;
-        Link::new(program, self.wake.0.clone(), self.generation)
+        PoolHandle::new(program, self.wake.0.clone(), self.generation)
     }
 
     fn takes(&self, name: EventName) -> bool {
@@ -144,7 +144,7 @@ impl Workers {
             return true;
         }
         self.last += 1;
-        link.order(Order::Job(Job {
+        link.order(PoolOrder::Job(EventJob {
             outlet: link.outlet.clone(),
             number: self.last,
             name,
@@ -410,7 +410,7 @@ impl Workers {
         }
         let link = self.links().find(|link| link.generation == call.generation);
         if let Some(link) = link {
-            link.order(Order::Frame(call.process, frame));
+            link.order(PoolOrder::Frame(call.process, frame));
         }
     }
 
@@ -545,7 +545,7 @@ impl Workers {
         let link = self.links().find(|link| link.generation == generation);
         if let Some(link) = link {
             let outlet = link.outlet.clone();
-            link.order(Order::Cancel(number, outlet));
+            link.order(PoolOrder::Cancel(number, outlet));
         }
     }
 

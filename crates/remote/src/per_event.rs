@@ -22,7 +22,7 @@ use veche_runtime::{
 use veche_types::codes::CloseCode;
 use veche_types::{ConnectionId, Now};
 
-use crate::connections::{Connection, Connections};
+use crate::connections::{KnownConnection, KnownConnections};
 use crate::program::Program;
 
 /// The maximum size of one response's log lines, in bytes.
@@ -35,7 +35,7 @@ const LOG_BYTES_MAX: usize = 16 << 10;
 pub struct PerEvent {
     program: Program,
     worker: u16,
-    connections: Connections,
+    connections: KnownConnections,
     /// The events that are being handled, by the tokens of their calls, which are also their ids.
     in_hand: HashMap<u64, InHand, FixedState>,
     /// Effects of accepted handshakes, which count once the connection is open: the frames as received.
@@ -402,7 +402,7 @@ impl Runtime for PerEvent {
         Ok(Self {
             program: program.clone(),
             worker,
-            connections: Connections::default(),
+            connections: KnownConnections::default(),
             in_hand: HashMap::default(),
             opening: HashMap::default(),
             effects: Effects::default(),
@@ -624,7 +624,7 @@ impl Runtime for PerEvent {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.connections.capacity() * size_of::<(ConnectionId, Connection)>()
+        self.connections.capacity() * size_of::<(ConnectionId, KnownConnection)>()
     }
 
     fn all_memory_bytes(&self) -> usize {

@@ -29,7 +29,7 @@ use crate::modules::growing_list::GrowingList;
 use crate::modules::held_values::HeldValues;
 use crate::raw::{BoundTables, Coroutine, IsShort, Reference, VmMemory};
 use crate::streams::StreamTable;
-use crate::task::Owner;
+use crate::task::TaskOwner;
 use crate::{ConnectionId, MessageKind};
 pub(crate) use hooks::{OpenHook, is_binary};
 pub(crate) use publishers::PublishWaiters;
@@ -114,7 +114,7 @@ pub(crate) struct HostContext {
     memory: OnceCell<Rc<VmMemory>>,
     is_retired: Cell<bool>,
     /// The owner of the coroutine that was resumed last.
-    running: Cell<Option<Owner>>,
+    running: Cell<Option<TaskOwner>>,
     spawned: RefCell<VecDeque<SpawnedCoroutine>>,
     woken: RefCell<VecDeque<(Token, WakeReason)>>,
     /// Sleeping coroutines by time. The second number breaks ties: random in a test, otherwise in order of arrival.
@@ -330,7 +330,7 @@ impl HostContext {
     }
 
     /// Sets the owner of the running coroutine.
-    pub(crate) fn set_running(&self, owner: Owner) {
+    pub(crate) fn set_running(&self, owner: TaskOwner) {
         self.running.set(Some(owner));
     }
 
@@ -358,12 +358,12 @@ impl HostContext {
             process: None,
         };
         match self.running.get()? {
-            Owner::Connection(id, _) => {
+            TaskOwner::Connection(id, _) => {
                 let connections = self.world.connections.borrow();
                 let request = connections.find(id)?.request.as_ref()?;
                 Some(about(id, request))
             }
-            Owner::Request(number) | Owner::Handshake(number) => {
+            TaskOwner::Request(number) | TaskOwner::Handshake(number) => {
                 self.requests.borrow().about(number, about)
             }
             _ => None,

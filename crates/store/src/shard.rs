@@ -15,7 +15,7 @@ const ENTRY_BYTES: usize = 112;
 const EXPIRY_BYTES: usize = 48;
 
 /// A key, shared with the list of expiries.
-pub(crate) type Key = Arc<[u8]>;
+pub(crate) type EntryKey = Arc<[u8]>;
 
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -34,9 +34,9 @@ impl Entry {
 
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<EntryKey, Entry>,
     /// Entries that expire, soonest first.
-    expiries: BTreeSet<(u64, Key)>,
+    expiries: BTreeSet<(u64, EntryKey)>,
     changes: u64,
 }
 
@@ -128,7 +128,7 @@ impl Shard {
         most: usize,
         last: Option<&[u8]>,
         now_ms: u64,
-    ) -> Vec<Key> {
+    ) -> Vec<EntryKey> {
         let from = (Bound::Included(prefix), Bound::Unbounded);
         self.entries
             .range::<[u8], _>(from)

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use veche_hub::{Caller, ConnectionId, Epoch, Ticket, WorkerId};
 use veche_nodes::engine::peer::{Event, LEASE_RENEWAL_MS, Order};
-use veche_nodes::node::{BLOCKS, Coverage, Node, Output, Part};
+use veche_nodes::node::{BLOCKS, AnswerCoverage, Node, Output, Part};
 use veche_nodes::{Announcement, Ban, BanRequest, Envelope, NodeAnswer, NodeId, NodeMessage};
 
 use super::link::Link;
@@ -34,7 +34,7 @@ pub(super) struct Control {
     /// Bans that were in the stream when its connection began: it may not serve without them.
     pub(super) due: BTreeSet<u32>,
     /// Answers to bans of this node: which ban, and the nodes that the answer covers.
-    pub(super) answers: Vec<(u32, Coverage)>,
+    pub(super) answers: Vec<(u32, AnswerCoverage)>,
     /// For epochs of the control stream that this node begins.
     random: Rng,
     text: Bytes,

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use rustix::io::Errno;
 
 use super::{Epoll, OUTPUT};
-use crate::base::Pending;
+use crate::base::PendingEvent;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
@@ -103,7 +103,7 @@ impl Epoll {
 
     fn take_last_sent(&mut self, id: ConnectionId) -> Option<Buffer> {
         match self.base.pending.pop() {
-            Some(Pending::Sent(of, buffer)) if of == id => Some(buffer),
+            Some(PendingEvent::Sent(of, buffer)) if of == id => Some(buffer),
             other => {
                 self.base.pending.extend(other);
                 None
@@ -134,7 +134,7 @@ impl Epoll {
         self.settle(id);
         // `Sent` or `Drained` already reports the progress.
         if self.base.pending.len() == told && self.unsent(id) < before {
-            self.base.pending.push(Pending::Progressed(id));
+            self.base.pending.push(PendingEvent::Progressed(id));
         }
     }
 
@@ -163,7 +163,7 @@ impl Epoll {
                 }
             };
             queue.advance(sent, |buffer| {
-                self.base.pending.push(Pending::Sent(id, buffer))
+                self.base.pending.push(PendingEvent::Sent(id, buffer))
             });
             if sent < offered {
                 return false;
@@ -197,7 +197,7 @@ impl Epoll {
         let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
         let above = unsent > self.base.options.low_water_bytes;
         if transport.is_above_low_water && !above {
-            self.base.pending.push(Pending::Drained(id));
+            self.base.pending.push(PendingEvent::Drained(id));
         }
         transport.is_above_low_water = above;
         if transport.state == State::Open {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::receive::Ready;
 use super::{UNSENT, Uring, WRITABLE};
-use crate::base::Pending;
+use crate::base::PendingEvent;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
 use crate::transport::{Fin, State};
@@ -108,7 +108,7 @@ impl Uring {
         };
         let told = self.base.pending.len();
         queue.advance(count, |buffer| {
-            self.base.pending.push(Pending::Sent(id, buffer))
+            self.base.pending.push(PendingEvent::Sent(id, buffer))
         });
         if queue.is_empty() {
             self.base.queues.give(queue);
@@ -118,7 +118,7 @@ impl Uring {
         self.settle(id);
         // `Sent` or `Drained` already reports the progress.
         if count > 0 && self.base.pending.len() == told {
-            self.base.pending.push(Pending::Progressed(id));
+            self.base.pending.push(PendingEvent::Progressed(id));
         }
     }
 
@@ -130,7 +130,7 @@ impl Uring {
         let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
         let is_above = unsent > self.base.options.low_water_bytes;
         if transport.is_above_low_water && !is_above {
-            self.base.pending.push(Pending::Drained(id));
+            self.base.pending.push(PendingEvent::Drained(id));
         }
         transport.is_above_low_water = is_above;
         if transport.state != State::Open || transport.interest & UNSENT != 0 {

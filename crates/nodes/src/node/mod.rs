@@ -8,7 +8,7 @@
 //!
 //! * *Queries and commands* go to every node with a valid lease, this node included. A caller gets one
 //!   [`Output::NodeAnswer`]: once all of these nodes have answered, or at the deadline, with the number of nodes that it
-//!   [covers](Coverage). A node that leaves, or whose lease ends, is no longer waited for.
+//!   [covers](AnswerCoverage). A node that leaves, or whose lease ends, is no longer waited for.
 //! * *Commands* are sent through the control stream, which every node reads in order. A command is executed once per node:
 //!   entries are identified by their offset and by the number that their source assigned, so a source may append a command
 //!   again after a broken connection.
@@ -45,7 +45,7 @@ use crate::{
 
 use callers::{caller_of, clear_caller, empty, set_caller};
 use commands::{Commands, Next};
-pub use output::{Coverage, NodeCounts, Output, Part};
+pub use output::{AnswerCoverage, NodeCounts, Output, Part};
 use peers::Peers;
 pub use peers::{Disagreement, Peer};
 use question::Question;

@@ -39,7 +39,7 @@ struct Member {
     is_cut: bool,
     settings: u64,
     performed: Vec<NodeMessage>,
-    answers: Vec<(Caller, NodeAnswer, Coverage)>,
+    answers: Vec<(Caller, NodeAnswer, AnswerCoverage)>,
     others: Vec<Output>,
     events: VecDeque<Event>,
 }

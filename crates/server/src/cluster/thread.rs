@@ -15,7 +15,7 @@ use veche_frontends::{Process as _, bind_undecided};
 use veche_hub::{CommandDispatch, Homes, HubMessage, HubReply, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_nodes::engine::peer::{Event, Order};
-use veche_nodes::node::{Coverage, Disagreement, Node, Output};
+use veche_nodes::node::{AnswerCoverage, Disagreement, Node, Output};
 use veche_nodes::{Announcement, Caller, NodeAnswer, NodeId, NodeMessage};
 use veche_outbound::engine::EnginePort;
 use veche_worker::WorkerMessage;
@@ -316,7 +316,7 @@ impl Thread {
         }
     }
 
-    fn answer(&mut self, caller: Caller, answer: NodeAnswer, coverage: Coverage) {
+    fn answer(&mut self, caller: Caller, answer: NodeAnswer, coverage: AnswerCoverage) {
         let Caller {
             worker,
             session,
@@ -330,7 +330,7 @@ impl Thread {
             })
         };
         if !coverage.is_complete() {
-            let Coverage { answered, known } = coverage;
+            let AnswerCoverage { answered, known } = coverage;
             info!(answered, known, "an answer does not cover all nodes");
             self.post(worker, mail(HubReply::Partial { answered, known }));
         }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
 use crate::RunProgress;
-use crate::report::model::{Objective, Ledger, Report, ServerUse};
+use crate::report::model::{Objective, LedgerCounts, Report, ServerUse};
 use crate::run::is_running;
 
 use super::progress_line::{self, ProgressLine};
@@ -290,7 +290,7 @@ pub(super) fn rate_reached(report: &Report) -> Objective {
 }
 
 /// Returns the objective that a ledger has no faults other than those named by objectives; `None` if all are named.
-fn no_faults(ledger: &Ledger, named: &[&str]) -> Option<Objective> {
+fn no_faults(ledger: &LedgerCounts, named: &[&str]) -> Option<Objective> {
     let faults = [
         ("lost", ledger.lost),
         ("duplicated", ledger.duplicated),

@@ -292,7 +292,7 @@ fn unknown(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::report::model::{Latency, Ledger, Settings};
+    use crate::report::model::{Latency, LedgerCounts, Settings};
 
     use super::*;
 
@@ -355,7 +355,7 @@ mod tests {
     fn of_the_whole_the_sum_or_the_worst_phase() {
         let mut whole = report(0.0, 3000, 3);
         whole.latency_us = None;
-        whole.ledger = Some(Ledger::default());
+        whole.ledger = Some(LedgerCounts::default());
         whole.phases = vec![report(10.0, 1000, 3), report(30.0, 2000, 0)];
         let check = promise("latency.p99", "\"<= 20us\"")
             .unwrap()
