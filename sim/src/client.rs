@@ -19,7 +19,7 @@ use crate::network::LinkId;
 use crate::one_way;
 use crate::phase::Phase;
 use crate::protobuf;
-use crate::response::{Response, ResponsePart};
+use crate::response::{ReceivedResponse, ResponsePart};
 use crate::setup::Setup;
 use crate::subscription::Subscription;
 use crate::wire::{self, Encoding, Reader, ServerFrame};
@@ -53,7 +53,7 @@ pub(crate) struct Client {
     reader: Reader,
     /// For clients without a WebSocket: the response, the session address, unsent commands, and the connection for
     /// envelopes.
-    response: Response,
+    response: ReceivedResponse,
     pub(crate) address: Option<SessionAddress>,
     pub(crate) unsent_commands: Vec<Value>,
     pub(crate) emulation: EmulationConnection,
@@ -96,7 +96,7 @@ impl Client {
             reads: true,
             name: String::new(),
             reader: Reader::new(encoding),
-            response: Response::default(),
+            response: ReceivedResponse::default(),
             address: None,
             unsent_commands: Vec::new(),
             emulation: EmulationConnection::default(),
@@ -126,7 +126,7 @@ impl Client {
         self.life = life;
         self.phase = Phase::Handshaking;
         self.reader = Reader::new(self.encoding);
-        self.response = Response::default();
+        self.response = ReceivedResponse::default();
         self.next_id = 0;
         let path = self.hook_route.path(self.transport);
         if self.transport != ClientTransport::WebSocket {

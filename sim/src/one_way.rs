@@ -16,7 +16,7 @@ use crate::frontend_config;
 use crate::ledger::{KnownState, Ledger, RawPosition, place_of};
 use crate::network::LinkId;
 use crate::phase::Phase;
-use crate::response::{Response, ResponseFormat, ResponsePart};
+use crate::response::{ReceivedResponse, ResponseFormat, ResponsePart};
 use crate::wire::{self, Encoding, Reader, ServerFrame};
 
 /// The channels that it requests.
@@ -37,7 +37,7 @@ pub(crate) struct OneWayClient {
     /// The close code of a drain.
     pub(crate) parting: Option<u16>,
     reader: Reader,
-    response: Response,
+    response: ReceivedResponse,
     /// The id of the last received event.
     last_id: String,
     /// Its position in each channel.
@@ -72,7 +72,7 @@ impl OneWayClient {
             reads: true,
             parting: None,
             reader: Reader::new(Encoding::Json),
-            response: Response::default(),
+            response: ReceivedResponse::default(),
             last_id: String::new(),
             places: BTreeMap::new(),
             since: BTreeMap::new(),
@@ -97,7 +97,7 @@ impl OneWayClient {
         self.parting = None;
         self.is_over = false;
         self.reader = Reader::new(Encoding::Json);
-        self.response = Response::default();
+        self.response = ReceivedResponse::default();
         let user = CHANNELS[self.own_channel()].user.unwrap_or_default();
         let mut request = json!({ "token": frontend_config::token(user), "subs": {} });
         for channel in self.channels() {

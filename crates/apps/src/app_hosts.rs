@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use veche_calls::Reply;
+use veche_calls::CallReply;
 use veche_calls::channel::ChannelReply;
 use veche_frontends::app::{
     AbandonReason, AppAnswer, AppBody, AppResponse, AppProgress, HandshakeDecision,
@@ -124,7 +124,7 @@ impl SubscribeWaiter {
         let recovered = shared.send_subscribed(session, &self.channel, joined, is_back);
         self.place?;
         let position = joined.map(|joined| joined.position);
-        Some(Ok(Reply::Channel(ChannelReply::Joined {
+        Some(Ok(CallReply::Channel(ChannelReply::Joined {
             position: position.map(|at| (at.epoch.to_string(), at.offset)),
             recovered,
         })))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, AppChannelQuery};
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply};
 use veche_frontends::{AppId, Context};
 use veche_hub::{
     ChannelName, ChannelQuery, ClientInfo, HistoryQuery, HubMessage, HubReply, Outlet as _,
@@ -101,7 +101,7 @@ pub(super) fn outcome(answer: &HubReply) -> Option<CallOutcome> {
         }
         _ => return None,
     };
-    Some(Ok(Reply::Channel(reply)))
+    Some(Ok(CallReply::Channel(reply)))
 }
 
 fn refused(words: &str) -> CallError {

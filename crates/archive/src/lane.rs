@@ -9,7 +9,7 @@ use std::thread::Thread;
 use parking_lot::Mutex;
 
 use crate::archive::SharedState;
-use crate::record::Record;
+use crate::record::ArchiveRecord;
 
 /// The archive's interface for one worker.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ pub struct DurableBatch {
 #[derive(Debug)]
 pub enum AppendError {
     /// The queue is full. The worker is woken when there is room.
-    Full(Vec<Record>),
+    Full(Vec<ArchiveRecord>),
     /// The archive is closed, or its thread has ended.
-    Closed(Vec<Record>),
+    Closed(Vec<ArchiveRecord>),
 }
 
 impl Writer {
@@ -56,15 +56,15 @@ impl Writer {
     ///
     /// # Errors
     /// [`AppendError`] returns the records. To keep the order, refused batches must be submitted again before later ones.
-    pub fn append(&mut self, records: Vec<Record>) -> Result<u64, AppendError> {
-        let bytes = records.iter().map(Record::bytes).sum();
+    pub fn append(&mut self, records: Vec<ArchiveRecord>) -> Result<u64, AppendError> {
+        let bytes = records.iter().map(ArchiveRecord::bytes).sum();
         self.lane.push(self.batch + 1, records, bytes)?;
         self.batch += 1;
         self.thread.unpark();
         Ok(self.batch)
     }
 
-    /// Returns whether a batch of that size, by [`Record::bytes`], would be accepted now.
+    /// Returns whether a batch of that size, by [`ArchiveRecord::bytes`], would be accepted now.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         self.lane.has_room(bytes)
@@ -121,7 +121,7 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct RecordBatch {
     pub(crate) number: u64,
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<ArchiveRecord>,
     pub(crate) bytes: usize,
 }
 
@@ -143,7 +143,7 @@ impl WriterLane {
         queued == 0 || queued.saturating_add(bytes) <= self.bytes_max
     }
 
-    fn push(&self, number: u64, records: Vec<Record>, bytes: usize) -> Result<(), AppendError> {
+    fn push(&self, number: u64, records: Vec<ArchiveRecord>, bytes: usize) -> Result<(), AppendError> {
         if !self.has_room(bytes) {
             return Err(AppendError::Full(records));
         }

@@ -14,7 +14,7 @@ use crate::index::{ChangeSet, Index};
 use crate::lane::WriterLane;
 use crate::lock::Lock;
 use crate::options::{FsyncPolicy, Options};
-use crate::record::Record;
+use crate::record::ArchiveRecord;
 use crate::run_state;
 
 /// Maximum size of a commit in bytes, exceeded by at most one batch; bounds its duration.
@@ -64,7 +64,7 @@ pub(crate) struct Opening {
 /// The content of one commit.
 #[derive(Default)]
 struct Group {
-    records: Vec<Record>,
+    records: Vec<ArchiveRecord>,
     parts: Vec<LanePart>,
     bytes: usize,
 }
@@ -457,13 +457,13 @@ impl Group {
     }
 }
 
-fn payload_bytes(record: &Record) -> u64 {
+fn payload_bytes(record: &ArchiveRecord) -> u64 {
     match record {
-        Record::Published { publication, .. } => publication.bytes() as u64,
-        Record::Opened { .. }
-        | Record::Trimmed { .. }
-        | Record::Cleared { .. }
-        | Record::Dropped { .. } => 0,
+        ArchiveRecord::Published { publication, .. } => publication.bytes() as u64,
+        ArchiveRecord::Opened { .. }
+        | ArchiveRecord::Trimmed { .. }
+        | ArchiveRecord::Cleared { .. }
+        | ArchiveRecord::Dropped { .. } => 0,
     }
 }
 

@@ -60,7 +60,7 @@ pub enum Call {
 
 /// The successful result of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub enum CallReply {
     /// The answer to [`Call::Resolve`]; at least one address.
     Addresses(Vec<IpAddr>),
     /// The answer to [`HttpCall::Fetch`].
@@ -147,4 +147,4 @@ impl CallError {
 }
 
 /// The outcome of a call.
-pub type CallOutcome = Result<Reply, CallError>;
+pub type CallOutcome = Result<CallReply, CallError>;

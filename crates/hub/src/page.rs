@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::records::{StreamExcerpt, Record};
+use crate::records::{StreamExcerpt, StreamRecord};
 use crate::{FeedEvent, Position, Publication, Since};
 
 /// Default limit of a page in bytes of publications. A single publication may be larger.
@@ -117,7 +117,7 @@ impl HistoryPage {
     }
 }
 
-impl Record {
+impl StreamRecord {
     pub(crate) fn publication(&self, position: Position) -> Publication {
         Publication {
             payload: self.payload.clone(),

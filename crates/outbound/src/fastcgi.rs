@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 use veche_calls::{
-    CallError, CallErrorKind, CallOutcome, FastcgiCall, FastcgiPool, FastcgiReply, Reply,
+    CallError, CallErrorKind, CallOutcome, FastcgiCall, FastcgiPool, FastcgiReply, CallReply,
 };
 use veche_fastcgi::{Cgi, Error, Limits, Params, Response};
 
@@ -61,7 +61,7 @@ impl FastcgiServer {
         loop {
             let request = client.request(params.clone(), &call.body);
             match timeout(pool.timeout, request).await {
-                Ok(Ok(response)) => return Ok(Reply::Fastcgi(reply(response))),
+                Ok(Ok(response)) => return Ok(CallReply::Fastcgi(reply(response))),
                 // Other programs use the server too. The request was not executed.
                 Ok(Err(Error::Overloaded)) if since.elapsed() < pool.wait_timeout => {
                     sleep(PAUSE).await;

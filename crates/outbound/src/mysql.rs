@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Lease, MysqlCall, Reply, TlsMode};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, Lease, MysqlCall, CallReply, TlsMode};
 
 use crate::authority;
 use crate::metrics::ClientMetrics;
@@ -81,7 +81,7 @@ impl MysqlClient {
                 }
             }
         };
-        reply.map(Reply::Mysql)
+        reply.map(CallReply::Mysql)
     }
 
     /// Runs a statement on a pooled connection.

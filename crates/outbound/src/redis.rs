@@ -14,7 +14,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::time::timeout;
 use veche_calls::redis::{RedisAction, RedisCommand, RedisDatabase, RedisReply, RedisValue};
-use veche_calls::{CallError, CallErrorKind, CallId, CallOutcome, Lease, RedisCall, Reply};
+use veche_calls::{CallError, CallErrorKind, CallId, CallOutcome, Lease, RedisCall, CallReply};
 
 use crate::metrics::ClientMetrics;
 use crate::pool::active_uses::shortened;
@@ -95,7 +95,7 @@ impl RedisClient {
                 RedisReply::Message(subscription.ok_or_else(over)?.receive(within).await?)
             }
         };
-        Ok(Reply::Redis(reply))
+        Ok(CallReply::Redis(reply))
     }
 
     /// Performs commands of several coroutines, each with its own reply.
@@ -108,7 +108,7 @@ impl RedisClient {
             Ok(replies) => {
                 let replies = replies.into_iter();
                 let values =
-                    replies.map(|reply| from_server(reply).and_then(one).map(Reply::Redis));
+                    replies.map(|reply| from_server(reply).and_then(one).map(CallReply::Redis));
                 let ids = commands.iter().map(|(id, _)| *id);
                 ids.zip(values).collect()
             }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use foldhash::fast::FixedState;
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallOutcome, FastcgiClient, FastcgiReply, Reply,
+    Call, CallError, CallErrorKind, CallOutcome, FastcgiClient, FastcgiReply, CallReply,
     WorkerConnection,
 };
 use veche_runtime::hooks::{Hook, HookResponse};
@@ -115,7 +115,7 @@ impl PerEvent {
     /// Handles the outcome of an event's request.
     fn settle(&mut self, id: u64, in_hand: InHand, outcome: CallOutcome) {
         match outcome {
-            Ok(Reply::Fastcgi(reply)) => self.answered(id, &in_hand, reply),
+            Ok(CallReply::Fastcgi(reply)) => self.answered(id, &in_hand, reply),
             Ok(_) => self.fail(&in_hand, "an answer to another event"),
             Err(fault) if fault.kind == CallErrorKind::PoolFull => self.busy(id, in_hand, &fault),
             Err(fault) => self.fail(&in_hand, &fault.words),

@@ -215,7 +215,7 @@ pub enum Effect {
         /// The token of the waiting handler.
         token: Token,
     },
-    /// Calls a method of the server API; answered by an outcome with [`Reply::Api`](veche_calls::Reply::Api).
+    /// Calls a method of the server API; answered by an outcome with [`CallReply::Api`](veche_calls::CallReply::Api).
     Command {
         /// The name of the method, not validated.
         method: String,

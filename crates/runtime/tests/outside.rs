@@ -10,7 +10,7 @@ use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMo
 use veche_calls::redis::{RedisAction, RedisDatabase, RedisReply, RedisValue};
 use veche_calls::{
     Call, CallError, CallErrorKind, CallOutcome, CertificateTrust, Databases, HttpCall, HttpReply,
-    Reply, ReplyBody, ServerAccount, TlsMode,
+    CallReply, ReplyBody, ServerAccount, TlsMode,
 };
 use veche_runtime::wire::{
     CallRequest, Decoder, Frame, FromWorker, Limits, Outside, ResultHead, encode,
@@ -213,22 +213,22 @@ fn results_are_those_of_the_vectors() {
         rows: None,
     };
     for (name, id, reply) in [
-        ("the result of http", 8, Reply::Http(Box::new(response))),
+        ("the result of http", 8, CallReply::Http(Box::new(response))),
         (
             "the result of mysql, rows",
             10,
-            Reply::Mysql(MysqlReply::Rows(rows)),
+            CallReply::Mysql(MysqlReply::Rows(rows)),
         ),
         (
             "the result of mysql, a value",
             10,
-            Reply::Mysql(MysqlReply::Value(Some(MysqlValue::Number(0.5)))),
+            CallReply::Mysql(MysqlReply::Value(Some(MysqlValue::Number(0.5)))),
         ),
-        ("the result of mysql, changes", 10, Reply::Mysql(changes)),
+        ("the result of mysql, changes", 10, CallReply::Mysql(changes)),
         (
             "the result of redis",
             11,
-            Reply::Redis(RedisReply::Value(RedisValue::Map(vec![(
+            CallReply::Redis(RedisReply::Value(RedisValue::Map(vec![(
                 text("tags"),
                 tags,
             )]))),

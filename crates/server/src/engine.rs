@@ -14,7 +14,7 @@ use veche_outbound::engine::{EnginePort, EngineSettings, Notice, RemoteStore, Se
 const LOG: &str = "veche::engine";
 
 /// A worker's end of an engine outside the process.
-pub(crate) type Port = EnginePort<Order, Event>;
+pub(crate) type HomePort = EnginePort<Order, Event>;
 
 /// Connects to the engine; `None` if it is within this process.
 pub(crate) fn connect(

@@ -531,7 +531,7 @@ impl Workers {
 
 #[cfg(test)]
 mod tests {
-    use veche_frontends::Process as _;
+    use veche_frontends::ProcessServices as _;
 
     use super::*;
 

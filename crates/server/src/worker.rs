@@ -76,7 +76,7 @@ struct WorkerState<A: WorkerApps> {
     /// The history writer, if history is stored.
     ledger: Option<HistoryWriter>,
     /// The way to an engine outside the process.
-    engine: Option<Box<crate::engine::Port>>,
+    engine: Option<Box<crate::engine::HomePort>>,
     /// Replaces the hooks in tests.
     decider: Option<Box<dyn HookExecutor>>,
     /// Receives completions of other threads.
@@ -148,7 +148,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     }
 
     /// The hub's engine is outside the process.
-    pub(crate) fn set_engine(&mut self, port: crate::engine::Port) {
+    pub(crate) fn set_engine(&mut self, port: crate::engine::HomePort) {
         self.rest.engine = Some(Box::new(port));
     }
 

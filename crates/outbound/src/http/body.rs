@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply};
 
 use super::connect::{error_text, io_kind};
 use super::exchange::Exchange;
@@ -182,7 +182,7 @@ impl BodyStream {
     pub(super) async fn read(&self) -> CallOutcome {
         let piece = async { self.body.lock().await.piece().await };
         match timeout(self.timeout, piece).await {
-            Ok(piece) => Ok(Reply::Chunk(piece?.map(Vec::from))),
+            Ok(piece) => Ok(CallReply::Chunk(piece?.map(Vec::from))),
             Err(_) => {
                 let (time, place) = (shown(self.timeout), &self.place);
                 let words = format!("timeout after {time} reading the response of {place}");

@@ -22,7 +22,7 @@ use url::Url;
 use veche_calls::{
     CallError, CallErrorKind, Handle, HttpCall, HttpReply, HttpRequest, ReplyBody as Delivered,
 };
-use veche_calls::{CallOutcome, CertificateTrust, Reply, masked};
+use veche_calls::{CallOutcome, CertificateTrust, CallReply, masked};
 use veche_tls::TrustStores;
 
 use crate::metrics::ClientMetrics;
@@ -121,7 +121,7 @@ impl HttpClient {
             let headers = head.headers.iter();
             let headers =
                 headers.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-            return Ok(Reply::Http(Box::new(HttpReply {
+            return Ok(CallReply::Http(Box::new(HttpReply {
                 status: head.status.as_u16(),
                 headers: headers.collect(),
                 url: hop.url.into(),

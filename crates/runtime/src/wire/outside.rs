@@ -7,7 +7,7 @@ use veche_calls::mysql::{MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
 use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisReply};
 use veche_calls::{
     Call, CallError, CallErrorKind, CertificateTrust, Databases, HttpCall, HttpReply, HttpRequest,
-    MysqlCall, RedisCall, Reply, ReplyBody,
+    MysqlCall, RedisCall, CallReply, ReplyBody,
 };
 
 use super::frame::Limits;
@@ -200,11 +200,11 @@ fn part<'a>(head: &CallHead<'a>, parts: &PayloadParts<'a>) -> Result<&'a [u8], S
 }
 
 /// Fills in the result of a call to a server outside, and returns its payload.
-pub(super) fn result<'a>(head: &mut ResultHead<'a>, reply: &'a Reply) -> Cow<'a, [u8]> {
+pub(super) fn result<'a>(head: &mut ResultHead<'a>, reply: &'a CallReply) -> Cow<'a, [u8]> {
     match reply {
-        Reply::Http(reply) => of_http(head, reply),
-        Reply::Mysql(reply) => of_mysql(head, reply),
-        Reply::Redis(RedisReply::Value(value)) => {
+        CallReply::Http(reply) => of_http(head, reply),
+        CallReply::Mysql(reply) => of_mysql(head, reply),
+        CallReply::Redis(RedisReply::Value(value)) => {
             let mut payload = Vec::new();
             values::put_redis(&mut payload, value);
             head.data = Some(0);

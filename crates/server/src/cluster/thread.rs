@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 use veche_config::unix_now_ms;
-use veche_frontends::{Process as _, bind_undecided};
+use veche_frontends::{ProcessServices as _, bind_undecided};
 use veche_hub::{CommandDispatch, Homes, HubMessage, HubReply, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_nodes::engine::peer::{Event, Order};
@@ -34,7 +34,7 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 const START_WITHIN: Duration = Duration::from_secs(10);
 
 /// The port of this node to the engine.
-pub(crate) type Port = EnginePort<Order, Event>;
+pub(crate) type NodePort = EnginePort<Order, Event>;
 
 /// The settings of this node.
 pub(crate) struct NodeIdentity {
@@ -49,7 +49,7 @@ struct Thread {
     cluster: Arc<Cluster>,
     node: Node,
     identity: NodeIdentity,
-    port: Port,
+    port: NodePort,
     mailbox: Mailbox<WorkerMail>,
     homes: Homes,
     workers: u16,
@@ -68,7 +68,7 @@ struct Thread {
 pub(crate) fn start(
     cluster: &Arc<Cluster>,
     identity: NodeIdentity,
-    port: Port,
+    port: NodePort,
     mailbox: Mailbox<WorkerMail>,
     seed: u64,
     workers: u16,

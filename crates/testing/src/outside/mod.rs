@@ -17,7 +17,7 @@ use std::time::Duration;
 use veche_apps::{AppRecorder, CallExecutor, RecordedEntry};
 use veche_calls::redis::{RedisAction, RedisReply};
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallId, CallOutcome, HttpCall, RedisCall, Reply,
+    Call, CallError, CallErrorKind, CallId, CallOutcome, HttpCall, RedisCall, CallReply,
 };
 use veche_outbound::password::{self, Cost};
 use veche_script::{Dial, Level, Plain};
@@ -342,10 +342,10 @@ impl MockState {
 
     fn outcome(&mut self, call: &Call, mut said: Vec<StubAnswer>) -> CallOutcome {
         let reply = match call {
-            Call::Redis(redis) => return self.redis_reply(redis, said).map(Reply::Redis),
-            Call::Http(HttpCall::Read(_)) => return Ok(Reply::Chunk(None)),
+            Call::Redis(redis) => return self.redis_reply(redis, said).map(CallReply::Redis),
+            Call::Http(HttpCall::Read(_)) => return Ok(CallReply::Chunk(None)),
             Call::Password(call) => {
-                return password::run(call, Cost::Least).map(Reply::Password);
+                return password::run(call, Cost::Least).map(CallReply::Password);
             }
             Call::Fastcgi(_) => {
                 let words = "tests run no scripts behind FastCGI";
@@ -353,12 +353,12 @@ impl MockState {
             }
             Call::Http(HttpCall::Fetch(fetch)) => {
                 let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
-                return Ok(Reply::Http(Box::new(self.http_reply(fetch, &said))));
+                return Ok(CallReply::Http(Box::new(self.http_reply(fetch, &said))));
             }
             Call::Resolve(_) => http::addresses(&said.pop().unwrap_or(Ok(Plain::Nil))?),
             Call::Mysql(mysql) => {
                 let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
-                let reply = mysql::reply(mysql, said).map(Reply::Mysql);
+                let reply = mysql::reply(mysql, said).map(CallReply::Mysql);
                 reply.map_err(|words| format!("test.stub_mysql: {words}"))
             }
         };
@@ -414,7 +414,7 @@ impl MockState {
         self.receiving
             .retain(|one| match subscriptions.receive(one.subscription) {
                 Some(message) => {
-                    let reply = Reply::Redis(RedisReply::Message(Some(message)));
+                    let reply = CallReply::Redis(RedisReply::Message(Some(message)));
                     outcomes.push((one.id, Ok(reply)));
                     false
                 }
@@ -427,7 +427,7 @@ impl MockState {
         let now_ms = self.now_ms;
         let is_late = |one: &mut Receiving| one.until_ms <= now_ms;
         for one in self.receiving.extract_if(.., is_late) {
-            let reply = Reply::Redis(RedisReply::Message(None));
+            let reply = CallReply::Redis(RedisReply::Message(None));
             self.outcomes.push((one.id, Ok(reply)));
         }
         let is_late = |one: &mut MockCall| one.until_ms <= now_ms;
