@@ -19,8 +19,8 @@ use crate::subscription::{State, Subscription, number_of};
 /// A command, with the state known when it was sent.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Connect(Vec<Since>),
-    Subscribe(usize, Since),
+    Connect(Vec<SentPosition>),
+    Subscribe(usize, SentPosition),
     Unsubscribe(usize),
     Publish(usize, u64),
     Rpc(u64),
@@ -37,7 +37,7 @@ pub(crate) struct PendingHistory {
 
 /// The position that a returning client sends, and the state known then.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Since {
+pub(crate) struct SentPosition {
     place: Option<RawPosition>,
     known: Option<KnownState>,
     at_ms: u64,
@@ -56,8 +56,8 @@ impl Client {
         self.phase == Phase::Online && self.pending.len() < PENDING_MAX
     }
 
-    fn since(&self, channel: usize, ledger: &Ledger) -> Since {
-        Since {
+    fn since(&self, channel: usize, ledger: &Ledger) -> SentPosition {
+        SentPosition {
             place: self.positions.get(&channel).copied(),
             known: ledger.known(channel),
             at_ms: ledger.now_ms,
@@ -230,7 +230,7 @@ impl Client {
     fn connected(
         &mut self,
         reply: &Value,
-        known: &[Since],
+        known: &[SentPosition],
         ledger: &mut Ledger,
         setup: &Setup,
     ) -> PromiseResult {
@@ -272,7 +272,7 @@ impl Client {
         &mut self,
         channel: usize,
         reply: &Value,
-        since: Since,
+        since: SentPosition,
         bytes_max: usize,
         ledger: &mut Ledger,
         setup: &Setup,

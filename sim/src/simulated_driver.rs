@@ -17,7 +17,7 @@ use veche_worker::{
 use crate::apps::{BackEndApp, DialRequest};
 use crate::transports::{PeerEvent, SentBuffers, Transports};
 use crate::worker_driver::{
-    Conditions, LaneMail, Message, TransportEvent, TransportInput, TurnInput, WorkerDriver,
+    Conditions, LaneMail, WorldMessage, TransportEvent, TransportInput, TurnInput, WorkerDriver,
     WorkerOutput,
 };
 
@@ -359,7 +359,7 @@ impl SimulatedDriver {
     }
 
     fn post(&mut self, mut unfinished: Vec<u32>, out: &mut Vec<WorkerOutput>) {
-        let mut posted: Vec<(usize, Vec<Message>)> = Vec::new();
+        let mut posted: Vec<(usize, Vec<WorldMessage>)> = Vec::new();
         let finished: Vec<_> = (0..self.worker.workers())
             .map(|of| (of, self.worker.poll_finished(of)))
             .collect();

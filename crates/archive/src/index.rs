@@ -10,7 +10,7 @@ use crate::record::{ArchiveRecord, StoredPublication, StoredVersion};
 /// The rows of all streams.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    streams: HashMap<Arc<str>, Stream, foldhash::fast::RandomState>,
+    streams: HashMap<Arc<str>, IndexedStream, foldhash::fast::RandomState>,
     publications: u64,
     /// The last row number of a publication.
     number: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Index {
 
 /// The state of a stream, known without reading.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct IndexedStream {
     pub(crate) id: u64,
     pub(crate) epoch: u64,
     pub(crate) opened_ms: u64,
@@ -84,7 +84,7 @@ impl Index {
     /// Adds a stream that was read.
     pub(crate) fn load(&mut self, head: &StreamRow) {
         self.id = self.id.max(head.id);
-        let stream = Stream {
+        let stream = IndexedStream {
             id: head.id,
             epoch: head.epoch,
             opened_ms: head.opened_ms,
@@ -163,7 +163,7 @@ impl Index {
             self.forget(&channel, plan);
         }
         self.id += 1;
-        let stream = Stream {
+        let stream = IndexedStream {
             id: self.id,
             epoch,
             opened_ms: at_ms,
@@ -249,7 +249,7 @@ impl Index {
     }
 }
 
-impl Stream {
+impl IndexedStream {
     fn push(&mut self, number: u64, publication: &StoredPublication) {
         self.top = publication.offset;
         if let Some(version) = &publication.version {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use crate::ConnectionId;
 use crate::queue::SendQueue;
-use crate::timer::{NIL, Node, Nodes};
+use crate::timer::{NIL, TimerNode, TimerNodes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -33,7 +33,7 @@ pub(crate) enum Fin {
 pub(crate) struct Transport {
     /// Present only while there is something to send.
     pub(crate) queue: Option<Box<SendQueue>>,
-    pub(crate) timer: Node,
+    pub(crate) timer: TimerNode,
     pub(crate) socket: Option<OwnedFd>,
     generation: u32,
     pub(crate) state: State,
@@ -73,7 +73,7 @@ impl Transports {
             assert!(index < 1 << 31, "the wheel's links need the top bit");
             self.slots.push(Transport {
                 queue: None,
-                timer: Node::UNSET,
+                timer: TimerNode::UNSET,
                 socket: None,
                 generation: 1,
                 state: State::Free,
@@ -89,7 +89,7 @@ impl Transports {
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.state == State::Free && !slot.timer.is_set() && slot.queue.is_none());
         self.free = slot.timer.next;
-        slot.timer = Node::UNSET;
+        slot.timer = TimerNode::UNSET;
         slot.socket = Some(socket);
         slot.state = state;
         slot.fin = Fin::None;
@@ -146,9 +146,9 @@ impl Transports {
     }
 }
 
-impl Nodes for Transports {
+impl TimerNodes for Transports {
     #[inline]
-    fn node(&mut self, index: u32) -> &mut Node {
+    fn node(&mut self, index: u32) -> &mut TimerNode {
         &mut self.slots[index as usize].timer
     }
 }

@@ -19,7 +19,7 @@ mod port;
 mod redis;
 mod resolve;
 
-pub use count::SharedCounter;
+pub use count::AtomicCounter;
 pub use latency::LatencyHistogram;
 pub use metrics::{ClientKind, ClientMetrics, Metrics, WAIT_BUCKETS_MS};
 pub use port::{CALLS_MAX, Port};

@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use veche_clock::now;
 
 use crate::helper::SELF;
-use crate::wire::{FromSpawner, MessageSocket, Setup, ToSpawner, WorkerProgram, to_memory};
+use crate::wire::{FromSpawner, MessageSocket, SpawnerSetup, ToSpawner, WorkerProgram, to_memory};
 
 /// The longest wait for an answer: the spawner forks, and other pools may be served first.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ impl PendingSpawner {
     ///
     /// # Errors
     /// Errors of the system, such as too many descriptors.
-    pub fn new(setup: &Setup) -> io::Result<(Self, OwnedFd)> {
+    pub fn new(setup: &SpawnerSetup) -> io::Result<(Self, OwnedFd)> {
         Self::with(&ToSpawner::Setup, to_memory(setup)?)
     }
 

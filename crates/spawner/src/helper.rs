@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use veche_clock::now;
 
-use crate::wire::{FromSpawner, MessageSocket, Setup, ToSpawner, WorkerProgram, from_memory};
+use crate::wire::{FromSpawner, MessageSocket, SpawnerSetup, ToSpawner, WorkerProgram, from_memory};
 
 /// The running binary, even if its file has been replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
@@ -32,7 +32,7 @@ const LEFT_WAIT: Duration = Duration::from_secs(1);
 const MESSAGES_MAX: usize = 64;
 
 /// Runs a spawner, whose standard input is its main socket. `programs` reads the worker programs of a configuration.
-pub fn run(programs: impl FnOnce(&Setup) -> Result<Vec<WorkerProgram>, String>) -> ExitCode {
+pub fn run(programs: impl FnOnce(&SpawnerSetup) -> Result<Vec<WorkerProgram>, String>) -> ExitCode {
     match Spawner::begin(programs) {
         Ok(mut spawner) => {
             while spawner.is_needed() {
@@ -75,7 +75,7 @@ struct Spawner {
 
 impl Spawner {
     fn begin(
-        programs: impl FnOnce(&Setup) -> Result<Vec<WorkerProgram>, String>,
+        programs: impl FnOnce(&SpawnerSetup) -> Result<Vec<WorkerProgram>, String>,
     ) -> Result<Self, String> {
         let named = |error: io::Error| error.to_string();
         let stdin = io::stdin();

@@ -19,7 +19,7 @@ const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// What a spawner starts: read once, before the server process can reach it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setup {
+pub struct SpawnerSetup {
     /// The path of the configuration.
     pub config: PathBuf,
     /// The text of the configuration.
@@ -45,7 +45,7 @@ pub struct WorkerProgram {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToSpawner {
-    /// The first message: a descriptor of a file with a [`Setup`].
+    /// The first message: a descriptor of a file with a [`SpawnerSetup`].
     Setup,
     /// The first message of a process that starts its own programs: a descriptor of a file with them.
     Programs,
