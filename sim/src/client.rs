@@ -21,8 +21,8 @@ use crate::phase::Phase;
 use crate::protobuf;
 use crate::response::{ReceivedResponse, ResponsePart};
 use crate::setup::Setup;
-use crate::subscription::Subscription;
-use crate::wire::{self, Encoding, Reader, ServerFrame};
+use crate::subscription::ExpectedSubscription;
+use crate::wire::{self, WireEncoding, Reader, ServerFrame};
 
 /// Maximum number of pending commands, so that the size of their replies is bounded.
 pub(crate) const PENDING_MAX: usize = 4;
@@ -30,14 +30,14 @@ pub(crate) const PENDING_MAX: usize = 4;
 /// A command whose reply is pending.
 pub(crate) struct PendingCommand {
     pub(crate) id: u32,
-    pub(crate) command: crate::client_commands::Command,
+    pub(crate) command: crate::client_commands::SentCommand,
 }
 
-pub(crate) struct Client {
+pub(crate) struct SimulatedClient {
     pub(crate) number: usize,
     /// The transport of its pushes.
     pub(crate) transport: ClientTransport,
-    pub(crate) encoding: Encoding,
+    pub(crate) encoding: WireEncoding,
     /// Whether it requests deltas when it subscribes.
     pub(crate) wants_deltas: bool,
     pub(crate) phase: Phase,
@@ -63,7 +63,7 @@ pub(crate) struct Client {
     pub(crate) next_id: u32,
     /// Channels to which it wants to be subscribed.
     pub(crate) wants: BTreeSet<usize>,
-    pub(crate) subscriptions: BTreeMap<usize, Subscription>,
+    pub(crate) subscriptions: BTreeMap<usize, ExpectedSubscription>,
     /// Its position in each channel.
     pub(crate) positions: BTreeMap<usize, RawPosition>,
     pub(crate) hook_route: HookRoute,
@@ -77,12 +77,12 @@ pub(crate) struct Client {
     pub(crate) has_drained: bool,
 }
 
-impl Client {
+impl SimulatedClient {
     pub(crate) fn new(number: usize, setup: &Setup) -> Self {
         let carrier = setup.carrier(number);
         let encoding = match setup.is_protobuf(number) && carrier != ClientTransport::Events {
-            true => Encoding::Protobuf,
-            false => Encoding::Json,
+            true => WireEncoding::Protobuf,
+            false => WireEncoding::Json,
         };
         Self {
             number,
@@ -136,8 +136,8 @@ impl Client {
             return;
         }
         let more = match self.encoding {
-            Encoding::Json => "",
-            Encoding::Protobuf => "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n",
+            WireEncoding::Json => "",
+            WireEncoding::Protobuf => "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n",
         };
         self.out = wire::handshake(&path, more);
     }
@@ -152,11 +152,11 @@ impl Client {
                     format!("GET {path}?cf_connect={connect} HTTP/1.1\r\nHost: sim.test\r\n\r\n");
                 return request.into_bytes();
             }
-            (_, Encoding::Json) => {
+            (_, WireEncoding::Json) => {
                 body.extend_from_slice(text.as_bytes());
                 "application/json"
             }
-            (_, Encoding::Protobuf) => {
+            (_, WireEncoding::Protobuf) => {
                 protobuf::command(&mut body, connect);
                 "application/octet-stream"
             }
@@ -330,8 +330,8 @@ impl Client {
                 .trace
                 .note(&[self.number as u64, channel as u64, number, offset]);
             ledger.seen.note(match self.encoding {
-                Encoding::Json => CoverageEvent::Heard,
-                Encoding::Protobuf => CoverageEvent::HeardInBinary,
+                WireEncoding::Json => CoverageEvent::Heard,
+                WireEncoding::Protobuf => CoverageEvent::HeardInBinary,
             });
             if CHANNELS[channel].kind == Kind::Wild {
                 ledger.seen.note(CoverageEvent::Overheard);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::channels::{self, CHANNELS, Kind};
-use crate::client::{Client, PENDING_MAX, PendingCommand};
+use crate::client::{SimulatedClient, PENDING_MAX, PendingCommand};
 use crate::client_transport::{ClientTransport, HookRoute};
 use crate::coverage::CoverageEvent;
 use crate::data::{data, offset_of};
@@ -14,11 +14,11 @@ use crate::frontend_config;
 use crate::ledger::{CLIENTS, KnownState, Ledger, RawPosition, place_of};
 use crate::phase::Phase;
 use crate::setup::Setup;
-use crate::subscription::{State, Subscription, number_of};
+use crate::subscription::{SubscriptionState, ExpectedSubscription, number_of};
 
 /// A command, with the state known when it was sent.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum SentCommand {
     Connect(Vec<SentPosition>),
     Subscribe(usize, SentPosition),
     Unsubscribe(usize),
@@ -43,8 +43,8 @@ pub(crate) struct SentPosition {
     at_ms: u64,
 }
 
-impl Client {
-    pub(crate) fn send(&mut self, command: Command, mut request: Value) {
+impl SimulatedClient {
+    pub(crate) fn send(&mut self, command: SentCommand, mut request: Value) {
         self.next_id += 1;
         request["id"] = self.next_id.into();
         self.send_command(request);
@@ -82,7 +82,7 @@ impl Client {
             }
             known.push(since);
         }
-        self.send(Command::Connect(known), json!({ "connect": connect }));
+        self.send(SentCommand::Connect(known), json!({ "connect": connect }));
     }
 
     /// Subscribes to all wanted channels as far as there is room.
@@ -107,9 +107,9 @@ impl Client {
                 subscribe["delta"] = "fossil".into();
             }
             self.subscriptions
-                .insert(channel, Subscription::new(channel));
+                .insert(channel, ExpectedSubscription::new(channel));
             self.send(
-                Command::Subscribe(channel, since),
+                SentCommand::Subscribe(channel, since),
                 json!({ "subscribe": subscribe }),
             );
         }
@@ -119,20 +119,20 @@ impl Client {
         self.wants.remove(&channel);
         let has_room = self.has_room();
         let subscription = self.subscriptions.get_mut(&channel);
-        let Some(subscription) = subscription.filter(|one| has_room && one.state == State::Live)
+        let Some(subscription) = subscription.filter(|one| has_room && one.state == SubscriptionState::Live)
         else {
             return;
         };
-        subscription.state = State::Leaving;
+        subscription.state = SubscriptionState::Leaving;
         self.send(
-            Command::Unsubscribe(channel),
+            SentCommand::Unsubscribe(channel),
             json!({ "unsubscribe": { "channel": CHANNELS[channel].name } }),
         );
     }
 
     fn is_live(&self, channel: usize) -> bool {
         let subscription = self.subscriptions.get(&channel);
-        subscription.is_some_and(|one| one.state == State::Live)
+        subscription.is_some_and(|one| one.state == SubscriptionState::Live)
     }
 
     pub(crate) fn publish(&mut self, channel: usize, pad: u16, ledger: &mut Ledger) {
@@ -152,7 +152,7 @@ impl Client {
         }
         let data = data(channel, number, pad);
         self.send(
-            Command::Publish(channel, number),
+            SentCommand::Publish(channel, number),
             json!({ "publish": { "channel": CHANNELS[channel].name, "data": data } }),
         );
     }
@@ -160,7 +160,7 @@ impl Client {
     pub(crate) fn ask_presence(&mut self, channel: usize) {
         if self.has_room() && self.is_live(channel) && CHANNELS[channel].kind.has_presence() {
             self.send(
-                Command::Presence(channel),
+                SentCommand::Presence(channel),
                 json!({ "presence": { "channel": CHANNELS[channel].name } }),
             );
         }
@@ -177,7 +177,7 @@ impl Client {
                 at_ms: ledger.now_ms,
             };
             self.send(
-                Command::History(channel, ledger.known(channel), asked),
+                SentCommand::History(channel, ledger.known(channel), asked),
                 json!({ "history": { "channel": CHANNELS[channel].name, "limit": asked.limit } }),
             );
         }
@@ -206,22 +206,22 @@ impl Client {
         );
         ledger.trace.note(&[self.number as u64, id.unwrap_or(0)]);
         match command {
-            Command::Connect(known) => self.connected(&line["connect"], &known, ledger, setup),
-            Command::Subscribe(channel, since) => {
+            SentCommand::Connect(known) => self.connected(&line["connect"], &known, ledger, setup),
+            SentCommand::Subscribe(channel, since) => {
                 let (reply, bytes_max) = (&line["subscribe"], setup.outbox_bytes);
                 self.subscribed(channel, reply, since, bytes_max, ledger, setup)
             }
-            Command::Unsubscribe(channel) => {
+            SentCommand::Unsubscribe(channel) => {
                 self.subscriptions.remove(&channel);
                 Ok(())
             }
-            Command::Publish(channel, number) => {
+            SentCommand::Publish(channel, number) => {
                 ledger.taken(channel, number);
                 Ok(())
             }
-            Command::Rpc(_) => Ok(()),
-            Command::Presence(_) => self.check_presence_reply(&line["presence"], ledger),
-            Command::History(channel, known, asked) => {
+            SentCommand::Rpc(_) => Ok(()),
+            SentCommand::Presence(_) => self.check_presence_reply(&line["presence"], ledger),
+            SentCommand::History(channel, known, asked) => {
                 self.check_history_reply(channel, &line["history"], known, asked, ledger, setup)
             }
         }
@@ -253,7 +253,7 @@ impl Client {
         let mut bytes_left = setup.outbox_bytes;
         for (channel, since) in self.server_channels().zip(known) {
             self.subscriptions
-                .insert(channel, Subscription::new(channel));
+                .insert(channel, ExpectedSubscription::new(channel));
             let name = CHANNELS[channel].name;
             let reply = &reply["subs"][name];
             promise!(

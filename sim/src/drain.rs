@@ -22,7 +22,7 @@ const NOTIFY_TENTHS: u64 = 8;
 const STEPS: u64 = 10;
 
 /// A drain in progress.
-pub(crate) struct Drain {
+pub(crate) struct PendingDrain {
     began_ms: u64,
     within_ms: u64,
     salt: u32,
@@ -69,7 +69,7 @@ impl World {
                 one.parting = Some(SHUTDOWN);
             }
         }
-        self.drain = Some(Drain {
+        self.drain = Some(PendingDrain {
             began_ms: self.now_ms,
             within_ms,
             salt,

@@ -17,7 +17,7 @@ use crate::ledger::{KnownState, Ledger, RawPosition, place_of};
 use crate::network::LinkId;
 use crate::phase::Phase;
 use crate::response::{ReceivedResponse, ResponseFormat, ResponsePart};
-use crate::wire::{self, Encoding, Reader, ServerFrame};
+use crate::wire::{self, WireEncoding, Reader, ServerFrame};
 
 /// The channels that it requests.
 const REQUESTED_CHANNELS: [&str; 4] = ["chat:2", "open:1", "log:1", "state:1"];
@@ -71,7 +71,7 @@ impl OneWayClient {
             out: Vec::new(),
             reads: true,
             parting: None,
-            reader: Reader::new(Encoding::Json),
+            reader: Reader::new(WireEncoding::Json),
             response: ReceivedResponse::default(),
             last_id: String::new(),
             places: BTreeMap::new(),
@@ -96,7 +96,7 @@ impl OneWayClient {
         (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
         self.parting = None;
         self.is_over = false;
-        self.reader = Reader::new(Encoding::Json);
+        self.reader = Reader::new(WireEncoding::Json);
         self.response = ReceivedResponse::default();
         let user = CHANNELS[self.own_channel()].user.unwrap_or_default();
         let mut request = json!({ "token": frontend_config::token(user), "subs": {} });
@@ -138,7 +138,7 @@ impl OneWayClient {
         if self.carrier == ClientTransport::WebSocket {
             // Sent with the handshake, unrequested.
             let value = serde_json::from_str(&request).unwrap_or_default();
-            wire::command(&mut self.out, Encoding::Json, &value);
+            wire::command(&mut self.out, WireEncoding::Json, &value);
         }
     }
 

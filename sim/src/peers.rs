@@ -5,7 +5,7 @@
 
 use crate::api_client::{ApiClient, ApiProtocol, BackEndCall};
 use crate::channels::{self, CHANNELS};
-use crate::client::Client;
+use crate::client::SimulatedClient;
 use crate::dialed::Dials;
 use crate::failure::{PromiseResult, promise};
 use crate::frontend_config;
@@ -25,7 +25,7 @@ pub(crate) const POSTS: usize = 4_000;
 pub(crate) const DIALED: usize = 10_000;
 
 pub(crate) struct Peers {
-    pub(crate) clients: Vec<Client>,
+    pub(crate) clients: Vec<SimulatedClient>,
     pub(crate) listeners: Vec<PushListener>,
     pub(crate) callers: Vec<ApiClient>,
     pub(crate) one_ways: Vec<OneWayClient>,
@@ -36,7 +36,7 @@ impl Peers {
     pub(crate) fn new(setup: &Setup) -> Self {
         Self {
             clients: (0..setup.clients)
-                .map(|number| Client::new(number, setup))
+                .map(|number| SimulatedClient::new(number, setup))
                 .collect(),
             listeners: (0..setup.listeners).map(PushListener::new).collect(),
             callers: (0..setup.callers).map(ApiClient::new).collect(),

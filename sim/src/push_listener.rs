@@ -17,7 +17,7 @@ use crate::ledger::{Ledger, RawPosition, Source};
 use crate::network::LinkId;
 use crate::phase::Phase;
 use crate::setup::Setup;
-use crate::wire::{self, Encoding, Reader, ServerFrame};
+use crate::wire::{self, WireEncoding, Reader, ServerFrame};
 
 /// Maximum overhead of a queued publication beside its payload.
 const FRAMING_BYTES: usize = 120;
@@ -59,7 +59,7 @@ impl PushListener {
             life: 0,
             out: Vec::new(),
             reads: true,
-            reader: Reader::new(Encoding::Json),
+            reader: Reader::new(WireEncoding::Json),
             parting: None,
             views: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -88,7 +88,7 @@ impl PushListener {
 
     pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
         (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
-        self.reader = Reader::new(Encoding::Json);
+        self.reader = Reader::new(WireEncoding::Json);
         let (_, path, names) = ROUTES[self.number % ROUTES.len()];
         let mut path = format!("{path}?");
         if let Some(own) = self.own_channel() {

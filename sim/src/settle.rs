@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::apps::BACK_END;
 use crate::back_end::BackEndRequest;
 use crate::channels::{CHANNELS, Kind};
-use crate::client::Client;
+use crate::client::SimulatedClient;
 use crate::coverage::CoverageEvent;
 use crate::driven::DrivenWorker;
 use crate::failure::{PromiseResult, promise};
@@ -18,7 +18,7 @@ use crate::frontend_config::TIMEOUTS_MS;
 use crate::phase::Phase;
 use crate::setup::FOREVER_MS;
 use crate::stall::StalledParts;
-use crate::subscription::State;
+use crate::subscription::SubscriptionState;
 use crate::world::{STREAM_BYTES, World, channel_name};
 
 /// Number of rounds after which a world counts as one that never rests.
@@ -242,12 +242,12 @@ impl World {
     }
 
     /// Iterates over the subscribers of a channel, as they see it.
-    pub(crate) fn subscribers(&self, channel: usize) -> impl Iterator<Item = &Client> {
+    pub(crate) fn subscribers(&self, channel: usize) -> impl Iterator<Item = &SimulatedClient> {
         self.peers.clients.iter().filter(move |client| {
             let subscription = client.subscriptions.get(&channel);
             client.phase == Phase::Online
                 && client.reads
-                && subscription.is_some_and(|one| one.state == State::Live)
+                && subscription.is_some_and(|one| one.state == SubscriptionState::Live)
         })
     }
 

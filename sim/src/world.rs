@@ -15,7 +15,7 @@ use crate::channels::{CHANNELS, COMMON};
 use crate::client::PENDING_MAX;
 use crate::coverage::CoverageEvent;
 use crate::disk::Disk;
-use crate::drain::Drain;
+use crate::drain::PendingDrain;
 use crate::failure::{PromiseResult, promise};
 use crate::frontend_config;
 use crate::hooks::HookRequests;
@@ -53,7 +53,7 @@ pub(crate) struct World {
     pub(crate) back_end: BackEnd,
     pub(crate) decisions: HookRequests,
     /// A drain in progress.
-    pub(crate) drain: Option<Drain>,
+    pub(crate) drain: Option<PendingDrain>,
 }
 
 impl World {

@@ -23,7 +23,7 @@ const READ_BYTES: usize = 65_536;
 
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ClientLimits {
     /// The time for which an idle connection is kept open; it occupies a process of php-fpm. Zero: the connection is
     /// closed at once. If php-fpm has a `pm.max_requests`, requests on idle connections may be lost.
     pub idle_timeout: Duration,
@@ -66,7 +66,7 @@ pub struct Client(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     address: Address,
-    limits: Limits,
+    limits: ClientLimits,
     idle: Mutex<Idle>,
 }
 
@@ -94,7 +94,7 @@ struct Failure {
 impl Client {
     /// Creates a client without connections.
     #[must_use]
-    pub fn new(address: Address, limits: Limits) -> Self {
+    pub fn new(address: Address, limits: ClientLimits) -> Self {
         Self(Arc::new(Inner {
             address,
             limits,
@@ -165,7 +165,7 @@ impl Client {
 async fn exchange(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     request: &[u8],
-    limits: &Limits,
+    limits: &ClientLimits,
 ) -> Result<(Partial, bool), Failure> {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut partial = Partial::default();

@@ -82,7 +82,7 @@ fn put_length(into: &mut Vec<u8>, length: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Decoder, Record};
+    use crate::record::{RecordDecoder, Record};
 
     /// Parses pairs like php-fpm: each record separately.
     fn pairs(content: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -121,7 +121,7 @@ mod tests {
         }
         let mut bytes = Vec::new();
         params.write(&mut bytes);
-        let mut decoder = Decoder::default();
+        let mut decoder = RecordDecoder::default();
         decoder.feed(&bytes);
         let mut found = Vec::new();
         let mut contents = Vec::new();

@@ -84,13 +84,13 @@ pub(crate) fn end_content(into: &mut [u8], from: usize) {
 
 /// Cuts bytes into records.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct RecordDecoder {
     buffer: Vec<u8>,
     /// The number of bytes of the buffer that were decoded.
     start: usize,
 }
 
-impl Decoder {
+impl RecordDecoder {
     /// Adds received bytes to the undecoded ones.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
@@ -136,7 +136,7 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    fn all(decoder: &mut Decoder, into: &mut Vec<(u8, Vec<u8>)>) {
+    fn all(decoder: &mut RecordDecoder, into: &mut Vec<(u8, Vec<u8>)>) {
         while let Some(record) = decoder.next().expect("records") {
             into.push((record.kind, record.content.to_vec()));
         }
@@ -157,7 +157,7 @@ mod tests {
             (6, b"ok".to_vec()),
         ];
         for size in [bytes.len(), 65_536, 1000, 7, 1] {
-            let mut decoder = Decoder::default();
+            let mut decoder = RecordDecoder::default();
             let mut found = Vec::new();
             for part in bytes.chunks(size) {
                 decoder.feed(part);
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn other_protocols_are_detected_by_the_first_byte() {
-        let mut decoder = Decoder::default();
+        let mut decoder = RecordDecoder::default();
         decoder.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         assert_eq!(decoder.next(), Err(NoRecord(b'H')));
     }

@@ -1,8 +1,8 @@
 //! A response, assembled from the records of a connection.
 
-use crate::client::{Error, Limits};
+use crate::client::{Error, ClientLimits};
 use crate::head::CgiHead;
-use crate::record::{Decoder, RecordKind, NoRecord, Record};
+use crate::record::{RecordDecoder, RecordKind, NoRecord, Record};
 
 /// `protocolStatus` of an END_REQUEST record.
 const COMPLETE: u8 = 0;
@@ -26,7 +26,7 @@ pub struct Response {
 /// An incomplete response.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
-    decoder: Decoder,
+    decoder: RecordDecoder,
     output: Vec<u8>,
     log: Vec<u8>,
     log_lost_bytes: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Partial {
 
 impl Partial {
     /// Adds bytes; returns whether the response is complete.
-    pub(crate) fn take(&mut self, bytes: &[u8], limits: &Limits) -> Result<bool, Error> {
+    pub(crate) fn take(&mut self, bytes: &[u8], limits: &ClientLimits) -> Result<bool, Error> {
         self.has_begun = true;
         self.decoder.feed(bytes);
         while let Some(Record { kind, content }) = self.decoder.next().map_err(malformed)? {

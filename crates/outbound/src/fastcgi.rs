@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use veche_calls::{
     CallError, CallErrorKind, CallOutcome, FastcgiCall, FastcgiPool, FastcgiReply, CallReply,
 };
-use veche_fastcgi::{Cgi, Error, Limits, Params, Response};
+use veche_fastcgi::{Cgi, Error, ClientLimits, Params, Response};
 
 use crate::metrics::ClientMetrics;
 
@@ -32,7 +32,7 @@ pub(crate) struct FastcgiServer {
 
 impl FastcgiServer {
     pub(crate) fn new(pool: &FastcgiPool, figures: Arc<ClientMetrics>) -> Self {
-        let limits = Limits {
+        let limits = ClientLimits {
             idle_timeout: pool.idle_timeout,
             connect_timeout: pool.connect_timeout,
             response_bytes_max: pool.response_bytes_max,

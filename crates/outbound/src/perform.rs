@@ -10,13 +10,13 @@ use veche_calls::redis::RedisDatabase;
 use veche_calls::{Call, CallOutcome, FastcgiPool};
 use veche_tls::TrustStores;
 
-use crate::metrics::{ClientKind, Metrics};
+use crate::metrics::{ClientKind, OutboundMetrics};
 use crate::{fastcgi, http, mysql, password, redis, resolve};
 
 /// Pools and clients, shared by calls with the same settings.
 #[derive(Debug)]
 pub(crate) struct ClientCache {
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: OutboundMetrics,
     http: Arc<http::HttpClient>,
     mysql: ClientsByServer<Database, mysql::MysqlClient>,
     redis: ClientsByServer<RedisDatabase, redis::RedisClient>,
@@ -29,7 +29,7 @@ type ClientsByServer<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
 
 impl Default for ClientCache {
     fn default() -> Self {
-        let metrics = Metrics::default();
+        let metrics = OutboundMetrics::default();
         let figures = Arc::clone(metrics.of(ClientKind::Http));
         let hashing = Arc::clone(metrics.of(ClientKind::Password));
         Self {

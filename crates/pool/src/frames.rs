@@ -8,13 +8,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::debug;
 use veche_runtime::wire::{
-    AppDescription, EventHead, EventName, Frame, FrameKind, FromWorker, HandlerEnd, Limits, encode,
+    AppDescription, EventHead, EventName, Frame, FrameKind, FromWorker, HandlerEnd, FrameLimits, encode,
 };
 
 use crate::figures::PoolFigures;
 use crate::manager::LOG;
 use crate::options::Options;
-use crate::process::{PoolProcess, State};
+use crate::process::{PoolProcess, PoolProcessState};
 use crate::shared::{ThreadOutlet, PoolMessage, ProcessKey, Shared, bit};
 
 /// The part of a head that names the server thread of a frame.
@@ -55,7 +55,7 @@ pub(crate) fn handle_frame(
     } = pool;
     let envelope: Envelope =
         serde_json::from_slice(read.head).map_err(|error| error.to_string())?;
-    let is_begun = process.events != 0 || process.state == State::Ready;
+    let is_begun = process.events != 0 || process.state == PoolProcessState::Ready;
     match (envelope.kind, is_begun) {
         (FrameKind::Hello, false) => hello(process, read, options, outcome, shared, now),
         (FrameKind::Answer, true) => {
@@ -144,16 +144,16 @@ fn hello(
     let offer = AppDescription {
         app: &options.name,
         instance: process.instance,
-        limits: Limits::default(),
+        limits: FrameLimits::default(),
         options: own.as_deref(),
     };
     let mut bytes = Vec::new();
     let (is_written, refused) = match offer.answer(&hello) {
-        Ok(welcome) => (encode(&mut bytes, Limits::default(), &welcome, &[]), None),
+        Ok(welcome) => (encode(&mut bytes, FrameLimits::default(), &welcome, &[]), None),
         Err(refuse) => {
             let why = refuse.message.to_string();
             (
-                encode(&mut bytes, Limits::default(), &refuse, &[]),
+                encode(&mut bytes, FrameLimits::default(), &refuse, &[]),
                 Some(why),
             )
         }
@@ -179,7 +179,7 @@ fn hello(
 }
 
 fn ready(process: &mut PoolProcess, outcome: &mut ReadOutcome, shared: &Arc<Shared>) {
-    process.state = State::Ready;
+    process.state = PoolProcessState::Ready;
     outcome.is_ready = true;
     shared.set_ready(process.events);
 }
@@ -187,7 +187,7 @@ fn ready(process: &mut PoolProcess, outcome: &mut ReadOutcome, shared: &Arc<Shar
 /// Sends a process an event of its lifecycle, which belongs to no connection.
 pub(crate) fn hand_own(process: &mut PoolProcess, name: EventName, now: Instant) {
     let mut frame = Vec::new();
-    if encode(&mut frame, Limits::default(), &EventHead::new(0, name), &[]).is_ok() {
+    if encode(&mut frame, FrameLimits::default(), &EventHead::new(0, name), &[]).is_ok() {
         process.hand(name, &frame, None, now);
     }
 }

@@ -10,13 +10,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use tracing::{debug, error, info, warn};
 use veche_runtime::LogProcess;
-use veche_runtime::wire::{EventName, Frame, Limits, encode};
+use veche_runtime::wire::{EventName, Frame, FrameLimits, encode};
 use veche_spawner::{PoolLink, Spawned, Spawner};
 
 use crate::figures::{GaugeShare, PoolFigures, PoolGauges, RestartReason};
 use crate::frames::{Pool, ReadOutcome, hand_own, handle_frame};
 use crate::options::Options;
-use crate::process::{PoolProcess, State};
+use crate::process::{PoolProcess, PoolProcessState};
 use crate::queue::WaitingEvents;
 use crate::shared::{EventJob, PoolOrder, ThreadOutlet, PoolMessage, ProcessKey, Shared, Unanswered, bit};
 
@@ -124,10 +124,10 @@ impl Manager {
         for process in &self.processes {
             gauges.memory_bytes += process.rss_bytes;
             *match process.state {
-                State::Starting { .. } => &mut gauges.starting,
-                State::Ready if process.in_hand.is_empty() => &mut gauges.idle,
-                State::Ready => &mut gauges.busy,
-                State::Stopping { .. } | State::Over { .. } => &mut gauges.stopping,
+                PoolProcessState::Starting { .. } => &mut gauges.starting,
+                PoolProcessState::Ready if process.in_hand.is_empty() => &mut gauges.idle,
+                PoolProcessState::Ready => &mut gauges.busy,
+                PoolProcessState::Stopping { .. } | PoolProcessState::Over { .. } => &mut gauges.stopping,
             } += 1;
         }
         self.gauges.set(gauges);
@@ -174,7 +174,7 @@ impl Manager {
             if let Some((&id, _)) = found {
                 let head = serde_json::json!({"type": "cancel", "id": id});
                 let mut frame = Vec::new();
-                if encode(&mut frame, Limits::default(), &head, &[]).is_ok() {
+                if encode(&mut frame, FrameLimits::default(), &head, &[]).is_ok() {
                     process.write_frame(&frame);
                 }
                 return;
@@ -198,32 +198,32 @@ impl Manager {
         for index in (0..self.processes.len()).rev() {
             let process = &mut self.processes[index];
             match process.state {
-                State::Starting { until } if now >= until => {
+                PoolProcessState::Starting { until } if now >= until => {
                     let timeout = self.options.start_timeout;
                     let why = format!("the process was not ready within {timeout:?}");
                     process.kill(&mut self.link);
                     self.ended(index, RestartReason::Start, why, now);
                 }
                 // Nothing waits for the start of this process any more.
-                State::Starting { .. } if is_leaving && self.queue.is_empty() => {
+                PoolProcessState::Starting { .. } if is_leaving && self.queue.is_empty() => {
                     process.is_asked = true;
                     self.ended(index, RestartReason::Start, String::new(), now);
                 }
-                State::Stopping { until } if now >= until => {
+                PoolProcessState::Stopping { until } if now >= until => {
                     process.kill(&mut self.link);
                     let timeout = self.options.stop_timeout;
                     let why = format!("the process has not stopped within {timeout:?}");
                     self.ended(index, RestartReason::Failed, why, now);
                 }
-                State::Over { until } => {
+                PoolProcessState::Over { until } => {
                     if now >= until {
                         process.kill(&mut self.link);
                         let until = now + GRACE;
-                        process.state = State::Over { until };
+                        process.state = PoolProcessState::Over { until };
                     }
                     self.bury(index);
                 }
-                State::Ready => {
+                PoolProcessState::Ready => {
                     let late = process.oldest().filter(|(since, _)| {
                         now.saturating_duration_since(*since) >= self.options.event_timeout
                     });
@@ -279,7 +279,7 @@ impl Manager {
         if self.again_at.is_some_and(|at| now < at) {
             return;
         }
-        let stays = |one: &&PoolProcess| matches!(one.state, State::Starting { .. } | State::Ready);
+        let stays = |one: &&PoolProcess| matches!(one.state, PoolProcessState::Starting { .. } | PoolProcessState::Ready);
         let living = self.processes.iter().filter(stays);
         let count = living.filter(|one| one.replaces.is_none()).count();
         for _ in count..self.options.workers as usize {
@@ -292,7 +292,7 @@ impl Manager {
         let room = at_once.saturating_sub(under_way.count());
         let is_replaced = |key| self.processes.iter().any(|one| one.replaces == Some(key));
         let worn = self.processes.iter();
-        let worn = worn.filter(|one| one.state == State::Ready && one.worn.is_some());
+        let worn = worn.filter(|one| one.state == PoolProcessState::Ready && one.worn.is_some());
         let worn: Vec<ProcessKey> = worn.map(|one| one.key).collect();
         let worn: Vec<ProcessKey> = worn.into_iter().filter(|key| !is_replaced(*key)).collect();
         for key in worn.into_iter().take(room) {
@@ -383,7 +383,7 @@ impl Manager {
         let timeout = self.options.stop_timeout;
         let process = &mut self.processes[index];
         process.is_asked = true;
-        process.state = State::Stopping {
+        process.state = PoolProcessState::Stopping {
             until: now + timeout,
         };
         hand_own(process, EventName::Stop, now);
@@ -394,12 +394,12 @@ impl Manager {
         let process = &mut self.processes[index];
         let until = match process.state {
             // The process has answered the event and may take the rest of the time to end.
-            State::Stopping { until } if why.is_empty() => until.max(now + GRACE),
+            PoolProcessState::Stopping { until } if why.is_empty() => until.max(now + GRACE),
             _ => now + GRACE,
         };
-        let was_starting = matches!(process.state, State::Starting { .. });
+        let was_starting = matches!(process.state, PoolProcessState::Starting { .. });
         let was_asked = process.is_asked;
-        if matches!(process.state, State::Over { .. }) {
+        if matches!(process.state, PoolProcessState::Over { .. }) {
             return;
         }
         // The last output of the process may contain the reason.
@@ -484,10 +484,10 @@ impl Manager {
         due = due.min(self.again_at.filter(|at| *at > now).unwrap_or(due));
         for process in &self.processes {
             due = due.min(match process.state {
-                State::Starting { until } | State::Stopping { until } | State::Over { until } => {
+                PoolProcessState::Starting { until } | PoolProcessState::Stopping { until } | PoolProcessState::Over { until } => {
                     until
                 }
-                State::Ready => match process.oldest() {
+                PoolProcessState::Ready => match process.oldest() {
                     Some((since, _)) => since + self.options.event_timeout,
                     None => continue,
                 },
@@ -538,7 +538,7 @@ impl Manager {
     fn retire(&mut self, key: ProcessKey, now: Instant) {
         let index = self.processes.iter().position(|one| one.key == key);
         let Some(index) = index else { return };
-        if self.processes[index].state == State::Ready {
+        if self.processes[index].state == PoolProcessState::Ready {
             let process = &self.processes[index];
             let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
             if let Some(reason) = process.worn {
@@ -578,7 +578,7 @@ fn show_output(process: &mut PoolProcess, app: &str, is_over: bool) {
     let (instance, pid) = (process.instance, process.pid());
     let out = |line: &str| info!(target: LOG, app, instance, pid, "{line}");
     let err = |line: &str| warn!(target: LOG, app, instance, pid, "{line}");
-    let is_starting = matches!(process.state, State::Starting { .. });
+    let is_starting = matches!(process.state, PoolProcessState::Starting { .. });
     let errors = &mut process.start_errors;
     let mut err = |line: &str| {
         err(line);

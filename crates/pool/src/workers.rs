@@ -11,7 +11,7 @@ use veche_calls::{CallError, CallErrorKind, CallOutcome, WorkerConnection};
 use veche_runtime::hooks::{Hook, HookResponse};
 use veche_runtime::wire::{
     CallBridge, CallRequest, EffectBuilder, ErrorScope, EventConnection, EventName, EventOrigin,
-    Frame, FromWorker, HandlerOutput, Limits, OutgoingEvent, ResultHead, WorkerCall, encode,
+    Frame, FromWorker, HandlerOutput, FrameLimits, OutgoingEvent, ResultHead, WorkerCall, encode,
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
@@ -138,7 +138,7 @@ impl Workers {
         };
         let mut frame = Vec::new();
         let (head, parts) = (&outgoing.head, &outgoing.parts);
-        if encode(&mut frame, Limits::default(), head, parts).is_err() {
+        if encode(&mut frame, FrameLimits::default(), head, parts).is_err() {
             self.log(name, "the event is longer than a frame");
             self.fail(origin);
             return true;
@@ -400,11 +400,11 @@ impl Workers {
         let mut frame = Vec::new();
         let parts = [data];
         let parts = if data.is_empty() { &parts[..0] } else { &parts };
-        if encode(&mut frame, Limits::default(), head, parts).is_err() {
+        if encode(&mut frame, FrameLimits::default(), head, parts).is_err() {
             let words = "the result is longer than a frame".to_owned();
             let fault = CallError::new(CallErrorKind::Refused, words);
             let short = ResultHead::failed(call.id, &fault);
-            if encode(&mut frame, Limits::default(), &short, &[]).is_err() {
+            if encode(&mut frame, FrameLimits::default(), &short, &[]).is_err() {
                 return;
             }
         }

@@ -12,8 +12,8 @@ use veche_calls::{
 };
 use veche_runtime::hooks::{Hook, HookResponse};
 use veche_runtime::wire::{
-    CallBridge, Decoder, EffectBuilder, EventConnection, EventName, EventOrigin, Frame, FromWorker,
-    Limits, OutgoingEvent, encode,
+    CallBridge, FrameDecoder, EffectBuilder, EventConnection, EventName, EventOrigin, Frame, FromWorker,
+    FrameLimits, OutgoingEvent, encode,
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
@@ -88,7 +88,7 @@ impl PerEvent {
         };
         if encode(
             &mut frame,
-            Limits::default(),
+            FrameLimits::default(),
             &outgoing.head,
             &outgoing.parts,
         )
@@ -164,7 +164,7 @@ impl PerEvent {
             worker: self.worker,
             origin: in_hand.origin,
         };
-        let mut decoder = Decoder::new(Limits::default());
+        let mut decoder = FrameDecoder::new(FrameLimits::default());
         let mut input = body;
         let mut effects = mem::take(&mut self.effects);
         let mut has_room = true;
@@ -316,7 +316,7 @@ fn read(frame: Frame<'_>, id: u64, name: EventName) -> Result<FromWorker<'_>, St
 
 /// Checks that a response consists of frames of this event, of which the last one is its answer.
 fn frames(body: &[u8], id: u64, name: EventName) -> Result<(), String> {
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = FrameDecoder::new(FrameLimits::default());
     let mut input = body;
     let mut has_ended = false;
     loop {

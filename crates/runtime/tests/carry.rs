@@ -6,7 +6,7 @@ use support::vector;
 use veche_calls::{CallError, CallErrorKind, CallReply, WorkerConnection, channel::ChannelReply};
 use veche_runtime::hooks::{Blob, Grant, HookResponse, ServerSubscription};
 use veche_runtime::wire::{
-    CallBridge, Decoder, EffectBuilder, EventConnection, EventOrigin, Frame, FromWorker, Limits,
+    CallBridge, FrameDecoder, EffectBuilder, EventConnection, EventOrigin, Frame, FromWorker, FrameLimits,
     ResultHead, encode,
 };
 use veche_runtime::{
@@ -41,7 +41,7 @@ impl CallBridge for Own {
 fn carried(file: &str, name: &str, origin: EventOrigin) -> (Vec<String>, Own) {
     let vector = vector(file, name);
     let wire = vector.wire();
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = FrameDecoder::new(FrameLimits::default());
     let mut input = &wire[..];
     let frame: Frame<'_> = decoder.decode(&mut input).expect("a frame").expect("whole");
     let read = FromWorker::read(frame, |id| vector.in_hand(id)).expect("a frame of a worker");
@@ -363,7 +363,7 @@ fn calls_are_effects_whose_answer_is_a_result() {
     );
     let wire = |head: &ResultHead<'_>, payload: &[u8]| {
         let mut wire = Vec::new();
-        encode(&mut wire, Limits::default(), head, &[payload]).expect("it is short");
+        encode(&mut wire, FrameLimits::default(), head, &[payload]).expect("it is short");
         wire
     };
     let outcome = |id, outcome: Result<CallReply, CallError>| {

@@ -13,7 +13,7 @@ use veche_calls::{
     CallReply, ReplyBody, ServerAccount, TlsMode,
 };
 use veche_runtime::wire::{
-    CallRequest, Decoder, Frame, FromWorker, Limits, Outside, ResultHead, encode,
+    CallRequest, FrameDecoder, Frame, FromWorker, FrameLimits, Outside, ResultHead, encode,
 };
 
 fn server(port: u16) -> ServerAccount {
@@ -61,7 +61,7 @@ fn configured() -> Databases {
 fn call(name: &str) -> Result<Call, CallError> {
     let vector = vector("calls", name);
     let wire = vector.wire();
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = FrameDecoder::new(FrameLimits::default());
     let mut input = &wire[..];
     let frame: Frame<'_> = decoder.decode(&mut input).expect("a frame").expect("whole");
     match FromWorker::read(frame, |id| vector.in_hand(id)).expect("a frame of a worker") {
@@ -88,7 +88,7 @@ fn requests_have_the_limits_of_all() {
     assert_eq!(fetch.timeout, Duration::from_millis(2500));
     assert_eq!(
         fetch.body_bytes_max,
-        Limits::default().payload_bytes_max as u64
+        FrameLimits::default().payload_bytes_max as u64
     );
     assert_eq!(
         (&fetch.trust, fetch.is_stream),
@@ -237,7 +237,7 @@ fn results_are_those_of_the_vectors() {
         let outcome: CallOutcome = Ok(reply);
         let (head, payload) = ResultHead::of_outcome(id, &outcome);
         let mut wire = Vec::new();
-        encode(&mut wire, Limits::default(), &head, &[&payload]).expect("it is short");
+        encode(&mut wire, FrameLimits::default(), &head, &[&payload]).expect("it is short");
         assert_eq!(wire, vector("calls", name).wire(), "{name}");
     }
 }

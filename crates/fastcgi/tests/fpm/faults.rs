@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
-use veche_fastcgi::{Client, Error, Limits, Params, record};
+use veche_fastcgi::{Client, Error, ClientLimits, Params, record};
 
 use crate::support::{KEPT, LIMITS};
 
@@ -118,7 +118,7 @@ async fn a_kept_connection_that_has_more_to_say_is_not_used_again() {
 async fn a_server_that_is_silent_is_waited_for_as_long_as_the_caller_likes() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
-    let limits = Limits {
+    let limits = ClientLimits {
         connect_timeout: Duration::from_millis(100),
         ..LIMITS
     };

@@ -8,7 +8,7 @@ use super::{Epoll, OUTPUT};
 use crate::base::PendingEvent;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
-use crate::transport::{Fin, State};
+use crate::transport::{Fin, TransportState};
 use crate::{Buffer, ConnectionId, Driver};
 
 impl Epoll {
@@ -25,7 +25,7 @@ impl Epoll {
         if transport.fin != Fin::None {
             return Some(buffer);
         }
-        if more || transport.queue.is_some() || transport.state != State::Open {
+        if more || transport.queue.is_some() || transport.state != TransportState::Open {
             return self.send_queued(id, buffer, more);
         }
         if buffer.is_empty() {
@@ -78,7 +78,7 @@ impl Epoll {
             queue.push(buffer);
             None
         };
-        let blocked = transport.interest & OUTPUT != 0 || transport.state != State::Open;
+        let blocked = transport.interest & OUTPUT != 0 || transport.state != TransportState::Open;
         if blocked {
             transport.is_above_low_water |= queue.unsent() > self.base.options.low_water_bytes;
             return kept;
@@ -181,7 +181,7 @@ impl Epoll {
         match &transport.queue {
             Some(queue) if !queue.is_empty() => {
                 // Held back, or still connecting: there was no attempt.
-                if !queue.held && transport.state == State::Open {
+                if !queue.held && transport.state == TransportState::Open {
                     interest |= OUTPUT;
                 }
             }
@@ -200,7 +200,7 @@ impl Epoll {
             self.base.pending.push(PendingEvent::Drained(id));
         }
         transport.is_above_low_water = above;
-        if transport.state == State::Open {
+        if transport.state == TransportState::Open {
             if transport.queue.is_none() && transport.fin == Fin::Wanted {
                 transport.fin = Fin::Sent;
                 let socket = transport

@@ -13,8 +13,8 @@ use crate::accept::AcceptBackEnd as _;
 use crate::base::SocketBackEnd as _;
 use crate::sys::socket;
 use crate::sys::uring::FilledBuffer;
-use crate::transport::State;
-use crate::{ConnectionId, Event, ListenerId};
+use crate::transport::TransportState;
+use crate::{ConnectionId, DriverEvent, ListenerId};
 
 /// Unsent bytes beyond which sends don't wait for the turn's end: they would evict each other from the core's cache.
 const UNSENT_MAX: usize = 128 * 1024;
@@ -64,7 +64,7 @@ impl Uring {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        if transport.interest & RECEIVING != 0 || transport.ended || transport.state != State::Open
+        if transport.interest & RECEIVING != 0 || transport.ended || transport.state != TransportState::Open
         {
             return;
         }
@@ -121,7 +121,7 @@ impl Uring {
     /// Queues a transport behind all that are ready.
     pub(super) fn queue_ready(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
-            && transport.state == State::Open
+            && transport.state == TransportState::Open
             && transport.interest & READY == 0
         {
             transport.interest |= READY;
@@ -163,7 +163,7 @@ impl Uring {
 
     /// Serves what is ready now up to the limit of a turn; what becomes ready meanwhile is served later. So each is
     /// served once before any is served twice, and one of `n` ready ones within `n / receives_max` turns.
-    pub(super) fn serve(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) -> io::Result<()> {
+    pub(super) fn serve(&mut self, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) -> io::Result<()> {
         let most = self.base.options.receives_max.max(1);
         for _ in 0..self.ready.len().min(most) {
             match self.ready.pop_front() {
@@ -191,7 +191,7 @@ impl Uring {
         &mut self,
         id: ConnectionId,
         first: Option<FilledBuffer>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
         let mut told = 0;
         let is_paused = match self.base.transports.live(id) {
@@ -208,7 +208,7 @@ impl Uring {
             if self.base.transports.peek(id).is_some() {
                 told = filled.len();
                 let bytes = filled.bytes();
-                sink(self, Event::Received { id, bytes });
+                sink(self, DriverEvent::Received { id, bytes });
             }
             self.ring.give_back(filled);
         }
@@ -225,7 +225,7 @@ impl Uring {
         &mut self,
         id: ConnectionId,
         mut told: usize,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
         while let Some(transport) = self.base.transports.live(id) {
             if transport.paused {
@@ -252,12 +252,12 @@ impl Uring {
             match part {
                 Some(Part::Filled(mut filled)) => {
                     let bytes = filled.bytes();
-                    sink(self, Event::Received { id, bytes });
+                    sink(self, DriverEvent::Received { id, bytes });
                     self.ring.give_back(filled);
                 }
                 Some(Part::Copied(mut bytes)) => {
                     let bytes = bytes.as_mut_slice();
-                    sink(self, Event::Received { id, bytes });
+                    sink(self, DriverEvent::Received { id, bytes });
                 }
                 Some(Part::End) => self.peer_ended(id, sink),
                 Some(Part::Failed(errno)) => self.end(id, errno.into()),
@@ -270,7 +270,7 @@ impl Uring {
     }
 
     /// Receives by a system call, as with epoll: none of the bytes are in the ring's buffers or in flight to them.
-    fn receive_now(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn receive_now(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -282,7 +282,7 @@ impl Uring {
             Ok(0) => self.peer_ended(id, sink),
             Ok(count) => {
                 let bytes = &mut receive[..count];
-                sink(self, Event::Received { id, bytes });
+                sink(self, DriverEvent::Received { id, bytes });
                 if count == receive.len() {
                     self.queue_ready(id);
                 } else {
@@ -337,7 +337,7 @@ impl Uring {
     }
 
     #[cold]
-    fn peer_ended(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn peer_ended(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -345,7 +345,7 @@ impl Uring {
             return;
         }
         transport.ended = true;
-        sink(self, Event::Ended { id });
+        sink(self, DriverEvent::Ended { id });
         self.watch_changes(id);
     }
 
@@ -395,7 +395,7 @@ impl Uring {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        if transport.interest & (CHANGES | RECEIVING) != 0 || transport.state != State::Open {
+        if transport.interest & (CHANGES | RECEIVING) != 0 || transport.state != TransportState::Open {
             return;
         }
         transport.interest |= CHANGES;

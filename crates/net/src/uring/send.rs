@@ -10,8 +10,8 @@ use super::{UNSENT, Uring, WRITABLE};
 use crate::base::PendingEvent;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
-use crate::transport::{Fin, State};
-use crate::{Buffer, ConnectionId, Event};
+use crate::transport::{Fin, TransportState};
+use crate::{Buffer, ConnectionId, DriverEvent};
 
 /// Maximum number of sends in flight before their completions are taken: there is room for twice as many.
 const SENDS_MAX: usize = 4096;
@@ -31,7 +31,7 @@ impl Uring {
         self.unsent_bytes += buffer.len();
         queue.push(buffer);
         transport.is_above_low_water |= queue.unsent() > self.base.options.low_water_bytes;
-        let is_blocked = transport.interest & WRITABLE != 0 || transport.state != State::Open;
+        let is_blocked = transport.interest & WRITABLE != 0 || transport.state != TransportState::Open;
         if !is_blocked {
             self.want_to_send(id);
         }
@@ -76,7 +76,7 @@ impl Uring {
     #[cold]
     pub(super) fn send_now(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
-            && transport.state == State::Open
+            && transport.state == TransportState::Open
             && transport.interest & UNSENT != 0
             && let (Some(queue), Some(socket)) = (&transport.queue, &transport.socket)
         {
@@ -133,7 +133,7 @@ impl Uring {
             self.base.pending.push(PendingEvent::Drained(id));
         }
         transport.is_above_low_water = is_above;
-        if transport.state != State::Open || transport.interest & UNSENT != 0 {
+        if transport.state != TransportState::Open || transport.interest & UNSENT != 0 {
             return;
         }
         if transport.queue.is_some() {
@@ -167,7 +167,7 @@ impl Uring {
         let Some((id, transport)) = self.at(index) else {
             return;
         };
-        if transport.state == State::Connecting {
+        if transport.state == TransportState::Connecting {
             let Some(socket) = &transport.socket else {
                 return;
             };
@@ -183,16 +183,16 @@ impl Uring {
     pub(super) fn deliver_connected(
         &mut self,
         id: ConnectionId,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        transport.state = State::Open;
+        transport.state = TransportState::Open;
         self.want_to_send(id);
         // The transport may have been paused before it was connected.
         self.arm(id, 0);
-        sink(self, Event::Connected { id });
+        sink(self, DriverEvent::Connected { id });
         self.settle(id);
     }
 

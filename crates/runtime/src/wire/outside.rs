@@ -10,7 +10,7 @@ use veche_calls::{
     MysqlCall, RedisCall, CallReply, ReplyBody,
 };
 
-use super::frame::Limits;
+use super::frame::FrameLimits;
 use super::head::{CallHead, ResultHead};
 use super::part::PayloadParts;
 use super::values;
@@ -152,7 +152,7 @@ fn http<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<HttpReq
         timeout: Duration::from_secs_f64(timeout),
         connect_timeout: CONNECT_TIMEOUT,
         redirects_max: REDIRECTS_MAX,
-        body_bytes_max: Limits::default().payload_bytes_max as u64,
+        body_bytes_max: FrameLimits::default().payload_bytes_max as u64,
         connections_max: CONNECTIONS_MAX,
         trust: CertificateTrust::System,
         is_stream: false,
