@@ -1,7 +1,7 @@
 //! Channel queries of scripts: history and presence. These are not calls to external services: the channel's home
 //! answers.
 
-/// The kind of a query.
+/// The kind of a channel query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppChannelQuery {
     /// A part of the history.

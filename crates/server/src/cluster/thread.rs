@@ -36,7 +36,7 @@ const START_WITHIN: Duration = Duration::from_secs(10);
 /// The port of this node to the engine.
 pub(crate) type NodePort = EnginePort<Order, Event>;
 
-/// The settings of this node.
+/// The id, the name and the settings of this node.
 pub(crate) struct NodeIdentity {
     pub(crate) id: NodeId,
     pub(crate) name: String,
