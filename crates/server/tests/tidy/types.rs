@@ -6,7 +6,8 @@ use super::imports::{Modules, crates, tokens};
 use super::{assert_none, sources};
 
 /// Why a name stands for a configured thing and for the used one.
-const AS_CONFIGURED: &str = "one thing as configured and as used; the server converts one into the other";
+const AS_CONFIGURED: &str =
+    "one thing as configured and as used; the server converts one into the other";
 
 /// Why a name stands for a message and for its content.
 const AS_SENT: &str = "one thing in Centrifugo's protocol and in the server";
@@ -41,10 +42,7 @@ fn visible_types(tokens: &[String]) -> Vec<&str> {
         }
         let before = &tokens[at.saturating_sub(4)..at];
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
-        let is_visible = matches!(
-            before.as_slice(),
-            [.., "pub"] | ["pub", "(", "crate", ")"]
-        );
+        let is_visible = matches!(before.as_slice(), [.., "pub"] | ["pub", "(", "crate", ")"]);
         // A macro's parameter is no name.
         if is_visible && pair[1].starts_with(char::is_uppercase) {
             names.push(pair[1].as_str());
