@@ -39,7 +39,7 @@ pub struct Commands<'a> {
 }
 
 enum Source<'a> {
-    Json(json::Stream<'a>),
+    Json(json::JsonStream<'a>),
     Protobuf(&'a [u8]),
     Failed(MalformedMessage),
     Ended,

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::address::Address;
 use crate::params::Params;
 use crate::record;
-use crate::response::{Partial, Response};
+use crate::response::{PartialResponse, Response};
 
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 65_536;
@@ -166,9 +166,9 @@ async fn exchange(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     request: &[u8],
     limits: &ClientLimits,
-) -> Result<(Partial, bool), Failure> {
+) -> Result<(PartialResponse, bool), Failure> {
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let mut partial = Partial::default();
+    let mut partial = PartialResponse::default();
     let mut buffer = vec![0; READ_BYTES];
     let mut left = request;
     // The peer no longer reads, but may have responded before.

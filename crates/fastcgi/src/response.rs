@@ -25,7 +25,7 @@ pub struct Response {
 
 /// An incomplete response.
 #[derive(Debug, Default)]
-pub(crate) struct Partial {
+pub(crate) struct PartialResponse {
     decoder: RecordDecoder,
     output: Vec<u8>,
     log: Vec<u8>,
@@ -33,7 +33,7 @@ pub(crate) struct Partial {
     has_begun: bool,
 }
 
-impl Partial {
+impl PartialResponse {
     /// Adds bytes; returns whether the response is complete.
     pub(crate) fn take(&mut self, bytes: &[u8], limits: &ClientLimits) -> Result<bool, Error> {
         self.has_begun = true;

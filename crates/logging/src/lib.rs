@@ -62,7 +62,7 @@ pub struct Logs {
 }
 
 /// The destination of lines, made by [`open`].
-pub struct LogOutput(Box<dyn sink::Output>);
+pub struct LogOutput(Box<dyn sink::LineOutput>);
 
 /// Opens the destination of `log` without using it yet; a new file is created for `owner`.
 ///

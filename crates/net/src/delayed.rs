@@ -21,7 +21,7 @@ use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };
 
-use link::{Arrival, Link};
+use link::{Arrival, DelayedLink};
 
 /// Maximum delay in turns.
 const LATE_TURNS_MAX: u64 = 4;
@@ -32,7 +32,7 @@ pub struct Delayed<D> {
     driver: D,
     rng: Rng,
     turn: u64,
-    links: Vec<Link>,
+    links: Vec<DelayedLink>,
     free: Vec<u32>,
     /// Our index of a live transport of the inner driver.
     indexes: HashMap<ConnectionId, u32>,
@@ -54,7 +54,7 @@ impl<D: Driver> Delayed<D> {
 
     fn add(&mut self, below: ConnectionId) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.links.push(Link::free());
+            self.links.push(DelayedLink::free());
             self.links.len() as u32 - 1
         });
         self.links[index as usize].open(below);
@@ -69,7 +69,7 @@ impl<D: Driver> Delayed<D> {
         }
     }
 
-    fn live(&mut self, id: ConnectionId) -> Option<&mut Link> {
+    fn live(&mut self, id: ConnectionId) -> Option<&mut DelayedLink> {
         self.links
             .get_mut(id.index as usize)
             .filter(|link| link.generation == id.generation && link.live)
@@ -292,7 +292,7 @@ impl<D: Driver> Driver for Delayed<D> {
         for index in 0..self.links.len() as u32 {
             self.advance_sends(index);
         }
-        let wait_ms_max = self.links.iter().filter_map(Link::wait_ms_max).min();
+        let wait_ms_max = self.links.iter().filter_map(DelayedLink::wait_ms_max).min();
         let own = wait_ms_max.map(Duration::from_millis);
         let timeout = own.into_iter().chain(timeout).min();
         let mut events = Vec::new();

@@ -35,7 +35,7 @@ use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };
 
-use receive::{Part, Ready};
+use receive::{InputPart, Ready};
 
 /// Bits of `Transport::interest`: operations in flight. The kernel will report bytes, by a receive or a poll.
 const RECEIVING: u8 = 1;
@@ -71,9 +71,9 @@ pub struct Uring {
     /// Listeners and transports to be served, each at most once; a turn serves some from the front.
     ready: VecDeque<Ready>,
     /// Parts of a transport after the one in `ready`, or received while it was paused, in order.
-    later_parts: HashMap<u32, VecDeque<Part>>,
+    later_parts: HashMap<u32, VecDeque<InputPart>>,
     /// Empty queues for `later_parts`: a message that crosses the end of a buffer has two parts.
-    spare: Vec<VecDeque<Part>>,
+    spare: Vec<VecDeque<InputPart>>,
     /// The buffer of receiving calls, used for one transport after the other.
     receive: Box<[u8]>,
     /// Transports that were paused in this turn, some only briefly.

@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::error::Error;
-use crate::shard::{Entry, EntryKey, Shard, cost};
+use crate::shard::{DictEntry, EntryKey, Shard, cost};
 use crate::value::Value;
 
 /// Number of locks: more than there will be workers using the dictionary at the same moment.
@@ -265,7 +265,7 @@ impl Dict {
         &self,
         key: &[u8],
         now_ms: u64,
-        decide: impl Fn(Option<&Entry>) -> Result<Change<R>, Error>,
+        decide: impl Fn(Option<&DictEntry>) -> Result<Change<R>, Error>,
     ) -> Result<R, Error> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::Key);

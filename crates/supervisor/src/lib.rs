@@ -65,7 +65,7 @@ use self::control_socket::{ControlSocket, ControlSocketError};
 use self::handover::{InheritedState, StartRole};
 use self::lifecycle::LastExit;
 use self::listening::{ListenError, ListeningSockets, listen_on};
-use self::notify::Notifier;
+use self::notify::ServiceNotifier;
 use self::reload::{LoadedConfig, PendingReload};
 use self::replacement::ReplacementKind;
 use self::server::ServerChild;
@@ -151,7 +151,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
     // Stored until there is a log.
     let mut remarks = Vec::new();
-    let notifier = Notifier::from_environment(now(), &mut remarks);
+    let notifier = ServiceNotifier::from_environment(now(), &mut remarks);
     let listening = listen(&config, sockets_each, &notifier, &mut remarks)?;
     let account = Account::of(config.server.run_as.as_ref())?;
     worker_spawner::check_accounts(&config, account.as_ref())?;
@@ -231,7 +231,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
     }
     reload::log_warnings(&loaded.config);
     let mut remarks = Vec::new();
-    let notifier = Notifier::from_environment(now(), &mut remarks);
+    let notifier = ServiceNotifier::from_environment(now(), &mut remarks);
     if let Err(error) = notifier.store(&listening) {
         remarks.push(format!("{NOT_STORED}: {error}"));
     }
@@ -273,7 +273,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
 fn listen(
     config: &Config,
     sockets_each: usize,
-    notifier: &Notifier,
+    notifier: &ServiceNotifier,
     remarks: &mut Vec<String>,
 ) -> Result<Vec<ListeningSockets>, ListenError> {
     let mut kept = stored::take(remarks);
@@ -321,7 +321,7 @@ struct Supervisor {
     signals: Signals,
     clients: ControlClients,
     logs: Logs,
-    notifier: Notifier,
+    notifier: ServiceNotifier,
     /// The account of the server process, if it is not our own.
     account: Option<Account>,
     server: Option<ServerChild>,
@@ -362,7 +362,7 @@ struct SupervisorParts {
     signals: Signals,
     clients: ControlClients,
     logs: Logs,
-    notifier: Notifier,
+    notifier: ServiceNotifier,
     account: Option<Account>,
 }
 

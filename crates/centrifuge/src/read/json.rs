@@ -16,17 +16,17 @@ use crate::{
 };
 
 /// The rest of a message.
-pub(super) type Stream<'a> =
+pub(super) type JsonStream<'a> =
     serde_json::StreamDeserializer<'a, serde_json::de::StrRead<'a>, CommandBuilder<'a>>;
 
 /// Returns the commands of a message.
-pub(super) fn stream(message: &str) -> Stream<'_> {
+pub(super) fn stream(message: &str) -> JsonStream<'_> {
     serde_json::Deserializer::from_str(message).into_iter()
 }
 
 /// Returns the next command.
 pub(super) fn next<'a>(
-    stream: &mut Stream<'a>,
+    stream: &mut JsonStream<'a>,
 ) -> Option<Result<CommandBuilder<'a>, MalformedMessage>> {
     Some(stream.next()?.map_err(|error| malformed(&error)))
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::command_builder::{CommandBuilder, ENTRIES_MAX};
-use super::wire::{self, Value};
+use super::wire::{self, FieldValue};
 use crate::{
     ChannelRequest, ConnectRequest, EmulationBody, HistoryRequest, MalformedMessage,
     PublicationData, PublishRequest, RefreshRequest, ClientRequest, RpcRequest, SecretText, SendRequest,
@@ -32,7 +32,7 @@ pub(super) fn message<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, Malforme
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     number: u32,
-    value: Value<'a>,
+    value: FieldValue<'a>,
 }
 
 impl<'a> Field<'a> {

@@ -20,7 +20,7 @@ use crate::target::{BodyTemplate, Scheme, Target, TargetError, ClientTemplate};
 
 use super::options::{
     BroadcastArgs, CommonArgs, DurationArgs, EchoArgs, HttpArgs, PauseRange, PayloadArgs,
-    PublishArgs, PushArgs, RateRange, ShootoutArgs, ShootoutKind, StormArgs,
+    PublishArgs, PushLoadArgs, RateRange, ShootoutArgs, ShootoutKind, StormArgs,
 };
 use veche_terminal::exit::{CommandFailure, Exit};
 
@@ -129,7 +129,7 @@ pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, CommandFailure> {
     Ok(lasting(&args.span, plan))
 }
 
-pub(super) fn push(args: &PushArgs) -> Result<Plan, CommandFailure> {
+pub(super) fn push(args: &PushLoadArgs) -> Result<Plan, CommandFailure> {
     if !args.body.contains("{i}") {
         return Err(usage("--body: lacks {i}, the number of the receiver"));
     }

@@ -25,7 +25,7 @@ use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, ErrorCause};
 use crate::target::ClientTemplate;
 use positions::MessagePosition;
-use recovery::{Entry, RecoveryState, doubt};
+use recovery::{LoggedPublication, RecoveryState, doubt};
 use replies::{PING, ProtocolLine, ServerProtocol};
 use retries::RetryQueue;
 
@@ -66,7 +66,7 @@ pub(crate) struct FanoutLoad {
     /// The protocol state of each client.
     speech: Vec<ServerProtocol>,
     /// By publisher, unacknowledged publications; only if answers arrive in order.
-    asked: Option<Vec<VecDeque<Entry>>>,
+    asked: Option<Vec<VecDeque<LoggedPublication>>>,
     has_begun: bool,
     ledger: DeliveryLedger,
     greeted: Vec<Greeting>,

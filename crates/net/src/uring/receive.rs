@@ -36,7 +36,7 @@ pub(super) enum Ready {
 
 /// Input of a transport that was not delivered yet.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum InputPart {
     Filled(FilledBuffer),
     /// From a paused transport: the buffer was returned to the kernel.
     Copied(Vec<u8>),
@@ -46,7 +46,7 @@ pub(super) enum Part {
     Failed(Errno),
 }
 
-impl Part {
+impl InputPart {
     fn len(&self) -> usize {
         match self {
             Self::Filled(filled) => filled.len(),
@@ -99,10 +99,10 @@ impl Uring {
         };
         match filled {
             Ok(Some(filled)) => self.add_filled(id, filled),
-            Ok(None) => self.add_later_part(id, Part::End),
+            Ok(None) => self.add_later_part(id, InputPart::End),
             // All buffers are in use, or the receive was cancelled: bytes may wait in the socket.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) => self.add_later_part(id, Part::Failed(errno)),
+            Err(errno) => self.add_later_part(id, InputPart::Failed(errno)),
         }
         if !has_more {
             self.disarmed(index);
@@ -136,13 +136,13 @@ impl Uring {
                 transport.interest |= READY;
                 self.ready.push_back(Ready::Transport(id, Some(filled)));
             }
-            _ => self.add_later_part(id, Part::Filled(filled)),
+            _ => self.add_later_part(id, InputPart::Filled(filled)),
         }
     }
 
     /// Adds a part to a transport that is ready already.
     #[cold]
-    fn add_later_part(&mut self, id: ConnectionId, part: Part) {
+    fn add_later_part(&mut self, id: ConnectionId, part: InputPart) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -153,7 +153,7 @@ impl Uring {
         // The transport receives faster than it can be served: further bytes stay in its socket, and the buffers are
         // left to others.
         if transport.interest & (RECEIVING | CANCELLING | POLLING) == RECEIVING
-            && parts.iter().map(Part::len).sum::<usize>() > self.base.options.receive_bytes
+            && parts.iter().map(InputPart::len).sum::<usize>() > self.base.options.receive_bytes
         {
             transport.interest |= CANCELLING;
             self.cancel_receive(id.index);
@@ -248,19 +248,19 @@ impl Uring {
             }
             let parts = self.later_parts.get_mut(&id.index);
             let part = parts.and_then(VecDeque::pop_front);
-            told += part.as_ref().map_or(0, Part::len);
+            told += part.as_ref().map_or(0, InputPart::len);
             match part {
-                Some(Part::Filled(mut filled)) => {
+                Some(InputPart::Filled(mut filled)) => {
                     let bytes = filled.bytes();
                     sink(self, DriverEvent::Received { id, bytes });
                     self.ring.give_back(filled);
                 }
-                Some(Part::Copied(mut bytes)) => {
+                Some(InputPart::Copied(mut bytes)) => {
                     let bytes = bytes.as_mut_slice();
                     sink(self, DriverEvent::Received { id, bytes });
                 }
-                Some(Part::End) => self.peer_ended(id, sink),
-                Some(Part::Failed(errno)) => self.end(id, errno.into()),
+                Some(InputPart::End) => self.peer_ended(id, sink),
+                Some(InputPart::Failed(errno)) => self.end(id, errno.into()),
                 None => {
                     transport.interest &= !HAS_LATER_PARTS;
                     self.drop_later_parts(id.index);
@@ -313,20 +313,20 @@ impl Uring {
     fn store_unread(&mut self, id: ConnectionId, first: Option<FilledBuffer>) {
         if let Some(filled) = first {
             let parts = self.later_parts.entry(id.index).or_default();
-            parts.push_front(Part::Filled(filled));
+            parts.push_front(InputPart::Filled(filled));
             self.base.transports.slot(id.index).interest |= HAS_LATER_PARTS;
         }
         let mut failed = None;
         for part in self.later_parts.get_mut(&id.index).into_iter().flatten() {
             match part {
-                Part::Filled(filled) => {
-                    let copied = Part::Copied(filled.bytes().to_vec());
-                    if let Part::Filled(filled) = mem::replace(part, copied) {
+                InputPart::Filled(filled) => {
+                    let copied = InputPart::Copied(filled.bytes().to_vec());
+                    if let InputPart::Filled(filled) = mem::replace(part, copied) {
                         self.ring.give_back(filled);
                     }
                 }
-                Part::Failed(errno) => failed = Some(*errno),
-                Part::Copied(_) | Part::End => {}
+                InputPart::Failed(errno) => failed = Some(*errno),
+                InputPart::Copied(_) | InputPart::End => {}
             }
         }
         match failed {
@@ -356,7 +356,7 @@ impl Uring {
             return;
         };
         for part in parts.drain(..) {
-            if let Part::Filled(filled) = part {
+            if let InputPart::Filled(filled) = part {
                 self.ring.give_back(filled);
             }
         }
@@ -379,12 +379,12 @@ impl Uring {
         }
         for part in self.later_parts.remove(&id.index).into_iter().flatten() {
             match part {
-                Part::Filled(mut filled) => {
+                InputPart::Filled(mut filled) => {
                     bytes.extend_from_slice(filled.bytes());
                     self.ring.give_back(filled);
                 }
-                Part::Copied(copied) => bytes.extend(copied),
-                Part::End | Part::Failed(_) => {}
+                InputPart::Copied(copied) => bytes.extend(copied),
+                InputPart::End | InputPart::Failed(_) => {}
             }
         }
         bytes
@@ -412,7 +412,7 @@ impl Uring {
         if let Some(socket) = &transport.socket
             && let Err(errno) = socket::take_error(socket)
         {
-            self.add_later_part(id, Part::Failed(errno));
+            self.add_later_part(id, InputPart::Failed(errno));
         }
     }
 }

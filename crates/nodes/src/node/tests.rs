@@ -538,7 +538,7 @@ fn an_append_without_an_answer_is_repeated_and_carried_out_once() {
 
 #[test]
 fn a_command_that_comes_behind_a_later_one_is_carried_out() {
-    let mut commands = Commands::default();
+    let mut commands = NodeCommands::default();
     let source = NodeId(4);
     for (sequence, is_new) in [
         (3, true),

@@ -13,8 +13,8 @@ use veche_nodes::engine::StoreState;
 
 use super::port::Events;
 use super::scripts::Fence;
-use super::session::{Known, EngineSession};
-use super::shared::{EngineFigures, Shared};
+use super::session::{KnownServer, EngineSession};
+use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
@@ -32,7 +32,7 @@ const USELESS: [&str; 5] = [
 ];
 
 /// The client of a port: converts orders to commands, and replies to events.
-pub(super) trait Client: Send + 'static {
+pub(super) trait PortClient: Send + 'static {
     type Order: Send;
     type Event: Send;
     /// A command and the use of its reply.
@@ -68,12 +68,12 @@ pub(super) trait Client: Send + 'static {
     /// Returns the bytes of data of a job.
     fn bytes(job: &Self::Job) -> usize;
 
-    fn command(&self, shared: &Shared, session: &EngineSession, job: &Self::Job) -> Cmd;
+    fn command(&self, shared: &SharedPorts, session: &EngineSession, job: &Self::Job) -> Cmd;
 
     /// Handles the reply to a job; `None`: the server has rejected it.
     fn answer(
         &mut self,
-        shared: &Shared,
+        shared: &SharedPorts,
         job: Self::Job,
         reply: Option<Value>,
         events: &mut Vec<Self::Event>,
@@ -81,8 +81,8 @@ pub(super) trait Client: Send + 'static {
 }
 
 /// The state of a task that runs commands.
-struct Commands<C: Client> {
-    shared: Arc<Shared>,
+struct Commands<C: PortClient> {
+    shared: Arc<SharedPorts>,
     client: C,
     orders: UnboundedReceiver<Vec<C::Order>>,
     probes: UnboundedReceiver<Vec<u8>>,
@@ -98,8 +98,8 @@ enum End {
 }
 
 /// Executes the orders of a port until the port is dropped.
-pub(super) async fn run<C: Client>(
-    shared: Arc<Shared>,
+pub(super) async fn run<C: PortClient>(
+    shared: Arc<SharedPorts>,
     client: C,
     orders: UnboundedReceiver<Vec<C::Order>>,
     probes: UnboundedReceiver<Vec<u8>>,
@@ -158,11 +158,11 @@ pub(super) async fn run<C: Client>(
     }
 }
 
-impl<C: Client> Commands<C> {
+impl<C: PortClient> Commands<C> {
     /// Connects and verifies. Orders that come meanwhile are taken.
     async fn connect(
         &mut self,
-        known: &mut Option<Known>,
+        known: &mut Option<KnownServer>,
         fence: Fence,
     ) -> Result<(EngineSession, StoreState), End> {
         let shared = Arc::clone(&self.shared);

@@ -19,7 +19,7 @@ use veche_nodes::engine::{StoreState, channel, peer};
 use super::port::Events;
 use super::replies::{bytes, message};
 use super::session::EngineSession;
-use super::shared::{EngineFigures, Shared};
+use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
@@ -48,7 +48,7 @@ pub(super) enum Into {
 
 /// The state of a connection's reader.
 struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPorts>,
     into: Into,
     topics: Vec<u8>,
     probe: Vec<u8>,
@@ -64,7 +64,7 @@ struct Feed {
 
 /// Runs the feed of a port until the port is dropped.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<SharedPorts>,
     mut changes: UnboundedReceiver<Change>,
     into: Into,
     probes: UnboundedSender<Vec<u8>>,
@@ -118,7 +118,7 @@ fn note(followed: &mut HashSet<Arc<str>>, change: Change) -> (Arc<str>, bool) {
 }
 
 impl Feed {
-    async fn connect(shared: &Arc<Shared>, into: &Into) -> Result<Self, CallError> {
+    async fn connect(shared: &Arc<SharedPorts>, into: &Into) -> Result<Self, CallError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}.{count}", shared.settings.node);

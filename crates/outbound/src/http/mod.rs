@@ -29,7 +29,7 @@ use crate::metrics::ClientMetrics;
 use body::{BodyStream, IncomingBody};
 use exchange::Hop;
 use pool::{ConnectionTarget, HttpPool};
-use progress::{Phase, RequestProgress};
+use progress::{RequestPhase, RequestProgress};
 
 /// The state shared by all requests.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl HttpClient {
             let place = place(fetch, &hop.url)?;
             let exchange = self.exchange(&hop, &place, fetch.connect_timeout, progress);
             let (response, exchange) = exchange.await?;
-            progress.set(Phase::Body, &place);
+            progress.set(RequestPhase::Body, &place);
             let (mut head, incoming) = response.into_parts();
             let is_gzip = inflates
                 && hop.method != Method::HEAD

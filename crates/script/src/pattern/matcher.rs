@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::parse::{DEPTH_MAX, Item, Kind, Pattern, Single};
+use super::parse::{DEPTH_MAX, Item, CaptureKind, Pattern, Single};
 use super::{StepBudget, CAPTURES_MAX, Error};
 
 /// Steps of a nested call, besides those taken in it.
@@ -90,9 +90,9 @@ impl<'a> Matcher<'a> {
     #[inline]
     pub(crate) fn capture(&self, index: usize, whole: &Range<usize>) -> Result<Capture, Error> {
         match self.pattern.captures.get(index) {
-            Some(Kind::Text) => Ok(Capture::Text(self.starts[index]..self.ends[index])),
-            Some(Kind::Position) => Ok(Capture::Position(self.starts[index])),
-            Some(Kind::Unfinished) => Err(Error::Unfinished),
+            Some(CaptureKind::Text) => Ok(Capture::Text(self.starts[index]..self.ends[index])),
+            Some(CaptureKind::Position) => Ok(Capture::Position(self.starts[index])),
+            Some(CaptureKind::Unfinished) => Err(Error::Unfinished),
             None if index == 0 => Ok(Capture::Text(whole.clone())),
             None => Err(Error::CaptureIndex),
         }

@@ -57,7 +57,7 @@ use frame::ReplyFrame;
 use hook_requests::HookState;
 use long_replies::UnfinishedReply;
 use one_way::OneWayState;
-use subscribing::{RequestedSubscription, Subscriptions};
+use subscribing::{RequestedSubscription, ClientSubscriptions};
 use tokens::TokenCheck;
 use transport::RelayQueue;
 use user_commands::{GIVEN, ServerSubscriptions};
@@ -94,7 +94,7 @@ pub(crate) struct Centrifuge {
     /// The client's public data; empty before it is connected, unless the handshake authenticated it.
     info: Arc<ClientInfo>,
     state: State,
-    subscriptions: Subscriptions,
+    subscriptions: ClientSubscriptions,
     /// Missed publications were compared for deltas in this turn.
     has_compared: bool,
     /// The unprocessed part of the last message.
@@ -194,7 +194,7 @@ impl Centrifuge {
             encoding,
             info: Arc::new(nobody),
             state: State::Fresh,
-            subscriptions: Subscriptions::default(),
+            subscriptions: ClientSubscriptions::default(),
             has_compared: false,
             message: Vec::new(),
             taken: 0,

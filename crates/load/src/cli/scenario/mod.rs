@@ -27,7 +27,7 @@ use super::running::{
 };
 pub(super) use args::ScenarioArgs;
 pub(super) use figures::show_time;
-use file::{Phase, Scenario};
+use file::{ScenarioPhase, Scenario};
 pub(super) use slo::Slo;
 use url_override::UrlOverride;
 use veche_terminal::exit::{self, CommandFailure, Exit};
@@ -115,7 +115,7 @@ fn count_from(rss_before_bytes: u64, server: &mut ServerUse, opened: u64) {
 
 fn run_together(
     scenario: &Scenario,
-    group: &[Phase],
+    group: &[ScenarioPhase],
     pid: Option<u32>,
     interrupts: &AtomicUsize,
     line: &mut ProgressLine,
@@ -137,20 +137,20 @@ fn run_together(
 }
 
 /// Returns the total duration with warm-up, if known.
-fn planned_ns(group: &[Phase]) -> Option<u64> {
-    let planned = |phase: &Phase| Some(phase.plan.duration_ns? + phase.plan.warmup_ns);
+fn planned_ns(group: &[ScenarioPhase]) -> Option<u64> {
+    let planned = |phase: &ScenarioPhase| Some(phase.plan.duration_ns? + phase.plan.warmup_ns);
     let all: Option<Vec<u64>> = group.iter().map(planned).collect();
     all?.into_iter().max()
 }
 
-fn names(group: &[Phase]) -> String {
+fn names(group: &[ScenarioPhase]) -> String {
     let names: Vec<&str> = group.iter().map(|phase| phase.name.as_str()).collect();
     names.join(" + ")
 }
 
 fn run_one(
     scenario: &Scenario,
-    phase: &Phase,
+    phase: &ScenarioPhase,
     pid: Option<u32>,
     interrupts: &AtomicUsize,
     stop: &AtomicBool,
