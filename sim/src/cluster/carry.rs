@@ -152,7 +152,7 @@ impl World {
         let is_repetition =
             matches!(&order, Order::Publish(publish) if publish.repeats_since.is_some());
         if is_repetition {
-            self.seen.note(coverage::Event::Repeated);
+            self.seen.note(coverage::ClusterEvent::Repeated);
         }
         say!("  server {number} carries out for node {node}.{worker} {order:?}");
         let (answer, message) = server.carry_out(order, &mut self.ledger, random)?;
@@ -233,14 +233,14 @@ impl World {
                 "a node applies bans before it serves",
                 "node {node} is current without the bans {missing:?}"
             );
-            self.seen.note(coverage::Event::NodeCurrent);
+            self.seen.note(coverage::ClusterEvent::NodeCurrent);
         }
         Ok(has_moved)
     }
 
     /// Loses a connection of a node.
     pub(super) fn lose(&mut self, node: usize, random: &mut Rng) {
-        self.seen.note(coverage::Event::ConnectionLost);
+        self.seen.note(coverage::ClusterEvent::ConnectionLost);
         let worker = random.usize(..self.nodes[node].workers());
         match random.u8(..6) {
             0..=1 => {

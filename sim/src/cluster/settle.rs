@@ -3,8 +3,8 @@
 use fastrand::Rng;
 
 use super::channels::{CHANNELS, has_much_history};
-use super::client::{Progress, State};
-use super::coverage::Event;
+use super::client::{PublicationProgress, State};
+use super::coverage::ClusterEvent;
 use super::world::World;
 use crate::failure::{PromiseResult, promise};
 
@@ -61,7 +61,7 @@ impl World {
         );
         self.check_rest()?;
         self.is_sound = true;
-        self.seen.note(Event::Settled);
+        self.seen.note(ClusterEvent::Settled);
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl World {
 
     /// Nothing waits for an answer, and nothing has to be repeated.
     fn is_done(&self) -> bool {
-        let is_open = |progress| matches!(progress, Progress::Asked | Progress::Unknown);
+        let is_open = |progress| matches!(progress, PublicationProgress::Asked | PublicationProgress::Unknown);
         let mut publications = self.publications.iter();
         let all = self.clients.iter();
         let mut subscriptions = all.filter(|one| one.location.is_some()).flat_map(|one| {
@@ -174,7 +174,7 @@ impl World {
     fn check_publications(&mut self) -> PromiseResult {
         for publication in 0..self.publications.len() {
             let one = self.publications[publication];
-            let is_kept = one.progress != Progress::Acknowledged
+            let is_kept = one.progress != PublicationProgress::Acknowledged
                 || !has_much_history(one.channel)
                 || self.server().has(CHANNELS[one.channel], publication as u64);
             promise!(

@@ -1,4 +1,4 @@
-//! Names of types: one that is public in its crate stands for one thing in all crates.
+//! Names of types: one that more than its module sees stands for one thing in all crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,22 +27,33 @@ const SHARED: &[(&str, &str)] = &[
     ("KnownConnection", OF_RUNTIMES),
     ("KnownConnections", OF_RUNTIMES),
     ("ListenerRole", AS_CONFIGURED),
+    (
+        "Mutex",
+        "a lock that a model checker can replace, in two crates that depend on no common one",
+    ),
     ("Options", OF_MODULES),
     ("Program", OF_RUNTIMES),
     ("Publication", AS_SENT),
     ("RouteHandler", AS_CONFIGURED),
 ];
 
-/// Returns the names of the types among the tokens of a source that are public at least in their crate.
+/// The most tokens of a visibility: `pub(in super::super)`.
+const VISIBILITY_TOKENS_MAX: usize = 7;
+
+/// Returns the names of the types among the tokens of a source that are not private.
 fn visible_types(tokens: &[String]) -> Vec<&str> {
     let mut names = Vec::new();
     for (at, pair) in tokens.windows(2).enumerate() {
         if !matches!(pair[0].as_str(), "struct" | "enum" | "trait" | "type") {
             continue;
         }
-        let before = &tokens[at.saturating_sub(4)..at];
+        let before = &tokens[at.saturating_sub(VISIBILITY_TOKENS_MAX)..at];
         let before: Vec<&str> = before.iter().map(String::as_str).collect();
-        let is_visible = matches!(before.as_slice(), [.., "pub"] | ["pub", "(", "crate", ")"]);
+        let public_at = before.iter().rposition(|token| *token == "pub");
+        let is_visible = public_at.is_some_and(|start| {
+            let scope = &before[start + 1..];
+            matches!(scope, [] | ["(", .., ")"])
+        });
         // A macro's parameter is no name.
         if is_visible && pair[1].starts_with(char::is_uppercase) {
             names.push(pair[1].as_str());
@@ -51,7 +62,7 @@ fn visible_types(tokens: &[String]) -> Vec<&str> {
     names
 }
 
-/// Returns the names of the visible types of all crates with the source folders of the crates that define them.
+/// Returns the names of the visible types of all crates, each with the source folders of the crates that define it.
 fn folders_by_type() -> BTreeMap<String, BTreeSet<String>> {
     let texts: BTreeMap<String, String> = sources().collect();
     let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -86,7 +97,7 @@ fn a_type_name_has_one_meaning() {
 
 #[test]
 fn types_are_found_by_their_visibility() {
-    let text = "pub struct A; pub(crate) enum B<T> { X(T) } pub(super) trait C {} type D = u8; \
-        #[cfg(test)] pub struct E; impl F for A { type G = u8; } pub(crate) type H = A; pub struct $name;";
-    assert_eq!(visible_types(&tokens(text)), ["A", "B", "H"]);
+    let text = "pub struct A(pub u8); enum B {} pub(crate) enum C<T> { X(T) } pub(super) trait D {} type E = u8; \
+        #[cfg(test)] pub struct F; impl D for A { type G = u8; } pub(in super::super) type H = A; pub struct $name;";
+    assert_eq!(visible_types(&tokens(text)), ["A", "C", "D", "H"]);
 }

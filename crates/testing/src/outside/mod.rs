@@ -23,7 +23,7 @@ use veche_outbound::password::{self, Cost};
 use veche_script::{Dial, Level, Plain};
 
 use super::world::MONO_MS;
-use redis::Subscriptions;
+use redis::MockSubscriptions;
 use stub::{Says, Stub, StubAnswer, StubCall, StubKind};
 
 /// The most recorded calls of one kind.
@@ -43,7 +43,7 @@ struct MockState {
     /// Calls of the test's functions, by the stub's number.
     asked: VecDeque<(usize, Plain)>,
     receiving: Vec<Receiving>,
-    subscriptions: Subscriptions,
+    subscriptions: MockSubscriptions,
     /// Remaining parts of streamed bodies.
     bodies: HashMap<u64, VecDeque<Vec<u8>>>,
     /// Connections to mocked WebSocket servers, by their assigned address.
@@ -100,7 +100,7 @@ impl MockServices {
             pending: Vec::new(),
             asked: VecDeque::new(),
             receiving: Vec::new(),
-            subscriptions: Subscriptions::default(),
+            subscriptions: MockSubscriptions::default(),
             bodies: HashMap::new(),
             dialed: HashMap::new(),
             made: CallRecord::default(),
@@ -388,7 +388,7 @@ impl MockState {
         let RedisAction::Receive { lease, within } = &redis.action else {
             return;
         };
-        let Some(subscription) = Subscriptions::number(lease) else {
+        let Some(subscription) = MockSubscriptions::number(lease) else {
             let fault = CallError::new(CallErrorKind::Invalid, "redis: the subscription has ended");
             return self.outcomes.push((id, Err(fault)));
         };
