@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 use veche_centrifuge::{
     Command, DecodeLimits, DeltaKind, Encoding, MalformedMessage, Publication, PublicationData,
-    Push, PushBody, Request,
+    Push, PushBody, ClientRequest,
 };
 
 const LIMITS: DecodeLimits = DecodeLimits {
@@ -80,7 +80,7 @@ fn read_commands(encoding: Encoding, message: &[u8]) {
     if behind.len() <= LIMITS.commands_max && message.len() < LIMITS.message_bytes_max - 3 {
         let mut rest = behind.iter().flatten();
         let first = rest.next();
-        assert!(first.is_none_or(|command| command.request == Request::Pong));
+        assert!(first.is_none_or(|command| command.request == ClientRequest::Pong));
         assert!(rest.eq(alone.iter().flatten()));
     }
     // Some messages are refused as a whole, before any command is decoded.

@@ -4,13 +4,13 @@
 //! The first byte of the input selects how the rest is split, and the events that the worker is handling.
 
 use veche_runtime::wire::{
-    CallBridge, Decoder, EffectBuilder, EventName, EventOrigin, Frame, FrameError, FromWorker,
-    Limits, ToWorker,
+    CallBridge, FrameDecoder, EffectBuilder, EventName, EventOrigin, Frame, FrameError, FromWorker,
+    FrameLimits, ToWorker,
 };
 use veche_runtime::{Attribute, Effect, Effects, Token};
 use veche_types::ConnectionId;
 
-const LIMITS: Limits = Limits {
+const LIMITS: FrameLimits = FrameLimits {
     head_bytes_max: 4096,
     payload_bytes_max: 4096,
 };
@@ -38,7 +38,7 @@ pub fn run(input: &[u8]) {
 type Frames = (Vec<(Vec<u8>, Vec<u8>)>, Option<FrameError>);
 
 fn frames(stream: &[u8], size: usize) -> Frames {
-    let mut decoder = Decoder::new(LIMITS);
+    let mut decoder = FrameDecoder::new(LIMITS);
     let mut found = Vec::new();
     for mut piece in stream.chunks(size) {
         loop {

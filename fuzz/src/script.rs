@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use veche_calls::{CallError, CallErrorKind, Handle, HttpReply, Reply, ReplyBody};
+use veche_calls::{CallError, CallErrorKind, Handle, HttpReply, CallReply, ReplyBody};
 use veche_script::{AppRole, AppWorld, Now, Request, Token, Vm};
 use veche_script::{
     ConnectionId, Effect, Effects, MessageKind, ScriptApp, ScriptLimits, SourceCode, WaitResult,
@@ -256,7 +256,7 @@ impl Stage {
         let http = |body| {
             let headers = [("set-cookie", "a=b"), ("vary", "a"), ("vary", "\u{ff}")];
             let headers = headers.map(|(name, value)| (name.to_owned(), value.into()));
-            Ok(Reply::Http(Box::new(HttpReply {
+            Ok(CallReply::Http(Box::new(HttpReply {
                 status: 200,
                 headers: headers.into(),
                 url: "http://a.test/".into(),
@@ -264,11 +264,11 @@ impl Stage {
             })))
         };
         let outcome = match number % 8 {
-            0 => Ok(Reply::Addresses(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])),
+            0 => Ok(CallReply::Addresses(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)])),
             1 => http(ReplyBody::Whole(b"{\"a\":1}".to_vec())),
             2 | 3 => http(ReplyBody::Stream(Handle::new(()))),
-            4 => Ok(Reply::Chunk(Some(b"chunk\0\xff".to_vec()))),
-            5 => Ok(Reply::Chunk(None)),
+            4 => Ok(CallReply::Chunk(Some(b"chunk\0\xff".to_vec()))),
+            5 => Ok(CallReply::Chunk(None)),
             _ => Err(CallError::new(CallErrorKind::Timeout, "a requested fault")),
         };
         let vms = self.before.iter_mut().chain([&mut self.vm]);

@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::channels::{CHANNELS, Kind};
 use crate::coverage::CoverageEvent;
 use crate::data::{data, number_in};
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::ledger::{CLIENTS, Ledger, place_of};
 use crate::network::LinkId;
 use crate::setup::Setup;
@@ -180,7 +180,7 @@ impl ApiClient {
         }
     }
 
-    pub(crate) fn received(&mut self, bytes: &[u8], ledger: &mut Ledger, setup: &Setup) -> Check {
+    pub(crate) fn received(&mut self, bytes: &[u8], ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
         self.received.extend_from_slice(bytes);
         while let Some((status, answer)) = self.next_answer()? {
             // It sent nothing, or an incomplete request, for too long.
@@ -265,7 +265,7 @@ impl ApiClient {
         result: &Value,
         ledger: &mut Ledger,
         setup: &Setup,
-    ) -> Check {
+    ) -> PromiseResult {
         promise!(result.is_object(), "calls succeed", "{result} to {owed:?}");
         match *owed {
             PendingCall::Publication(channel, number) => {

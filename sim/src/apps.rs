@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use veche_frontends::app::{
-    AbandonReason, AppResponse, HandlerProgress, HandshakeDecision, MaybeDeferred, RequestView,
+    AbandonReason, AppResponse, AppProgress, HandshakeDecision, MaybeDeferred, RequestView,
 };
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::worker_context::TokenRenewal;
@@ -111,7 +111,7 @@ impl Apps for BackEndApp {
         _: ConnectionId,
         _: &RequestView<'_>,
         _: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         unreachable!("{UNREACHABLE}")
     }
 
@@ -122,9 +122,9 @@ impl Apps for BackEndApp {
         kind: MessageKind,
         data: &[u8],
         shared: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         shared.requests.outboxes.send(id, kind, data);
-        HandlerProgress::Done
+        AppProgress::Done
     }
 
     fn drained(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {}

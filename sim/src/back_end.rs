@@ -12,8 +12,8 @@ use crate::apps::BACK_END;
 use crate::channels::{CHANNELS, Kind};
 use crate::coverage::CoverageEvent;
 use crate::data::{data, number_in_text};
-use crate::disconnect::Disconnect;
-use crate::failure::{Check, promise};
+use crate::disconnect::PendingDisconnect;
+use crate::failure::{PromiseResult, promise};
 use crate::ledger::Source;
 use crate::world::{WALL_MS, World, channel_name};
 
@@ -47,7 +47,7 @@ pub(crate) enum BackEndRequest {
     /// A query made while the world is at rest.
     Question,
     /// Disconnection of a user.
-    Disconnect(Disconnect),
+    Disconnect(PendingDisconnect),
 }
 
 #[derive(Clone, Copy)]
@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Publishes new data several times.
-    pub(crate) fn push(&mut self, worker: usize, channel: usize, pad: u16, times: u8) -> Check {
+    pub(crate) fn push(&mut self, worker: usize, channel: usize, pad: u16, times: u8) -> PromiseResult {
         if !CHANNELS[channel].kind.takes_any() {
             return Ok(());
         }
@@ -117,7 +117,7 @@ impl World {
 
     /// Repeats a publication, as a back end does that got no reply. After its key has expired it is another
     /// publication.
-    pub(crate) fn push_again(&mut self, channel: usize, is_older: bool) -> Check {
+    pub(crate) fn push_again(&mut self, channel: usize, is_older: bool) -> PromiseResult {
         let from = match is_older {
             true => &mut self.back_end.older,
             false => &mut self.back_end.latest,
@@ -144,7 +144,7 @@ impl World {
         self.publish(channel, again)
     }
 
-    fn publish(&mut self, channel: usize, pushed: Pushed) -> Check {
+    fn publish(&mut self, channel: usize, pushed: Pushed) -> PromiseResult {
         let number = pushed.number;
         let ticket = self.ticket(BackEndRequest::Publication(channel, number));
         let data = data(channel, number, pushed.pad).to_string();
@@ -195,7 +195,7 @@ impl World {
         channel: usize,
         limit: u8,
         is_reverse: bool,
-    ) -> Check {
+    ) -> PromiseResult {
         if !CHANNELS[channel].kind.has_history() {
             return Ok(());
         }
@@ -224,7 +224,7 @@ impl World {
         channel: usize,
         asked: BackEndRequest,
         question: ChannelQuery,
-    ) -> Check {
+    ) -> PromiseResult {
         let ticket = self.ticket(asked);
         let now = self.now();
         let shared = self.process.workers[worker].shared_mut();
@@ -238,7 +238,7 @@ impl World {
     }
 
     /// Removes a channel's history.
-    pub(crate) fn clear(&mut self, worker: usize, channel: usize) -> Check {
+    pub(crate) fn clear(&mut self, worker: usize, channel: usize) -> PromiseResult {
         if !CHANNELS[channel].kind.has_history() {
             return Ok(());
         }
@@ -253,7 +253,7 @@ impl World {
     }
 
     /// Handles the reply to a request.
-    pub(crate) fn answered(&mut self, Ticket(ticket): Ticket, answer: HubReply) -> Check {
+    pub(crate) fn answered(&mut self, Ticket(ticket): Ticket, answer: HubReply) -> PromiseResult {
         match (self.back_end.requests.get(ticket as usize), answer) {
             (
                 Some(&BackEndRequest::Publication(channel, number)),
@@ -279,7 +279,7 @@ impl World {
     }
 
     /// Handles the result of a publication.
-    fn taken(&mut self, channel: usize, number: u64, published: PublishOutcome) -> Check {
+    fn taken(&mut self, channel: usize, number: u64, published: PublishOutcome) -> PromiseResult {
         let life = self.ledger.life;
         self.ledger.trace.note(&[channel as u64, number]);
         self.back_end.answered(channel, number, self.now_ms);
@@ -319,7 +319,7 @@ impl World {
     }
 
     /// Checks a page of history: not too many publications, none expired, and in order.
-    fn check_page(&mut self, look: HistoryLook, page: &HistoryPage) -> Check {
+    fn check_page(&mut self, look: HistoryLook, page: &HistoryPage) -> PromiseResult {
         let (channel, name) = (look.channel, CHANNELS[look.channel].name);
         let most = CHANNELS[channel].kind.size(&self.setup) as usize;
         let count = page.len();

@@ -9,7 +9,7 @@ use crate::setup::{FOREVER_MS, RESERVE_BYTES, Setup};
 
 /// A channel with the kind of its namespace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Channel {
+pub(crate) struct SimulatedChannel {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     /// The owner of a personal channel.
@@ -44,16 +44,16 @@ pub(crate) enum Kind {
     Tick,
 }
 
-const fn channel(name: &'static str, kind: Kind) -> Channel {
-    Channel {
+const fn channel(name: &'static str, kind: Kind) -> SimulatedChannel {
+    SimulatedChannel {
         name,
         kind,
         user: None,
     }
 }
 
-const fn own(name: &'static str, user: &'static str) -> Channel {
-    Channel {
+const fn own(name: &'static str, user: &'static str) -> SimulatedChannel {
+    SimulatedChannel {
         name,
         kind: Kind::User,
         user: Some(user),
@@ -61,7 +61,7 @@ const fn own(name: &'static str, user: &'static str) -> Channel {
 }
 
 /// All channels: public ones, those granted by tokens, and personal ones in the order of users.
-pub(crate) const CHANNELS: &[Channel] = &[
+pub(crate) const CHANNELS: &[SimulatedChannel] = &[
     channel("chat:1", Kind::Chat),
     channel("open:1", Kind::Open),
     channel("chat:2", Kind::Chat),

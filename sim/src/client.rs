@@ -12,17 +12,17 @@ use crate::client_transport::{ClientTransport, HookRoute};
 use crate::coverage::CoverageEvent;
 use crate::data::offset_of;
 use crate::emulation_connection::{EmulationConnection, SessionAddress};
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::hook_outcome::CommandDecision;
 use crate::ledger::{Ledger, RawPosition};
 use crate::network::LinkId;
 use crate::one_way;
 use crate::phase::Phase;
 use crate::protobuf;
-use crate::response::{Response, ResponsePart};
+use crate::response::{ReceivedResponse, ResponsePart};
 use crate::setup::Setup;
-use crate::subscription::Subscription;
-use crate::wire::{self, Encoding, Reader, ServerFrame};
+use crate::subscription::ExpectedSubscription;
+use crate::wire::{self, WireEncoding, Reader, ServerFrame};
 
 /// Maximum number of pending commands, so that the size of their replies is bounded.
 pub(crate) const PENDING_MAX: usize = 4;
@@ -30,14 +30,14 @@ pub(crate) const PENDING_MAX: usize = 4;
 /// A command whose reply is pending.
 pub(crate) struct PendingCommand {
     pub(crate) id: u32,
-    pub(crate) command: crate::client_commands::Command,
+    pub(crate) command: crate::client_commands::SentCommand,
 }
 
-pub(crate) struct Client {
+pub(crate) struct SimulatedClient {
     pub(crate) number: usize,
     /// The transport of its pushes.
     pub(crate) transport: ClientTransport,
-    pub(crate) encoding: Encoding,
+    pub(crate) encoding: WireEncoding,
     /// Whether it requests deltas when it subscribes.
     pub(crate) wants_deltas: bool,
     pub(crate) phase: Phase,
@@ -53,7 +53,7 @@ pub(crate) struct Client {
     reader: Reader,
     /// For clients without a WebSocket: the response, the session address, unsent commands, and the connection for
     /// envelopes.
-    response: Response,
+    response: ReceivedResponse,
     pub(crate) address: Option<SessionAddress>,
     pub(crate) unsent_commands: Vec<Value>,
     pub(crate) emulation: EmulationConnection,
@@ -63,7 +63,7 @@ pub(crate) struct Client {
     pub(crate) next_id: u32,
     /// Channels to which it wants to be subscribed.
     pub(crate) wants: BTreeSet<usize>,
-    pub(crate) subscriptions: BTreeMap<usize, Subscription>,
+    pub(crate) subscriptions: BTreeMap<usize, ExpectedSubscription>,
     /// Its position in each channel.
     pub(crate) positions: BTreeMap<usize, RawPosition>,
     pub(crate) hook_route: HookRoute,
@@ -77,12 +77,12 @@ pub(crate) struct Client {
     pub(crate) has_drained: bool,
 }
 
-impl Client {
+impl SimulatedClient {
     pub(crate) fn new(number: usize, setup: &Setup) -> Self {
         let carrier = setup.carrier(number);
         let encoding = match setup.is_protobuf(number) && carrier != ClientTransport::Events {
-            true => Encoding::Protobuf,
-            false => Encoding::Json,
+            true => WireEncoding::Protobuf,
+            false => WireEncoding::Json,
         };
         Self {
             number,
@@ -96,7 +96,7 @@ impl Client {
             reads: true,
             name: String::new(),
             reader: Reader::new(encoding),
-            response: Response::default(),
+            response: ReceivedResponse::default(),
             address: None,
             unsent_commands: Vec::new(),
             emulation: EmulationConnection::default(),
@@ -126,7 +126,7 @@ impl Client {
         self.life = life;
         self.phase = Phase::Handshaking;
         self.reader = Reader::new(self.encoding);
-        self.response = Response::default();
+        self.response = ReceivedResponse::default();
         self.next_id = 0;
         let path = self.hook_route.path(self.transport);
         if self.transport != ClientTransport::WebSocket {
@@ -136,8 +136,8 @@ impl Client {
             return;
         }
         let more = match self.encoding {
-            Encoding::Json => "",
-            Encoding::Protobuf => "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n",
+            WireEncoding::Json => "",
+            WireEncoding::Protobuf => "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n",
         };
         self.out = wire::handshake(&path, more);
     }
@@ -152,11 +152,11 @@ impl Client {
                     format!("GET {path}?cf_connect={connect} HTTP/1.1\r\nHost: sim.test\r\n\r\n");
                 return request.into_bytes();
             }
-            (_, Encoding::Json) => {
+            (_, WireEncoding::Json) => {
                 body.extend_from_slice(text.as_bytes());
                 "application/json"
             }
-            (_, Encoding::Protobuf) => {
+            (_, WireEncoding::Protobuf) => {
                 protobuf::command(&mut body, connect);
                 "application/octet-stream"
             }
@@ -210,7 +210,7 @@ impl Client {
     }
 
     /// Handles bytes from the server.
-    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger, setup: &Setup) -> Check {
+    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
         if self.transport != ClientTransport::WebSocket {
             let form = self.transport.form(self.encoding);
             for part in self.response.read(&bytes, form)? {
@@ -246,7 +246,7 @@ impl Client {
         Ok(())
     }
 
-    fn refused(&mut self, status: u16, ledger: &mut Ledger) -> Check {
+    fn refused(&mut self, status: u16, ledger: &mut Ledger) -> PromiseResult {
         match status {
             503 if self.drain_code.is_some() => ledger.seen.note(CoverageEvent::RefusedInDrain),
             // It was too slow.
@@ -257,7 +257,7 @@ impl Client {
         Ok(())
     }
 
-    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
+    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> PromiseResult {
         ledger
             .trace
             .note(&[self.number as u64, code.unwrap_or(0).into()]);
@@ -287,7 +287,7 @@ impl Client {
         Ok(())
     }
 
-    fn line(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
+    fn line(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
         let object = line.as_object();
         if object.is_some_and(serde_json::Map::is_empty) {
             self.send_command(json!({}));
@@ -301,7 +301,7 @@ impl Client {
         Ok(())
     }
 
-    fn push(&mut self, push: &Value, ledger: &mut Ledger) -> Check {
+    fn push(&mut self, push: &Value, ledger: &mut Ledger) -> PromiseResult {
         if let Some(end) = push.get("disconnect") {
             promise!(
                 self.transport != ClientTransport::WebSocket,
@@ -330,8 +330,8 @@ impl Client {
                 .trace
                 .note(&[self.number as u64, channel as u64, number, offset]);
             ledger.seen.note(match self.encoding {
-                Encoding::Json => CoverageEvent::Heard,
-                Encoding::Protobuf => CoverageEvent::HeardInBinary,
+                WireEncoding::Json => CoverageEvent::Heard,
+                WireEncoding::Protobuf => CoverageEvent::HeardInBinary,
             });
             if CHANNELS[channel].kind == Kind::Wild {
                 ledger.seen.note(CoverageEvent::Overheard);

@@ -4,23 +4,23 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::channels::{self, CHANNELS, Kind};
-use crate::client::{Client, PENDING_MAX, PendingCommand};
+use crate::client::{SimulatedClient, PENDING_MAX, PendingCommand};
 use crate::client_transport::{ClientTransport, HookRoute};
 use crate::coverage::CoverageEvent;
 use crate::data::{data, offset_of};
 use crate::emulation_connection::SessionAddress;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::frontend_config;
 use crate::ledger::{CLIENTS, KnownState, Ledger, RawPosition, place_of};
 use crate::phase::Phase;
 use crate::setup::Setup;
-use crate::subscription::{State, Subscription, number_of};
+use crate::subscription::{SubscriptionState, ExpectedSubscription, number_of};
 
 /// A command, with the state known when it was sent.
 #[derive(Debug)]
-pub(crate) enum Command {
-    Connect(Vec<Since>),
-    Subscribe(usize, Since),
+pub(crate) enum SentCommand {
+    Connect(Vec<SentPosition>),
+    Subscribe(usize, SentPosition),
     Unsubscribe(usize),
     Publish(usize, u64),
     Rpc(u64),
@@ -37,14 +37,14 @@ pub(crate) struct PendingHistory {
 
 /// The position that a returning client sends, and the state known then.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Since {
+pub(crate) struct SentPosition {
     place: Option<RawPosition>,
     known: Option<KnownState>,
     at_ms: u64,
 }
 
-impl Client {
-    pub(crate) fn send(&mut self, command: Command, mut request: Value) {
+impl SimulatedClient {
+    pub(crate) fn send(&mut self, command: SentCommand, mut request: Value) {
         self.next_id += 1;
         request["id"] = self.next_id.into();
         self.send_command(request);
@@ -56,8 +56,8 @@ impl Client {
         self.phase == Phase::Online && self.pending.len() < PENDING_MAX
     }
 
-    fn since(&self, channel: usize, ledger: &Ledger) -> Since {
-        Since {
+    fn since(&self, channel: usize, ledger: &Ledger) -> SentPosition {
+        SentPosition {
             place: self.positions.get(&channel).copied(),
             known: ledger.known(channel),
             at_ms: ledger.now_ms,
@@ -82,7 +82,7 @@ impl Client {
             }
             known.push(since);
         }
-        self.send(Command::Connect(known), json!({ "connect": connect }));
+        self.send(SentCommand::Connect(known), json!({ "connect": connect }));
     }
 
     /// Subscribes to all wanted channels as far as there is room.
@@ -107,9 +107,9 @@ impl Client {
                 subscribe["delta"] = "fossil".into();
             }
             self.subscriptions
-                .insert(channel, Subscription::new(channel));
+                .insert(channel, ExpectedSubscription::new(channel));
             self.send(
-                Command::Subscribe(channel, since),
+                SentCommand::Subscribe(channel, since),
                 json!({ "subscribe": subscribe }),
             );
         }
@@ -119,20 +119,20 @@ impl Client {
         self.wants.remove(&channel);
         let has_room = self.has_room();
         let subscription = self.subscriptions.get_mut(&channel);
-        let Some(subscription) = subscription.filter(|one| has_room && one.state == State::Live)
+        let Some(subscription) = subscription.filter(|one| has_room && one.state == SubscriptionState::Live)
         else {
             return;
         };
-        subscription.state = State::Leaving;
+        subscription.state = SubscriptionState::Leaving;
         self.send(
-            Command::Unsubscribe(channel),
+            SentCommand::Unsubscribe(channel),
             json!({ "unsubscribe": { "channel": CHANNELS[channel].name } }),
         );
     }
 
     fn is_live(&self, channel: usize) -> bool {
         let subscription = self.subscriptions.get(&channel);
-        subscription.is_some_and(|one| one.state == State::Live)
+        subscription.is_some_and(|one| one.state == SubscriptionState::Live)
     }
 
     pub(crate) fn publish(&mut self, channel: usize, pad: u16, ledger: &mut Ledger) {
@@ -152,7 +152,7 @@ impl Client {
         }
         let data = data(channel, number, pad);
         self.send(
-            Command::Publish(channel, number),
+            SentCommand::Publish(channel, number),
             json!({ "publish": { "channel": CHANNELS[channel].name, "data": data } }),
         );
     }
@@ -160,7 +160,7 @@ impl Client {
     pub(crate) fn ask_presence(&mut self, channel: usize) {
         if self.has_room() && self.is_live(channel) && CHANNELS[channel].kind.has_presence() {
             self.send(
-                Command::Presence(channel),
+                SentCommand::Presence(channel),
                 json!({ "presence": { "channel": CHANNELS[channel].name } }),
             );
         }
@@ -177,14 +177,14 @@ impl Client {
                 at_ms: ledger.now_ms,
             };
             self.send(
-                Command::History(channel, ledger.known(channel), asked),
+                SentCommand::History(channel, ledger.known(channel), asked),
                 json!({ "history": { "channel": CHANNELS[channel].name, "limit": asked.limit } }),
             );
         }
     }
 
     /// Checks a reply against the oldest pending command.
-    pub(crate) fn reply(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> Check {
+    pub(crate) fn reply(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
         let id = line["id"].as_u64();
         let owed = self.pending.pop_front();
         promise!(
@@ -206,22 +206,22 @@ impl Client {
         );
         ledger.trace.note(&[self.number as u64, id.unwrap_or(0)]);
         match command {
-            Command::Connect(known) => self.connected(&line["connect"], &known, ledger, setup),
-            Command::Subscribe(channel, since) => {
+            SentCommand::Connect(known) => self.connected(&line["connect"], &known, ledger, setup),
+            SentCommand::Subscribe(channel, since) => {
                 let (reply, bytes_max) = (&line["subscribe"], setup.outbox_bytes);
                 self.subscribed(channel, reply, since, bytes_max, ledger, setup)
             }
-            Command::Unsubscribe(channel) => {
+            SentCommand::Unsubscribe(channel) => {
                 self.subscriptions.remove(&channel);
                 Ok(())
             }
-            Command::Publish(channel, number) => {
+            SentCommand::Publish(channel, number) => {
                 ledger.taken(channel, number);
                 Ok(())
             }
-            Command::Rpc(_) => Ok(()),
-            Command::Presence(_) => self.check_presence_reply(&line["presence"], ledger),
-            Command::History(channel, known, asked) => {
+            SentCommand::Rpc(_) => Ok(()),
+            SentCommand::Presence(_) => self.check_presence_reply(&line["presence"], ledger),
+            SentCommand::History(channel, known, asked) => {
                 self.check_history_reply(channel, &line["history"], known, asked, ledger, setup)
             }
         }
@@ -230,10 +230,10 @@ impl Client {
     fn connected(
         &mut self,
         reply: &Value,
-        known: &[Since],
+        known: &[SentPosition],
         ledger: &mut Ledger,
         setup: &Setup,
-    ) -> Check {
+    ) -> PromiseResult {
         let name = reply["client"].as_str().unwrap_or_default();
         promise!(!name.is_empty(), "clients have ids", "{reply}");
         ledger.trace.note_text(name);
@@ -253,7 +253,7 @@ impl Client {
         let mut bytes_left = setup.outbox_bytes;
         for (channel, since) in self.server_channels().zip(known) {
             self.subscriptions
-                .insert(channel, Subscription::new(channel));
+                .insert(channel, ExpectedSubscription::new(channel));
             let name = CHANNELS[channel].name;
             let reply = &reply["subs"][name];
             promise!(
@@ -272,11 +272,11 @@ impl Client {
         &mut self,
         channel: usize,
         reply: &Value,
-        since: Since,
+        since: SentPosition,
         bytes_max: usize,
         ledger: &mut Ledger,
         setup: &Setup,
-    ) -> Check {
+    ) -> PromiseResult {
         let kind = CHANNELS[channel].kind;
         let Some(mut subscription) = self.subscriptions.remove(&channel) else {
             return Ok(());
@@ -343,7 +343,7 @@ impl Client {
         Ok(())
     }
 
-    fn check_presence_reply(&self, reply: &Value, ledger: &mut Ledger) -> Check {
+    fn check_presence_reply(&self, reply: &Value, ledger: &mut Ledger) -> PromiseResult {
         let clients = reply["presence"].as_object();
         ledger.seen.note(CoverageEvent::Present);
         // The order is unspecified.
@@ -373,7 +373,7 @@ impl Client {
         asked: PendingHistory,
         ledger: &mut Ledger,
         setup: &Setup,
-    ) -> Check {
+    ) -> PromiseResult {
         let place = place_of(reply)?;
         ledger.check_position(channel, known, place, self.life)?;
         ledger.note_position(channel, place, self.life)?;

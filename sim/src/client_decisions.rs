@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 use veche_frontends::hooks::HookKind;
 
 use crate::channels::{self, CHANNELS};
-use crate::client::Client;
-use crate::client_commands::Command;
+use crate::client::SimulatedClient;
+use crate::client_commands::SentCommand;
 use crate::client_transport::HookRoute;
 use crate::coverage::CoverageEvent;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::hook_outcome::{CommandDecision, HookOutcome};
 use crate::ledger::Ledger;
 use crate::phase::Phase;
@@ -25,7 +25,7 @@ const PERMISSION_DENIED: u32 = 103;
 /// The error code of a command whose hook failed.
 const INTERNAL: u32 = 100;
 
-impl Client {
+impl SimulatedClient {
     pub(crate) fn is_of_app(&self) -> bool {
         self.hook_route == HookRoute::App
     }
@@ -37,7 +37,7 @@ impl Client {
         }
         let number = u64::from(self.next_id);
         self.send(
-            Command::Rpc(number),
+            SentCommand::Rpc(number),
             json!({ "rpc": { "method": "echo", "data": { "rpc": number } } }),
         );
     }
@@ -45,17 +45,17 @@ impl Client {
     /// Checks a reply against the decision. Returns whether the command succeeded.
     pub(crate) fn check_decision(
         &mut self,
-        command: &Command,
+        command: &SentCommand,
         line: &Value,
         ledger: &mut Ledger,
     ) -> Result<bool, crate::Failure> {
         let (kind, channel, number) = match *command {
-            Command::Connect(_) => (HookKind::Connect, None, 0),
-            Command::Subscribe(channel, _) => (HookKind::Subscribe, Some(channel), 0),
-            Command::Publish(channel, number) => (HookKind::Publish, Some(channel), number),
-            Command::Rpc(number) => (HookKind::Rpc, None, number),
+            SentCommand::Connect(_) => (HookKind::Connect, None, 0),
+            SentCommand::Subscribe(channel, _) => (HookKind::Subscribe, Some(channel), 0),
+            SentCommand::Publish(channel, number) => (HookKind::Publish, Some(channel), number),
+            SentCommand::Rpc(number) => (HookKind::Rpc, None, number),
             // Only subscribers may do this, and the subscription was refused or has ended before.
-            Command::History(channel, ..) | Command::Presence(channel)
+            SentCommand::History(channel, ..) | SentCommand::Presence(channel)
                 if self.is_out_of(channel) =>
             {
                 return Ok(line["error"]["code"].as_u64() != Some(u64::from(PERMISSION_DENIED)));
@@ -171,7 +171,7 @@ impl Client {
     }
 
     /// Handles the expiry of a subscription.
-    pub(crate) fn unsubscribed(&mut self, name: &str, ledger: &mut Ledger) -> Check {
+    pub(crate) fn unsubscribed(&mut self, name: &str, ledger: &mut Ledger) -> PromiseResult {
         promise!(
             self.is_over(name, ledger.now_ms),
             "subscriptions end for a reason",
@@ -190,7 +190,7 @@ impl Client {
     }
 
     /// Checks the state at rest.
-    pub(crate) fn check_decided(&self) -> Check {
+    pub(crate) fn check_decided(&self) -> PromiseResult {
         if self.phase != Phase::Online || !self.reads {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! The routes of clients of Centrifugo's protocol, and the transports of their pushes.
 
 use crate::response::ResponseFormat;
-use crate::wire::Encoding;
+use crate::wire::WireEncoding;
 
 /// The transport of a client's pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,11 +13,11 @@ pub(crate) enum ClientTransport {
 
 impl ClientTransport {
     /// Returns the framing of messages in a response.
-    pub(crate) fn form(self, encoding: Encoding) -> ResponseFormat {
+    pub(crate) fn form(self, encoding: WireEncoding) -> ResponseFormat {
         match (self, encoding) {
             (Self::Events, _) => ResponseFormat::EventsOfLines,
-            (_, Encoding::Json) => ResponseFormat::Lines,
-            (_, Encoding::Protobuf) => ResponseFormat::Bytes,
+            (_, WireEncoding::Json) => ResponseFormat::Lines,
+            (_, WireEncoding::Protobuf) => ResponseFormat::Bytes,
         }
     }
 }

@@ -15,7 +15,7 @@ use veche_proto::websocket::{
 use crate::Failure;
 use crate::apps::{DialEvent, DialRequest};
 use crate::coverage::CoverageEvent;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::network::LinkId;
 use crate::peers::DIALED;
 use crate::world::World;
@@ -241,7 +241,7 @@ impl World {
     }
 
     /// Bytes of an application's connection arrive at the server.
-    pub(crate) fn hand_to_server(&mut self, number: usize, bytes: Vec<u8>) -> Check {
+    pub(crate) fn hand_to_server(&mut self, number: usize, bytes: Vec<u8>) -> PromiseResult {
         let Some(server) = self.peers.dials.server(number) else {
             return Ok(());
         };
@@ -258,7 +258,7 @@ impl World {
     }
 
     /// Handles the events of dialed connections.
-    pub(crate) fn take_dialed(&mut self, worker: usize) -> Check {
+    pub(crate) fn take_dialed(&mut self, worker: usize) -> PromiseResult {
         for why in self.process.workers[worker].take_reasons() {
             self.ledger.trace.note_text(&why);
             self.ledger.trace.count_output(&why);
@@ -291,7 +291,7 @@ impl World {
     }
 
     /// Checks the state at rest; with `is_end` the other servers have gone.
-    pub(crate) fn check_dials(&mut self, is_end: bool) -> Check {
+    pub(crate) fn check_dials(&mut self, is_end: bool) -> PromiseResult {
         for worker in 0..self.process.workers.len() {
             self.take_dialed(worker)?;
         }

@@ -8,11 +8,11 @@ use crate::apps::BACK_END;
 use crate::back_end::BackEndRequest;
 use crate::channels::{self, CHANNELS};
 use crate::coverage::CoverageEvent;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::world::World;
 
 /// A pending call, as counted by the API.
-pub(crate) struct Disconnect {
+pub(crate) struct PendingDisconnect {
     /// The connections of the user at the time of the call that the user's home had counted, with their workers.
     meant: Vec<(usize, ConnectionId)>,
     /// Outstanding acknowledgements; negative if some come before the home's reply.
@@ -23,7 +23,7 @@ pub(crate) struct Disconnect {
 
 impl World {
     /// Disconnects all connections of a user through a worker.
-    pub(crate) fn kick(&mut self, worker: usize, user: u8) -> Check {
+    pub(crate) fn kick(&mut self, worker: usize, user: u8) -> PromiseResult {
         let user = CHANNELS[channels::own_channel(user.into())].user;
         let user = user.unwrap_or_default();
         let mut meant = Vec::new();
@@ -31,7 +31,7 @@ impl World {
             let sessions = worker.shared().hub.sessions_of_user(user);
             meant.extend(sessions.map(|id| (place, id)));
         }
-        let ticket = self.ticket(BackEndRequest::Disconnect(Disconnect {
+        let ticket = self.ticket(BackEndRequest::Disconnect(PendingDisconnect {
             meant,
             open: 0,
             is_counted: false,
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Handles a reply to such a call.
-    pub(crate) fn disconnect_answered(&mut self, ticket: Ticket, answer: &HubReply) -> Check {
+    pub(crate) fn disconnect_answered(&mut self, ticket: Ticket, answer: &HubReply) -> PromiseResult {
         let Some(BackEndRequest::Disconnect(call)) =
             self.back_end.requests.get_mut(ticket.0 as usize)
         else {

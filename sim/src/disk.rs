@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use veche_hub::{Epoch, LogBatch, LogRecord, Publication, RestoredStream, Version};
 
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 
 /// The logs of all workers, whose channels are disjoint.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Disk {
     }
 
     /// Takes the batch of a worker's turn.
-    pub(crate) fn take(&mut self, worker: usize, batch: LogBatch) -> Check {
+    pub(crate) fn take(&mut self, worker: usize, batch: LogBatch) -> PromiseResult {
         let log = &mut self.logs[worker];
         let last = log.queued.back().map_or(log.committed, |last| last.number);
         let number = batch.number;
@@ -83,7 +83,7 @@ impl Disk {
     }
 
     /// Applies a record by the rules of the archive, but without ignoring any: hubs send only valid ones.
-    fn apply(&mut self, append: LogRecord) -> Check {
+    fn apply(&mut self, append: LogRecord) -> PromiseResult {
         match append {
             LogRecord::Opened { channel, epoch, .. } => {
                 let kept = DiskStream {

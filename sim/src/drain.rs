@@ -7,7 +7,7 @@ use veche_frontends::ShutdownReason;
 
 use crate::client_transport::ClientTransport;
 use crate::coverage::CoverageEvent;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::network::Link;
 use crate::phase::Phase;
 use crate::world::World;
@@ -22,7 +22,7 @@ const NOTIFY_TENTHS: u64 = 8;
 const STEPS: u64 = 10;
 
 /// A drain in progress.
-pub(crate) struct Drain {
+pub(crate) struct PendingDrain {
     began_ms: u64,
     within_ms: u64,
     salt: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Drain {
 
 impl World {
     /// Starts a drain of the process.
-    pub(crate) fn drain(&mut self, within_ms: u64, is_replaced: bool, salt: u32) -> Check {
+    pub(crate) fn drain(&mut self, within_ms: u64, is_replaced: bool, salt: u32) -> PromiseResult {
         if self.drain.is_some() {
             return Ok(());
         }
@@ -69,7 +69,7 @@ impl World {
                 one.parting = Some(SHUTDOWN);
             }
         }
-        self.drain = Some(Drain {
+        self.drain = Some(PendingDrain {
             began_ms: self.now_ms,
             within_ms,
             salt,
@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Records that the applications of a worker have stopped.
-    pub(crate) fn note_stopped(&mut self, worker: usize) -> Check {
+    pub(crate) fn note_stopped(&mut self, worker: usize) -> PromiseResult {
         let Some(drain) = &mut self.drain else {
             promise!(false, "applications stop in a drain", "of worker {worker}");
             return Ok(());
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Checks the invariants while clients are notified.
-    pub(crate) fn check_drain(&mut self) -> Check {
+    pub(crate) fn check_drain(&mut self) -> PromiseResult {
         let Some(drain) = &self.drain else {
             return Ok(());
         };
@@ -137,7 +137,7 @@ impl World {
     }
 
     /// Advances the clock to the end of a drain, if there is one.
-    pub(crate) fn wait_for_drain(&mut self) -> Check {
+    pub(crate) fn wait_for_drain(&mut self) -> PromiseResult {
         let Some(drain) = &self.drain else {
             return Ok(());
         };
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// The time is over: all clients have gone, and another process starts.
-    fn finish_drain(&mut self) -> Check {
+    fn finish_drain(&mut self) -> PromiseResult {
         self.rest()?;
         for (id, link) in &self.network.links {
             promise!(

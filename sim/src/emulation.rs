@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::client_transport::ClientTransport;
 use crate::coverage::CoverageEvent;
 use crate::emulation_connection::{PendingEnvelope, SessionAddress, envelope};
-use crate::failure::Check;
+use crate::failure::PromiseResult;
 use crate::frontend_config;
 use crate::peers::POSTS;
 use crate::world::World;
@@ -138,7 +138,7 @@ impl World {
     }
 
     /// Handles responses to envelopes. A session whose commands were not accepted is given up.
-    pub(crate) fn hand_to_posts(&mut self, number: usize, bytes: &[u8]) -> Check {
+    pub(crate) fn hand_to_posts(&mut self, number: usize, bytes: &[u8]) -> PromiseResult {
         let client = &mut self.peers.clients[number];
         let lost = client.emulation.received(bytes, &mut self.ledger)?;
         if let Some(link) = lost.filter(|lost| client.link == Some(*lost)) {

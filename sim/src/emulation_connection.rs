@@ -15,7 +15,7 @@ use crate::frontend_config;
 use crate::ledger::Ledger;
 use crate::network::LinkId;
 use crate::protobuf;
-use crate::wire::Encoding;
+use crate::wire::WireEncoding;
 
 /// Number of envelopes after which a client changes to another connection when nothing is in flight.
 const ENVELOPES_MAX: u32 = 4;
@@ -80,10 +80,10 @@ impl EmulationConnection {
         self.count >= ENVELOPES_MAX && self.owed.is_empty()
     }
 
-    pub(crate) fn request(&mut self, encoding: Encoding, body: &[u8], posted: PendingEnvelope) {
+    pub(crate) fn request(&mut self, encoding: WireEncoding, body: &[u8], posted: PendingEnvelope) {
         let kind = match encoding {
-            Encoding::Json => "application/json",
-            Encoding::Protobuf => "application/octet-stream",
+            WireEncoding::Json => "application/json",
+            WireEncoding::Protobuf => "application/octet-stream",
         };
         let head = format!(
             "POST {} HTTP/1.1\r\nHost: sim.test\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
@@ -165,30 +165,30 @@ impl EmulationConnection {
 }
 
 /// Encodes commands as in an envelope.
-fn written(encoding: Encoding, commands: &[Value]) -> Vec<u8> {
+fn written(encoding: WireEncoding, commands: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for command in commands {
         match encoding {
-            Encoding::Json if out.is_empty() => {
+            WireEncoding::Json if out.is_empty() => {
                 out.extend_from_slice(command.to_string().as_bytes())
             }
-            Encoding::Json => out.extend_from_slice(format!("\n{command}").as_bytes()),
-            Encoding::Protobuf => protobuf::command(&mut out, command),
+            WireEncoding::Json => out.extend_from_slice(format!("\n{command}").as_bytes()),
+            WireEncoding::Protobuf => protobuf::command(&mut out, command),
         }
     }
     out
 }
 
 pub(crate) fn envelope(
-    encoding: Encoding,
+    encoding: WireEncoding,
     node: &str,
     session: &str,
     commands: &[Value],
 ) -> Vec<u8> {
     let commands = written(encoding, commands);
     match encoding {
-        Encoding::Protobuf => protobuf::envelope(node, session, &commands),
-        Encoding::Json => {
+        WireEncoding::Protobuf => protobuf::envelope(node, session, &commands),
+        WireEncoding::Json => {
             let data = String::from_utf8_lossy(&commands);
             let body = json!({ "node": node, "session": session, "data": data });
             body.to_string().into_bytes()

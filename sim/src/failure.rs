@@ -25,7 +25,7 @@ impl Failure {
     }
 }
 
-pub(crate) type Check = Result<(), Failure>;
+pub(crate) type PromiseResult = Result<(), Failure>;
 
 /// Ends the function with a [`Failure`] of this name unless the condition holds.
 macro_rules! promise {

@@ -8,8 +8,8 @@ use veche_worker::WorkerMessage;
 
 use crate::channels;
 use crate::data::number_in_text;
-use crate::failure::{Check, promise};
-use crate::worker_driver::Message;
+use crate::failure::{PromiseResult, promise};
+use crate::worker_driver::WorldMessage;
 
 /// A publication by its channel and number.
 type Publication = (usize, u64);
@@ -50,7 +50,7 @@ impl FairnessCheck {
     }
 
     /// A home takes a message of another worker.
-    pub(crate) fn taken(&mut self, home: usize, message: &Message) {
+    pub(crate) fn taken(&mut self, home: usize, message: &WorldMessage) {
         match message {
             WorkerMessage::Hub(HubMessage::Publish { payload, .. }) => {
                 if let Some(publication) = self.find(&payload.bytes) {
@@ -77,7 +77,7 @@ impl FairnessCheck {
     }
 
     /// A home sends a message to another worker.
-    pub(crate) fn posted(&mut self, home: usize, to: usize, message: &Message) {
+    pub(crate) fn posted(&mut self, home: usize, to: usize, message: &WorldMessage) {
         let WorkerMessage::Hub(HubMessage::Deliver { publication, .. }) = message else {
             return;
         };
@@ -113,7 +113,7 @@ impl FairnessCheck {
         }
     }
 
-    pub(crate) fn check(&self) -> Check {
+    pub(crate) fn check(&self) -> PromiseResult {
         promise!(
             self.passed.is_none(),
             "no waiting publication is overtaken twice",

@@ -21,7 +21,7 @@ use veche_frontends::route::{Route, RouteHandler, Router};
 use veche_frontends::static_files::{ContentCoding, File, Files, OpenError, OpenResult};
 use veche_frontends::{
     AppId, ConnectionLimits, Context, FrontendConfig, FrontendListener, HubMailer, ListenerRole,
-    Outboxes, Process, Requests, Stats,
+    Outboxes, ProcessServices, Requests, Stats,
 };
 use veche_hub::{ConnectionId, Hub, Options, WorkerId};
 use veche_jwt::{ClaimRules, Keys};
@@ -263,7 +263,7 @@ struct NullProcess {
     seed: u64,
 }
 
-impl Process for NullProcess {
+impl ProcessServices for NullProcess {
     fn is_ready(&self) -> bool {
         true
     }

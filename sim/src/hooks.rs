@@ -10,7 +10,7 @@ use veche_hub::ConnectionId;
 
 use crate::coverage::CoverageEvent;
 use crate::data::number_in_text;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::hook_outcome::{CommandDecision, HookOutcome};
 use crate::ledger::Ledger;
 use crate::phase::Phase;
@@ -38,7 +38,7 @@ fn is_command(kind: HookKind) -> bool {
 
 impl World {
     /// Collects the hook requests of a worker's sessions.
-    pub(crate) fn take_questions(&mut self, worker: usize) -> Check {
+    pub(crate) fn take_questions(&mut self, worker: usize) -> PromiseResult {
         for (question, fate) in self.process.workers[worker].take_questions() {
             let (session, HookRequestId(id)) = (question.session, question.id);
             promise!(
@@ -100,7 +100,7 @@ impl World {
     }
 
     /// Records a decision at the client of the request, if it still exists.
-    fn note_decision(&mut self, worker: usize, question: &HookRequest, fate: HookOutcome) -> Check {
+    fn note_decision(&mut self, worker: usize, question: &HookRequest, fate: HookOutcome) -> PromiseResult {
         let HookRequest { session, kind, .. } = *question;
         self.ledger.seen.note(match (fate, question.target) {
             (HookOutcome::Granted(_), HookTarget::BackEnd(_)) => CoverageEvent::Granted,
@@ -138,7 +138,7 @@ impl World {
     }
 
     /// Checks the state at rest; with `is_end` all clients have gone.
-    pub(crate) fn check_decisions(&mut self, is_end: bool) -> Check {
+    pub(crate) fn check_decisions(&mut self, is_end: bool) -> PromiseResult {
         let open = self.decisions.open.first();
         promise!(open.is_none(), "every request is answered", "{open:?}");
         for client in &self.peers.clients {

@@ -9,7 +9,7 @@ use veche_types::WorkerId;
 use veche_worker::WorkerMessage;
 
 use crate::fairness::FairnessCheck;
-use crate::worker_driver::{LaneMail, Message};
+use crate::worker_driver::{LaneMail, WorldMessage};
 
 /// The lanes from each worker to each other one.
 pub(crate) struct Lanes {
@@ -46,7 +46,7 @@ impl AddAssign for SerializedCounts {
 
 /// A message in flight.
 enum LaneMessage {
-    Value(Message),
+    Value(WorldMessage),
     Bytes(Vec<u8>),
 }
 
@@ -103,7 +103,7 @@ impl Lanes {
         lanes.iter().map(|lane| lane.unfinished).collect()
     }
 
-    pub(crate) fn post(&mut self, from: usize, to: usize, message: Message) {
+    pub(crate) fn post(&mut self, from: usize, to: usize, message: WorldMessage) {
         if let Some(watch) = &mut self.watch {
             watch.posted(from, to, &message);
         }
@@ -198,7 +198,7 @@ impl NodeLink {
     }
 
     /// Serialises a message that is also a message between nodes.
-    fn send(&mut self, message: Message, from: usize, to: usize) -> LaneMessage {
+    fn send(&mut self, message: WorldMessage, from: usize, to: usize) -> LaneMessage {
         let (from, to) = (WorkerId(from as u16), WorkerId(to as u16));
         match message.into_node_message(from, to) {
             Err(message) => LaneMessage::Value(message),
@@ -212,7 +212,7 @@ impl NodeLink {
 }
 
 /// Deserialises a message received over a link, and checks its sequence number.
-fn receive(link: Option<&mut NodeLink>, bytes: &[u8], as_bytes: &mut SerializedCounts) -> Message {
+fn receive(link: Option<&mut NodeLink>, bytes: &[u8], as_bytes: &mut SerializedCounts) -> WorldMessage {
     let Envelope {
         source,
         sequence,

@@ -10,7 +10,7 @@ use veche_hub::RESTORE_GRACE_MS;
 
 use crate::channels::CHANNELS;
 use crate::coverage::Coverage;
-use crate::failure::{Check, Failure, promise};
+use crate::failure::{PromiseResult, Failure, promise};
 use crate::setup::Setup;
 use crate::trace::Trace;
 
@@ -160,7 +160,7 @@ impl Ledger {
     }
 
     /// Checks that a publication was not too old when a client requested it.
-    pub(crate) fn check_age(&self, channel: usize, number: u64, asked_ms: u64) -> Check {
+    pub(crate) fn check_age(&self, channel: usize, number: u64, asked_ms: u64) -> PromiseResult {
         let found = self.channels[channel].publications.get(number as usize);
         let Some(known_ms) = found.and_then(|one| one.known_ms) else {
             return Ok(());
@@ -180,7 +180,7 @@ impl Ledger {
         life: u32,
         before: (usize, u64),
         next: (usize, u64),
-    ) -> Check {
+    ) -> PromiseResult {
         let key = (life, before.0, before.1);
         let first = *self.followed.entry(key).or_insert(next);
         promise!(
@@ -269,7 +269,7 @@ impl Ledger {
         number: u64,
         place: RawPosition,
         life: u32,
-    ) -> Check {
+    ) -> PromiseResult {
         let name = CHANNELS[channel].name;
         let (epoch, offset) = place;
         self.note_delivery(channel, number)?;
@@ -298,7 +298,7 @@ impl Ledger {
     }
 
     /// Checks that each state is newer than the preceding one.
-    fn check_versions(&self, channel: usize, before: RawPosition, after: RawPosition) -> Check {
+    fn check_versions(&self, channel: usize, before: RawPosition, after: RawPosition) -> PromiseResult {
         let version = |place| self.version(channel, self.number_at(channel, place)?);
         let (Some((life, before)), Some((next_life, after))) = (version(before), version(after))
         else {
@@ -319,7 +319,7 @@ impl Ledger {
         channel: usize,
         (epoch, offset): RawPosition,
         life: u32,
-    ) -> Check {
+    ) -> PromiseResult {
         let name = CHANNELS[channel].name;
         let book = &mut self.channels[channel];
         let is_new = !book.epochs.contains_key(&epoch);
@@ -381,7 +381,7 @@ impl Ledger {
         known: Option<KnownState>,
         (epoch, offset): RawPosition,
         life: u32,
-    ) -> Check {
+    ) -> PromiseResult {
         let name = CHANNELS[channel].name;
         let Some(known) = known.filter(|known| known.top > 0) else {
             return Ok(());
@@ -439,7 +439,7 @@ mod tests {
         ledger
     }
 
-    fn broken(check: Check) -> String {
+    fn broken(check: PromiseResult) -> String {
         check.err().map_or_else(String::new, |failure| failure.name)
     }
 

@@ -66,4 +66,4 @@ pub use compare::{Difference, compare};
 pub use coverage::Coverage;
 pub use failure::Failure;
 pub use lanes::SerializedCounts;
-pub use report::{ACTIONS, Report, WorldSummary, explore, explore_serialized, replay};
+pub use report::{ACTIONS, BrokenWorld, WorldSummary, explore, explore_serialized, replay};

@@ -11,13 +11,13 @@ use crate::channels::{self, CHANNELS, TOKEN_CHANNELS};
 use crate::client_transport::{CLIENT_TRANSPORTS, ClientTransport};
 use crate::coverage::CoverageEvent;
 use crate::data::{number_in, offset_of};
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::frontend_config;
 use crate::ledger::{KnownState, Ledger, RawPosition, place_of};
 use crate::network::LinkId;
 use crate::phase::Phase;
-use crate::response::{Response, ResponseFormat, ResponsePart};
-use crate::wire::{self, Encoding, Reader, ServerFrame};
+use crate::response::{ReceivedResponse, ResponseFormat, ResponsePart};
+use crate::wire::{self, WireEncoding, Reader, ServerFrame};
 
 /// The channels that it requests.
 const REQUESTED_CHANNELS: [&str; 4] = ["chat:2", "open:1", "log:1", "state:1"];
@@ -37,7 +37,7 @@ pub(crate) struct OneWayClient {
     /// The close code of a drain.
     pub(crate) parting: Option<u16>,
     reader: Reader,
-    response: Response,
+    response: ReceivedResponse,
     /// The id of the last received event.
     last_id: String,
     /// Its position in each channel.
@@ -71,8 +71,8 @@ impl OneWayClient {
             out: Vec::new(),
             reads: true,
             parting: None,
-            reader: Reader::new(Encoding::Json),
-            response: Response::default(),
+            reader: Reader::new(WireEncoding::Json),
+            response: ReceivedResponse::default(),
             last_id: String::new(),
             places: BTreeMap::new(),
             since: BTreeMap::new(),
@@ -96,8 +96,8 @@ impl OneWayClient {
         (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
         self.parting = None;
         self.is_over = false;
-        self.reader = Reader::new(Encoding::Json);
-        self.response = Response::default();
+        self.reader = Reader::new(WireEncoding::Json);
+        self.response = ReceivedResponse::default();
         let user = CHANNELS[self.own_channel()].user.unwrap_or_default();
         let mut request = json!({ "token": frontend_config::token(user), "subs": {} });
         for channel in self.channels() {
@@ -138,7 +138,7 @@ impl OneWayClient {
         if self.carrier == ClientTransport::WebSocket {
             // Sent with the handshake, unrequested.
             let value = serde_json::from_str(&request).unwrap_or_default();
-            wire::command(&mut self.out, Encoding::Json, &value);
+            wire::command(&mut self.out, WireEncoding::Json, &value);
         }
     }
 
@@ -151,7 +151,7 @@ impl OneWayClient {
         self.since.clear();
     }
 
-    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> Check {
+    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> PromiseResult {
         if self.carrier != ClientTransport::WebSocket {
             // A page passes one push to `JSON.parse`.
             let form = match self.carrier {
@@ -189,7 +189,7 @@ impl OneWayClient {
         Ok(())
     }
 
-    fn answered(&mut self, status: u16, expected: u16) -> Check {
+    fn answered(&mut self, status: u16, expected: u16) -> PromiseResult {
         match status {
             // It was too slow, or the process shuts down, or a back end has closed it before it was open.
             408 => self.phase = Phase::Closing,
@@ -199,7 +199,7 @@ impl OneWayClient {
         Ok(())
     }
 
-    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
+    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> PromiseResult {
         let is_parting = code.is_some() && code == self.parting;
         // Slow, stale, or disconnected by the back end.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
@@ -213,7 +213,7 @@ impl OneWayClient {
         Ok(())
     }
 
-    fn message(&mut self, line: &Value, id: Option<String>, ledger: &mut Ledger) -> Check {
+    fn message(&mut self, line: &Value, id: Option<String>, ledger: &mut Ledger) -> PromiseResult {
         // A ping, which it does not answer.
         if line.as_object().is_some_and(serde_json::Map::is_empty) {
             return Ok(());
@@ -245,7 +245,7 @@ impl OneWayClient {
         Ok(())
     }
 
-    fn connected(&mut self, push: &Value, ledger: &mut Ledger) -> Check {
+    fn connected(&mut self, push: &Value, ledger: &mut Ledger) -> PromiseResult {
         let name = push["client"].as_str().unwrap_or_default();
         promise!(!name.is_empty(), "clients have ids", "{push}");
         ledger.trace.note_text(name);
@@ -303,7 +303,7 @@ impl OneWayClient {
         Ok(())
     }
 
-    fn published(&mut self, push: &Value, has_id: bool, ledger: &mut Ledger) -> Check {
+    fn published(&mut self, push: &Value, has_id: bool, ledger: &mut Ledger) -> PromiseResult {
         let (channel, number) = number_in(&push["pub"]["data"])?;
         let name = CHANNELS[channel].name;
         promise!(
@@ -355,7 +355,7 @@ impl OneWayClient {
     }
 
     /// Checks the state at rest.
-    pub(crate) fn check(&self, ledger: &Ledger) -> Check {
+    pub(crate) fn check(&self, ledger: &Ledger) -> PromiseResult {
         if !self.reads {
             return Ok(());
         }

@@ -5,9 +5,9 @@
 
 use crate::api_client::{ApiClient, ApiProtocol, BackEndCall};
 use crate::channels::{self, CHANNELS};
-use crate::client::Client;
+use crate::client::SimulatedClient;
 use crate::dialed::Dials;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::frontend_config;
 use crate::network::LinkId;
 use crate::one_way::OneWayClient;
@@ -25,7 +25,7 @@ pub(crate) const POSTS: usize = 4_000;
 pub(crate) const DIALED: usize = 10_000;
 
 pub(crate) struct Peers {
-    pub(crate) clients: Vec<Client>,
+    pub(crate) clients: Vec<SimulatedClient>,
     pub(crate) listeners: Vec<PushListener>,
     pub(crate) callers: Vec<ApiClient>,
     pub(crate) one_ways: Vec<OneWayClient>,
@@ -36,7 +36,7 @@ impl Peers {
     pub(crate) fn new(setup: &Setup) -> Self {
         Self {
             clients: (0..setup.clients)
-                .map(|number| Client::new(number, setup))
+                .map(|number| SimulatedClient::new(number, setup))
                 .collect(),
             listeners: (0..setup.listeners).map(PushListener::new).collect(),
             callers: (0..setup.callers).map(ApiClient::new).collect(),
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// Passes bytes of the server to a peer.
-    pub(crate) fn deliver_to_peer(&mut self, peer: usize, bytes: Vec<u8>) -> Check {
+    pub(crate) fn deliver_to_peer(&mut self, peer: usize, bytes: Vec<u8>) -> PromiseResult {
         let (ledger, setup) = (&mut self.ledger, &self.setup);
         match peer {
             DIALED.. => return self.hand_to_server(peer - DIALED, bytes),
@@ -262,7 +262,7 @@ impl World {
     }
 
     /// Checks the state at rest.
-    pub(crate) fn check_peers(&mut self) -> Check {
+    pub(crate) fn check_peers(&mut self) -> PromiseResult {
         for listener in &self.peers.listeners {
             listener.check(&mut self.ledger, &self.setup)?;
         }

@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::channels::{self, CHANNELS};
 use crate::coverage::CoverageEvent;
 use crate::data::number_in;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::frontend_config::{DeliveryGuarantee, ROUTES};
 use crate::ledger::{Ledger, RawPosition, Source};
 use crate::network::LinkId;
 use crate::phase::Phase;
 use crate::setup::Setup;
-use crate::wire::{self, Encoding, Reader, ServerFrame};
+use crate::wire::{self, WireEncoding, Reader, ServerFrame};
 
 /// Maximum overhead of a queued publication beside its payload.
 const FRAMING_BYTES: usize = 120;
@@ -59,7 +59,7 @@ impl PushListener {
             life: 0,
             out: Vec::new(),
             reads: true,
-            reader: Reader::new(Encoding::Json),
+            reader: Reader::new(WireEncoding::Json),
             parting: None,
             views: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -88,7 +88,7 @@ impl PushListener {
 
     pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
         (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
-        self.reader = Reader::new(Encoding::Json);
+        self.reader = Reader::new(WireEncoding::Json);
         let (_, path, names) = ROUTES[self.number % ROUTES.len()];
         let mut path = format!("{path}?");
         if let Some(own) = self.own_channel() {
@@ -127,7 +127,7 @@ impl PushListener {
         }
     }
 
-    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> Check {
+    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> PromiseResult {
         for said in self.reader.read(bytes)? {
             match said {
                 ServerFrame::Status(101) => self.begin(ledger),
@@ -142,7 +142,7 @@ impl PushListener {
         Ok(())
     }
 
-    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
+    fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> PromiseResult {
         let is_lossy = self.is_lossy();
         // Slow, silent, or disconnected by the back end.
         let is_fair = match code {
@@ -164,7 +164,7 @@ impl PushListener {
         Ok(())
     }
 
-    fn line(&mut self, line: &Value, ledger: &mut Ledger) -> Check {
+    fn line(&mut self, line: &Value, ledger: &mut Ledger) -> PromiseResult {
         if self.promised == DeliveryGuarantee::Places {
             return self.positioned(line, ledger);
         }
@@ -174,7 +174,7 @@ impl PushListener {
     }
 
     /// Handles a message with the position of a publication, or of the channel.
-    fn positioned(&mut self, line: &Value, ledger: &mut Ledger) -> Check {
+    fn positioned(&mut self, line: &Value, ledger: &mut Ledger) -> PromiseResult {
         let place = line["position"].as_str().and_then(place_of);
         let Some(place) = place else {
             promise!(false, "stored publications have a position", "{line}");
@@ -210,7 +210,7 @@ impl PushListener {
         place: RawPosition,
         is_recovered: Option<bool>,
         ledger: &mut Ledger,
-    ) -> Check {
+    ) -> PromiseResult {
         let channel = channels::find(name);
         let hears = channel.and_then(|channel| self.views.get_mut(&channel));
         let (Some(channel), Some(hears)) = (channel, hears) else {
@@ -268,7 +268,7 @@ impl PushListener {
     }
 
     /// Checks the state at rest.
-    pub(crate) fn check(&self, ledger: &mut Ledger, setup: &Setup) -> Check {
+    pub(crate) fn check(&self, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
         // It has not read the available data.
         if !self.reads {
             return Ok(());
@@ -316,7 +316,7 @@ impl PushListener {
 
 impl ChannelView {
     /// Checks that publications are in the order of the channel, and without gaps where nothing may be missing.
-    fn check_order(&self, channel: usize, is_whole: bool, ledger: &mut Ledger) -> Check {
+    fn check_order(&self, channel: usize, is_whole: bool, ledger: &mut Ledger) -> PromiseResult {
         let mut before: Option<RawPosition> = None;
         for number in &self.order {
             let place = ledger.place(channel, *number);
@@ -344,7 +344,7 @@ impl ChannelView {
     }
 
     /// Checks that the latest publication has arrived, whatever was dropped.
-    fn check_newest(&self, channel: usize, ledger: &Ledger) -> Check {
+    fn check_newest(&self, channel: usize, ledger: &Ledger) -> PromiseResult {
         let known = ledger.known(channel);
         let top = known.and_then(|known| ledger.number_at(channel, (known.epoch, known.top)));
         let Some(newest) = top.filter(|number| *number >= self.from) else {

@@ -27,7 +27,7 @@ pub struct WorldSummary {
 
 /// A world that broke a promise. Its text contains everything needed to find the cause.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct BrokenWorld {
     /// The seed that reproduces the world.
     pub seed: u64,
     /// The index of the action that broke it; [`ACTIONS`] for the end.
@@ -45,7 +45,7 @@ pub struct Report {
 ///
 /// # Errors
 /// The world broke a promise.
-pub fn explore(seed: u64) -> Result<WorldSummary, Box<Report>> {
+pub fn explore(seed: u64) -> Result<WorldSummary, Box<BrokenWorld>> {
     let setup = Setup::new(seed);
     let all = actions(&setup, ACTIONS);
     run(&setup, &all).map_err(|broken| report(setup, &all, broken))
@@ -55,7 +55,7 @@ pub fn explore(seed: u64) -> Result<WorldSummary, Box<Report>> {
 ///
 /// # Errors
 /// As [`explore`].
-pub fn explore_serialized(seed: u64) -> Result<WorldSummary, Box<Report>> {
+pub fn explore_serialized(seed: u64) -> Result<WorldSummary, Box<BrokenWorld>> {
     let setup = Setup {
         as_bytes: true,
         ..Setup::new(seed)
@@ -68,13 +68,13 @@ pub fn explore_serialized(seed: u64) -> Result<WorldSummary, Box<Report>> {
 ///
 /// # Errors
 /// As [`explore`].
-pub fn replay(seed: u64, places: &[usize]) -> Result<WorldSummary, Box<Report>> {
+pub fn replay(seed: u64, places: &[usize]) -> Result<WorldSummary, Box<BrokenWorld>> {
     let setup = Setup::new(seed);
     let all = chosen(&actions(&setup, ACTIONS), places);
     run(&setup, &all).map_err(|broken| {
         let step = places.get(broken.step).copied();
         let left = places.iter().copied().zip(all.iter().copied()).collect();
-        Box::new(Report {
+        Box::new(BrokenWorld {
             seed,
             step: step.unwrap_or(ACTIONS),
             failure: broken.failure.clone(),
@@ -85,10 +85,10 @@ pub fn replay(seed: u64, places: &[usize]) -> Result<WorldSummary, Box<Report>> 
     })
 }
 
-fn report(setup: Setup, all: &[Action], broken: Broken) -> Box<Report> {
+fn report(setup: Setup, all: &[Action], broken: Broken) -> Box<BrokenWorld> {
     let (step, failure) = (broken.step, broken.failure.clone());
     let (places, shrunken) = shrink(all, broken, |actions| run(&setup, actions).map(drop));
-    Box::new(Report {
+    Box::new(BrokenWorld {
         seed: setup.seed,
         step,
         failure,
@@ -98,7 +98,7 @@ fn report(setup: Setup, all: &[Action], broken: Broken) -> Box<Report> {
     })
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BrokenWorld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

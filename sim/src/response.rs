@@ -30,14 +30,14 @@ pub(crate) enum ResponsePart {
 
 /// Received data that is not parsed yet.
 #[derive(Default)]
-pub(crate) struct Response {
+pub(crate) struct ReceivedResponse {
     bytes: Vec<u8>,
     status: Option<u16>,
     /// The concatenated content of chunks.
     text: Vec<u8>,
 }
 
-impl Response {
+impl ReceivedResponse {
     pub(crate) fn read(
         &mut self,
         bytes: &[u8],
@@ -149,7 +149,7 @@ mod tests {
     fn events_are_read_however_they_are_cut() {
         let text = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n12\r\nid: x\ndata: {\"a\":1\r\n3\r\n}\n\n\r\n0\r\n\r\n";
         for step in 1..text.len() {
-            let mut response = Response::default();
+            let mut response = ReceivedResponse::default();
             let parts = text.chunks(step).flat_map(|bytes| {
                 let read = response.read(bytes, ResponseFormat::Events);
                 read.expect("good")

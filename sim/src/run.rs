@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use crate::Failure;
 use crate::action::Action;
-use crate::failure::Check;
+use crate::failure::PromiseResult;
 use crate::report;
 use crate::setup::Setup;
 use crate::simulated_driver;
@@ -33,7 +33,7 @@ pub(crate) fn run_on(
     begin: StartWorkers,
     setup: &Setup,
     actions: &[Action],
-    watch: &mut dyn FnMut(usize, &mut Trace) -> Check,
+    watch: &mut dyn FnMut(usize, &mut Trace) -> PromiseResult,
 ) -> Result<report::WorldSummary, Broken> {
     let step = Cell::new(0);
     let world = || {

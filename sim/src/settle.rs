@@ -10,15 +10,15 @@ use crate::Failure;
 use crate::apps::BACK_END;
 use crate::back_end::BackEndRequest;
 use crate::channels::{CHANNELS, Kind};
-use crate::client::Client;
+use crate::client::SimulatedClient;
 use crate::coverage::CoverageEvent;
 use crate::driven::DrivenWorker;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::frontend_config::TIMEOUTS_MS;
 use crate::phase::Phase;
 use crate::setup::FOREVER_MS;
 use crate::stall::StalledParts;
-use crate::subscription::State;
+use crate::subscription::SubscriptionState;
 use crate::world::{STREAM_BYTES, World, channel_name};
 
 /// Number of rounds after which a world counts as one that never rests.
@@ -29,7 +29,7 @@ const STEP_MS: u64 = 500;
 
 impl World {
     /// Lets everything in flight arrive, with `is_long` also timeouts, and checks.
-    pub(crate) fn settle(&mut self, is_long: bool, has_slow: bool) -> Check {
+    pub(crate) fn settle(&mut self, is_long: bool, has_slow: bool) -> PromiseResult {
         self.wait_for_drain()?;
         if !has_slow {
             self.peers.all_read();
@@ -59,7 +59,7 @@ impl World {
     }
 
     /// Ends the world: all clients leave, some without notice, and nothing remains of them.
-    pub(crate) fn end(&mut self) -> Check {
+    pub(crate) fn end(&mut self) -> PromiseResult {
         self.settle(true, false)?;
         let mut random = Rng::with_seed(self.setup.seed);
         for id in self.network.links.keys().copied().collect::<Vec<_>>() {
@@ -124,7 +124,7 @@ impl World {
     }
 
     /// Advances the clock until all timeouts have passed.
-    fn wait(&mut self) -> Check {
+    fn wait(&mut self) -> PromiseResult {
         for _ in 0..TIMEOUTS_MS / STEP_MS {
             self.rest()?;
             self.advance_time(STEP_MS);
@@ -133,12 +133,12 @@ impl World {
     }
 
     /// Runs turns of all workers and moves bytes until nothing changes.
-    pub(crate) fn rest(&mut self) -> Check {
+    pub(crate) fn rest(&mut self) -> PromiseResult {
         self.rest_without(&StalledParts::default())
     }
 
     /// The same without stalled parts: until everything else waits for these.
-    pub(crate) fn rest_without(&mut self, still: &StalledParts) -> Check {
+    pub(crate) fn rest_without(&mut self, still: &StalledParts) -> PromiseResult {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;
             for id in self.network.links.keys().copied().collect::<Vec<_>>() {
@@ -172,7 +172,7 @@ impl World {
     }
 
     /// Checks that all queues are empty, and no counter or reservation remains.
-    fn check_quiet(&self) -> Check {
+    fn check_quiet(&self) -> PromiseResult {
         // Bytes for a peer that does not read, or has gone unnoticed, stay.
         let is_read =
             !self.peers.has_slow() && self.network.links.values().all(|link| link.has_client);
@@ -242,16 +242,16 @@ impl World {
     }
 
     /// Iterates over the subscribers of a channel, as they see it.
-    pub(crate) fn subscribers(&self, channel: usize) -> impl Iterator<Item = &Client> {
+    pub(crate) fn subscribers(&self, channel: usize) -> impl Iterator<Item = &SimulatedClient> {
         self.peers.clients.iter().filter(move |client| {
             let subscription = client.subscriptions.get(&channel);
             client.phase == Phase::Online
                 && client.reads
-                && subscription.is_some_and(|one| one.state == State::Live)
+                && subscription.is_some_and(|one| one.state == SubscriptionState::Live)
         })
     }
 
-    fn check_channel(&mut self, channel: usize) -> Check {
+    fn check_channel(&mut self, channel: usize) -> PromiseResult {
         let (kind, name) = (CHANNELS[channel].kind, CHANNELS[channel].name);
         for client in self.peers.clients.iter().filter(|client| client.reads) {
             let is_quiet = match client.phase {
@@ -300,7 +300,7 @@ impl World {
     }
 
     /// Checks that the latest state was delivered last.
-    fn check_state(&self, channel: usize) -> Check {
+    fn check_state(&self, channel: usize) -> PromiseResult {
         let newest = self.ledger.newest_answered(channel);
         let known = self.ledger.known(channel);
         let top = known.and_then(|known| self.ledger.number_at(channel, (known.epoch, known.top)));
@@ -317,7 +317,7 @@ impl World {
     }
 
     /// Checks that all clients have reached the tops of their channels.
-    pub(crate) fn check_tops(&mut self) -> Check {
+    pub(crate) fn check_tops(&mut self) -> PromiseResult {
         for (channel, one) in CHANNELS.iter().enumerate() {
             if one.kind.has_history() {
                 self.check_top(channel)?;
@@ -327,7 +327,7 @@ impl World {
     }
 
     /// Checks that all clients have reached the top of the channel.
-    fn check_top(&mut self, channel: usize) -> Check {
+    fn check_top(&mut self, channel: usize) -> PromiseResult {
         let name = CHANNELS[channel].name;
         let known = self.ledger.known(channel);
         let answer = self.inquire(channel, ChannelQuery::History(HistoryQuery::default()))?;
@@ -352,7 +352,7 @@ impl World {
         Ok(())
     }
 
-    fn check_presence(&mut self, channel: usize) -> Check {
+    fn check_presence(&mut self, channel: usize) -> PromiseResult {
         let (kind, name) = (CHANNELS[channel].kind, CHANNELS[channel].name);
         let present = self.present(channel)?;
         let subscribers = self.subscribers(channel).map(|one| one.name.clone());
@@ -388,7 +388,7 @@ impl World {
 }
 
 /// Checks that nothing remains of ended connections.
-fn check_empty(number: usize, worker: &DrivenWorker) -> Check {
+fn check_empty(number: usize, worker: &DrivenWorker) -> PromiseResult {
     let (connections, stats) = (worker.connections(), &worker.shared().stats);
     let (sessions, counted) = (stats.sessions.read(), stats.connections.read());
     promise!(

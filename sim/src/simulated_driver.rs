@@ -15,9 +15,9 @@ use veche_worker::{
 };
 
 use crate::apps::{BackEndApp, DialRequest};
-use crate::transports::{PeerEvent, SentBuffers, Transports};
+use crate::transports::{PeerEvent, SentBuffers, SimulatedTransports};
 use crate::worker_driver::{
-    Conditions, LaneMail, Message, TransportEvent, TransportInput, TurnInput, WorkerDriver,
+    Conditions, LaneMail, WorldMessage, TransportEvent, TransportInput, TurnInput, WorkerDriver,
     WorkerOutput,
 };
 
@@ -40,7 +40,7 @@ pub(crate) fn begin(all: Vec<Context>, conditions: &Conditions) -> Vec<Box<dyn W
 
 struct SimulatedDriver {
     worker: veche_worker::Worker<BackEndApp>,
-    transports: Transports,
+    transports: SimulatedTransports,
     accepting: AcceptPolicy,
     mail: LaneInbox,
     is_logged: bool,
@@ -117,7 +117,7 @@ impl SimulatedDriver {
         shared.apps = Some(Box::<BackEndApp>::default());
         Self {
             worker: veche_worker::Worker::new(shared, conditions.limits),
-            transports: Transports::new(conditions.low_water_bytes, conditions.room_bytes),
+            transports: SimulatedTransports::new(conditions.low_water_bytes, conditions.room_bytes),
             accepting: AcceptPolicy::default(),
             mail: LaneInbox::default(),
             is_logged: conditions.is_logged,
@@ -359,7 +359,7 @@ impl SimulatedDriver {
     }
 
     fn post(&mut self, mut unfinished: Vec<u32>, out: &mut Vec<WorkerOutput>) {
-        let mut posted: Vec<(usize, Vec<Message>)> = Vec::new();
+        let mut posted: Vec<(usize, Vec<WorldMessage>)> = Vec::new();
         let finished: Vec<_> = (0..self.worker.workers())
             .map(|of| (of, self.worker.poll_finished(of)))
             .collect();

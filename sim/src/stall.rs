@@ -15,7 +15,7 @@ use crate::action::Action;
 use crate::api_client::BackEndCall;
 use crate::channels::{CHANNELS, Kind};
 use crate::coverage::CoverageEvent;
-use crate::failure::Check;
+use crate::failure::PromiseResult;
 use crate::fairness::FairnessCheck;
 use crate::network::LinkId;
 use crate::phase::Phase;
@@ -93,7 +93,7 @@ impl Affected {
 }
 
 impl World {
-    pub(crate) fn stall(&mut self, what: Stall, worker: usize, salt: u32) -> Check {
+    pub(crate) fn stall(&mut self, what: Stall, worker: usize, salt: u32) -> PromiseResult {
         self.wait_for_drain()?;
         // The process may have been replaced.
         let worker = worker % self.process.workers.len();
@@ -164,7 +164,7 @@ impl World {
     }
 
     /// Stalls a worker, then lets it take one message per turn.
-    fn stall_worker(&mut self, asleep: usize, random: &mut Rng) -> Check {
+    fn stall_worker(&mut self, asleep: usize, random: &mut Rng) -> PromiseResult {
         let awake: Vec<_> = (0..self.process.workers.len())
             .filter(|worker| *worker != asleep)
             .collect();
@@ -252,7 +252,7 @@ impl World {
             .map(|(_, phase, reads)| (phase, reads))
     }
 
-    fn check_watch(&self) -> Check {
+    fn check_watch(&self) -> PromiseResult {
         let watch = self.process.lanes.watch.as_ref();
         watch.map_or(Ok(()), FairnessCheck::check)
     }
@@ -265,7 +265,7 @@ impl World {
         waiting: &[usize],
         concerned: &Affected,
         random: &mut Rng,
-    ) -> Check {
+    ) -> PromiseResult {
         let is_waited_for = |world: &Self| {
             let watch = world.process.lanes.watch.as_ref();
             watch.is_some_and(FairnessCheck::is_waited_for)

@@ -8,14 +8,14 @@ use crate::Failure;
 use crate::channels::{CHANNELS, Kind};
 use crate::coverage::CoverageEvent;
 use crate::data::{number_in, number_in_text};
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::fossil;
 use crate::ledger::{Ledger, RawPosition, Source};
 use crate::wildcard_view::WildcardView;
 
 /// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum SubscriptionState {
     /// The subscribe command was sent.
     Asked,
     Live,
@@ -23,9 +23,9 @@ pub(crate) enum State {
     Leaving,
 }
 
-pub(crate) struct Subscription {
+pub(crate) struct ExpectedSubscription {
     channel: usize,
-    pub(crate) state: State,
+    pub(crate) state: SubscriptionState,
     /// The position up to which it has received everything, if the channel has history.
     pub(crate) place: RawPosition,
     /// Publications with this number or a later one were published after it had subscribed.
@@ -42,11 +42,11 @@ pub(crate) struct Subscription {
     latest: Option<String>,
 }
 
-impl Subscription {
+impl ExpectedSubscription {
     pub(crate) fn new(channel: usize) -> Self {
         Self {
             channel,
-            state: State::Asked,
+            state: SubscriptionState::Asked,
             place: (0, 0),
             from_number: 0,
             numbers: BTreeSet::new(),
@@ -60,7 +60,7 @@ impl Subscription {
 
     /// The subscribe reply has arrived; the recovered publications are in `numbers`.
     pub(crate) fn begin(&mut self, place: RawPosition, ledger: &Ledger) {
-        self.state = State::Live;
+        self.state = SubscriptionState::Live;
         self.place = place;
         self.from_number = ledger.next_number(self.channel);
         self.wildcard_view.begin(ledger);
@@ -102,9 +102,9 @@ impl Subscription {
         named: Option<&str>,
         life: u32,
         ledger: &mut Ledger,
-    ) -> Check {
+    ) -> PromiseResult {
         promise!(
-            self.state != State::Asked,
+            self.state != SubscriptionState::Asked,
             "a reply precedes its consequences",
             "{number} of {channel}"
         );
@@ -119,10 +119,10 @@ impl Subscription {
         offset: u64,
         life: u32,
         ledger: &mut Ledger,
-    ) -> Check {
+    ) -> PromiseResult {
         let name = CHANNELS[self.channel].name;
         promise!(
-            self.state != State::Asked,
+            self.state != SubscriptionState::Asked,
             "a reply precedes its consequences",
             "{number} in {name}"
         );
@@ -146,7 +146,7 @@ impl Subscription {
     }
 
     /// Handles a live or recovered publication.
-    pub(crate) fn take(&mut self, number: u64, ledger: &Ledger) -> Check {
+    pub(crate) fn take(&mut self, number: u64, ledger: &Ledger) -> PromiseResult {
         let name = CHANNELS[self.channel].name;
         let source = ledger.note_delivery(self.channel, number)?;
         promise!(
@@ -164,10 +164,10 @@ impl Subscription {
     }
 
     /// Handles a join or leave.
-    pub(crate) fn moved(&mut self, client: &str, is_in: bool) -> Check {
+    pub(crate) fn moved(&mut self, client: &str, is_in: bool) -> PromiseResult {
         let name = CHANNELS[self.channel].name;
         promise!(
-            self.state != State::Asked,
+            self.state != SubscriptionState::Asked,
             "a reply precedes its consequences",
             "{client} in {name}"
         );
@@ -217,7 +217,7 @@ mod tests {
             for source in [0, 1, 0] {
                 ledger.publish(0, source);
             }
-            let mut subscription = Subscription::new(0);
+            let mut subscription = ExpectedSubscription::new(0);
             subscription.begin((7, 3), &ledger);
             let found = heard.iter().find_map(|&(number, offset)| {
                 subscription.published(number, offset, 0, &mut ledger).err()

@@ -10,7 +10,7 @@ use veche_hub::ConnectionId;
 use crate::worker_driver::{RECEIVE_BYTES_MAX, TransportInput, WorkerOutput};
 
 /// All transports of a worker.
-pub(crate) struct Transports {
+pub(crate) struct SimulatedTransports {
     low_water_bytes: usize,
     room_bytes: usize,
     /// By index; `None` is free, and the most recently freed index is reused first.
@@ -63,7 +63,7 @@ pub(crate) enum PeerEvent {
     Closed { is_reset: bool },
 }
 
-impl Transports {
+impl SimulatedTransports {
     /// Creates an empty set; transports to other servers accept `room_bytes` before these read.
     pub(crate) fn new(low_water_bytes: usize, room_bytes: usize) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::channels::{self, CHANNELS};
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::ledger::{Ledger, Source};
 
 /// A publication by its channel and number.
@@ -32,7 +32,7 @@ impl WildcardView {
         named: Option<&str>,
         life: u32,
         ledger: &mut Ledger,
-    ) -> Check {
+    ) -> PromiseResult {
         let name = CHANNELS[channel].name;
         promise!(
             named == Some(name) && channels::wildcard_channels().any(|one| one == channel),
@@ -59,7 +59,7 @@ impl WildcardView {
     }
 
     /// Checks the state at rest.
-    pub(crate) fn check(&self, client: usize, ledger: &Ledger) -> Check {
+    pub(crate) fn check(&self, client: usize, ledger: &Ledger) -> PromiseResult {
         for (channel, from) in &self.from {
             let mut taken = ledger.all_taken(*channel, *from);
             let missing = taken.find(|number| !self.all.contains(&(*channel, *number)));
@@ -75,7 +75,7 @@ impl WildcardView {
     }
 
     /// Checks that subscribers of the channel itself receive the same order, with nothing in between.
-    fn check_places(&self, channel: usize, ledger: &Ledger) -> Check {
+    fn check_places(&self, channel: usize, ledger: &Ledger) -> PromiseResult {
         let mut before = None;
         for (_, number) in self.order.iter().filter(|(one, _)| *one == channel) {
             let Some((epoch, offset)) = ledger.place(channel, *number) else {

@@ -20,7 +20,7 @@ const LIMITS: MessageLimits = MessageLimits {
 
 /// The encoding of commands and replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub(crate) enum WireEncoding {
     Json,
     Protobuf,
 }
@@ -42,13 +42,13 @@ pub(crate) struct Reader {
     head: Option<Vec<u8>>,
     /// The handshake was refused: the rest is the body of a response.
     is_refused: bool,
-    encoding: Encoding,
+    encoding: WireEncoding,
     decoder: Decoder,
     codecs: Codecs,
 }
 
 impl Reader {
-    pub(crate) fn new(encoding: Encoding) -> Self {
+    pub(crate) fn new(encoding: WireEncoding) -> Self {
         Self {
             head: Some(Vec::new()),
             is_refused: false,
@@ -91,7 +91,7 @@ impl Reader {
                 Some(FrameEvent::Message { kind, data }) => {
                     let is_binary = kind == MessageKind::Binary;
                     promise!(
-                        is_binary == (self.encoding == Encoding::Protobuf),
+                        is_binary == (self.encoding == WireEncoding::Protobuf),
                         "JSON goes as text, Protobuf as bytes",
                         "{data:?}"
                     );
@@ -131,13 +131,13 @@ pub(crate) fn handshake(path: &str, more: &str) -> Vec<u8> {
 }
 
 /// Appends a command; an empty one answers a ping.
-pub(crate) fn command(out: &mut Vec<u8>, encoding: Encoding, command: &Value) {
+pub(crate) fn command(out: &mut Vec<u8>, encoding: WireEncoding, command: &Value) {
     match encoding {
-        Encoding::Json => {
+        WireEncoding::Json => {
             let line = command.to_string();
             websocket::encode_message(out, MessageKind::Text, line.as_bytes(), MASK);
         }
-        Encoding::Protobuf => {
+        WireEncoding::Protobuf => {
             let mut message = Vec::new();
             protobuf::command(&mut message, command);
             websocket::encode_message(out, MessageKind::Binary, &message, MASK);

@@ -19,7 +19,7 @@ use crate::apps::BackEndApp;
 use crate::trace::Trace;
 
 /// A message between workers of a world.
-pub type Message = WorkerMessage<Infallible>;
+pub type WorldMessage = WorkerMessage<Infallible>;
 
 /// The longest piece of input that arrives at once: the receive buffer of a driver.
 pub const RECEIVE_BYTES_MAX: usize = 64 << 10;
@@ -48,7 +48,7 @@ pub type StartWorkers = fn(Vec<Context>, &Conditions) -> Vec<Box<dyn WorkerDrive
 #[derive(Debug)]
 pub enum LaneMail {
     /// A message of another worker.
-    Message(Message),
+    Message(WorldMessage),
     /// An order of the control side: all connections close within this many milliseconds, for the given reason.
     Drain(u64, ShutdownReason),
 }
@@ -146,7 +146,7 @@ pub enum WorkerOutput {
     /// A batch for the log.
     Batch(LogBatch),
     /// Messages to another worker, in order.
-    Posted(usize, Vec<Message>),
+    Posted(usize, Vec<WorldMessage>),
     /// This much data of another worker was processed.
     Finished(usize, u32),
 }

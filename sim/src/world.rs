@@ -15,8 +15,8 @@ use crate::channels::{CHANNELS, COMMON};
 use crate::client::PENDING_MAX;
 use crate::coverage::CoverageEvent;
 use crate::disk::Disk;
-use crate::drain::Drain;
-use crate::failure::{Check, promise};
+use crate::drain::PendingDrain;
+use crate::failure::{PromiseResult, promise};
 use crate::frontend_config;
 use crate::hooks::HookRequests;
 use crate::ledger::Ledger;
@@ -53,7 +53,7 @@ pub(crate) struct World {
     pub(crate) back_end: BackEnd,
     pub(crate) decisions: HookRequests,
     /// A drain in progress.
-    pub(crate) drain: Option<Drain>,
+    pub(crate) drain: Option<PendingDrain>,
 }
 
 impl World {
@@ -81,13 +81,13 @@ impl World {
     }
 
     /// Performs an action and checks all invariants.
-    pub(crate) fn step(&mut self, action: Action) -> Check {
+    pub(crate) fn step(&mut self, action: Action) -> PromiseResult {
         self.act(action)?;
         self.check_drain()?;
         self.check()
     }
 
-    fn act(&mut self, action: Action) -> Check {
+    fn act(&mut self, action: Action) -> PromiseResult {
         match action {
             Action::Round { salt } => self.round(salt),
             Action::Turn { worker, salt } => self.turn(self.worker(worker), Some(salt)).map(drop),
@@ -462,7 +462,7 @@ impl World {
     }
 
     /// Applies the outputs of a turn to other workers, the log and other parties.
-    fn apply_turn_output(&mut self, worker: usize, output: WorkerOutput) -> Check {
+    fn apply_turn_output(&mut self, worker: usize, output: WorkerOutput) -> PromiseResult {
         match output {
             WorkerOutput::Asked(question) => self.process.workers[worker].ask_back_end(question),
             WorkerOutput::Dialed(id, to) => self.dialed(worker, id, to),
@@ -513,7 +513,7 @@ impl World {
         trace.count_output(&state);
     }
 
-    fn round(&mut self, salt: u32) -> Check {
+    fn round(&mut self, salt: u32) -> PromiseResult {
         let mut random = Rng::with_seed(salt.into());
         let mut workers: Vec<_> = (0..self.process.workers.len()).collect();
         random.shuffle(&mut workers);
@@ -535,7 +535,7 @@ impl World {
     }
 
     /// Crashes the process and starts another one.
-    pub(crate) fn crash(&mut self, salt: u32) -> Check {
+    pub(crate) fn crash(&mut self, salt: u32) -> PromiseResult {
         let mut random = Rng::with_seed(salt.into());
         // Some queued batches are written, although this was not reported.
         if let Some(disk) = &mut self.disk {
@@ -589,7 +589,7 @@ impl World {
     }
 
     /// Checks the invariants after every step.
-    fn check(&mut self) -> Check {
+    fn check(&mut self) -> PromiseResult {
         let publications = self.setup.publication_bytes_max() + FRAMING_BYTES;
         // The budget, or one larger publication, and pings; plus replies to pending requests.
         let budget = self.setup.outbox_bytes.max(publications) + FRAMING_BYTES;
@@ -620,7 +620,7 @@ impl World {
     }
 
     /// Checks that histories are within their budgets, except for empty streams whose position is in use.
-    fn check_history(&self) -> Check {
+    fn check_history(&self) -> PromiseResult {
         let share = self.setup.history_bytes_max / self.process.workers.len();
         for (number, worker) in self.process.workers.iter().enumerate() {
             let hub = &worker.shared().hub;

@@ -25,7 +25,7 @@ use veche_calls::masked;
 use veche_clock::now;
 use veche_config::{self as config, Config};
 use veche_outbound::Outbound;
-use veche_outbound::SharedCounter;
+use veche_outbound::AtomicCounter;
 use veche_outbound::acme::{CertificateOrder, OrderError, OrderOutcome};
 use veche_tls::{AlpnChallenges, Certificate, FileFingerprint, fingerprint};
 
@@ -63,11 +63,11 @@ struct ManagerState {
 #[derive(Debug, Default)]
 pub struct OrderMetrics {
     /// The number of issued certificates.
-    pub issued: SharedCounter,
+    pub issued: AtomicCounter,
     /// The number of refused orders.
-    pub refused: SharedCounter,
+    pub refused: AtomicCounter,
     /// The number of orders that did not reach the authority.
-    pub unreachable: SharedCounter,
+    pub unreachable: AtomicCounter,
 }
 
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply};
 use veche_frontends::command::{self, PublishTarget};
 use veche_frontends::{AppId, Context, DirectCall, DirectCallStatus};
 use veche_hub::{HubReply, PayloadKind, Ticket};
@@ -177,7 +177,7 @@ impl AppHosts {
         match direct {
             DirectCallStatus::Answered(body) => {
                 under_way.remove(&number);
-                Some(Ok(Reply::Api(body)))
+                Some(Ok(CallReply::Api(body)))
             }
             DirectCallStatus::NeedsCredit => {
                 waiting.push_back(number);

@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use veche_calls::Reply;
+use veche_calls::CallReply;
 use veche_calls::channel::ChannelReply;
 use veche_frontends::app::{
-    AbandonReason, AppAnswer, AppBody, AppResponse, HandlerProgress, HandshakeDecision,
+    AbandonReason, AppAnswer, AppBody, AppResponse, AppProgress, HandshakeDecision,
     MaybeDeferred, RequestView,
 };
 use veche_frontends::{AppId, Apps, Context};
 use veche_hub::{ConnectionId, HubReply, SubscribeOutcome, Ticket};
 use veche_proto::http::Status;
 use veche_proto::websocket::{MessageKind, handshake};
-use veche_runtime::{Effects, Event, EventKind, Host, PositionRequest, Runtime, Token};
+use veche_runtime::{
+    Effects, Event, EventKind, Host, PositionRequest, Runtime, Token, WorkerWaker,
+};
 
 use super::api_calls::ApiCalls;
 use super::calls::{CallExecutor, CallQueue};
@@ -80,9 +82,6 @@ pub struct AppHosts {
     now_ms: u64,
 }
 
-/// Wakes a worker's thread.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
-
 /// An application on this worker.
 pub(super) struct RunningApp {
     pub(super) volume: Arc<AppBundle>,
@@ -125,7 +124,7 @@ impl SubscribeWaiter {
         let recovered = shared.send_subscribed(session, &self.channel, joined, is_back);
         self.place?;
         let position = joined.map(|joined| joined.position);
-        Some(Ok(Reply::Channel(ChannelReply::Joined {
+        Some(Ok(CallReply::Channel(ChannelReply::Joined {
             position: position.map(|at| (at.epoch.to_string(), at.offset)),
             recovered,
         })))
@@ -239,7 +238,7 @@ impl AppHosts {
     }
 
     /// Sets the function that wakes this worker's thread.
-    pub fn set_waker(&mut self, wake: Wake) {
+    pub fn set_waker(&mut self, wake: WorkerWaker) {
         self.host.wake = Some(wake);
         self.attach();
     }
@@ -390,7 +389,7 @@ impl Apps for AppHosts {
         id: ConnectionId,
         request: &RequestView<'_>,
         shared: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         let request = app_request(request);
         let (progress, _) = self.run(app, None, shared, |app, now| {
             app.runtime.handle_event(Event::Open { id, request }, now)
@@ -405,7 +404,7 @@ impl Apps for AppHosts {
         kind: MessageKind,
         data: &[u8],
         shared: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         let last = self.held.last_number();
         let (progress, _) = self.run(app, None, shared, |app, now| {
             app.runtime
@@ -415,7 +414,7 @@ impl Apps for AppHosts {
         {
             // Publications are deferred, so the session is paused to slow the publisher down.
             self.held.pause_session(id);
-            return HandlerProgress::Suspended;
+            return AppProgress::Suspended;
         }
         self::progress(progress)
     }
@@ -616,10 +615,10 @@ pub(super) fn deliver_answer(to: ConnectionId, direct: ImmediateAnswer, shared: 
     shared.requests.app_answers.push_back((to, answer));
 }
 
-fn progress(progress: Option<veche_runtime::HandlerProgress>) -> HandlerProgress {
+fn progress(progress: Option<veche_runtime::HandlerProgress>) -> AppProgress {
     match progress {
-        Some(veche_runtime::HandlerProgress::Waits) => HandlerProgress::Suspended,
-        _ => HandlerProgress::Done,
+        Some(veche_runtime::HandlerProgress::Waits) => AppProgress::Suspended,
+        _ => AppProgress::Done,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, ChannelRequest};
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
+use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, AppChannelQuery};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply};
 use veche_frontends::{AppId, Context};
 use veche_hub::{
     ChannelName, ChannelQuery, ClientInfo, HistoryQuery, HubMessage, HubReply, Outlet as _,
@@ -21,7 +21,7 @@ impl AppHosts {
         app: AppId,
         token: Token,
         channel: &str,
-        inquiry: ChannelRequest,
+        inquiry: AppChannelQuery,
         shared: &mut Context,
     ) {
         let session = Requester::Query(app).id();
@@ -55,9 +55,9 @@ impl AppHosts {
     }
 }
 
-fn hub_query(inquiry: ChannelRequest) -> Result<ChannelQuery, CallError> {
+fn hub_query(inquiry: AppChannelQuery) -> Result<ChannelQuery, CallError> {
     Ok(match inquiry {
-        ChannelRequest::History {
+        AppChannelQuery::History {
             since,
             limit,
             is_reverse,
@@ -71,9 +71,9 @@ fn hub_query(inquiry: ChannelRequest) -> Result<ChannelQuery, CallError> {
                 ..HistoryQuery::default()
             })
         }
-        ChannelRequest::Presence => ChannelQuery::Presence,
-        ChannelRequest::PresenceStats => ChannelQuery::PresenceStats,
-        ChannelRequest::UserStatus => ChannelQuery::UserStatus,
+        AppChannelQuery::Presence => ChannelQuery::Presence,
+        AppChannelQuery::PresenceStats => ChannelQuery::PresenceStats,
+        AppChannelQuery::UserStatus => ChannelQuery::UserStatus,
     })
 }
 
@@ -101,7 +101,7 @@ pub(super) fn outcome(answer: &HubReply) -> Option<CallOutcome> {
         }
         _ => return None,
     };
-    Some(Ok(Reply::Channel(reply)))
+    Some(Ok(CallReply::Channel(reply)))
 }
 
 fn refused(words: &str) -> CallError {

@@ -8,7 +8,7 @@ use veche_config::Config;
 use veche_frontends::publish_limiter::PublishLimiter;
 use veche_frontends::static_files::{ContentCoding, File, Files, OpenError, OpenResult};
 use veche_frontends::{
-    ConnectionLimits, Context, FrontendConfig, HubMailer, Outboxes, Process, Requests,
+    ConnectionLimits, Context, FrontendConfig, HubMailer, Outboxes, ProcessServices, Requests,
 };
 use veche_hub::{
     ChannelName, ConnectionId, Hub, Options, PayloadKind, PayloadRef, SubscribeOptions, Ticket,
@@ -53,7 +53,7 @@ impl Files for NoFiles {
 /// A process state without any problem.
 struct Idle;
 
-impl Process for Idle {
+impl ProcessServices for Idle {
     fn is_ready(&self) -> bool {
         true
     }

@@ -31,7 +31,7 @@ mod requester;
 mod service;
 mod user_search;
 
-pub use app_hosts::{AppHosts, Wake};
+pub use app_hosts::AppHosts;
 pub use calls::CallExecutor;
 pub use dial::{DialAction, OutgoingConnection};
 pub use notices::Notices;

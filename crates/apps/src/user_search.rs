@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply, WorkerConnection};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, WorkerConnection};
 use veche_frontends::{AppId, Context};
 use veche_runtime::{Runtime, Token};
 
@@ -76,7 +76,7 @@ impl PendingSearch {
     fn outcome(mut self) -> CallOutcome {
         self.places.sort_unstable();
         self.places.truncate(self.limit);
-        Ok(Reply::Places(self.places))
+        Ok(CallReply::Places(self.places))
     }
 }
 

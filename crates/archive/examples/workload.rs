@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use veche_archive::{AppendError, Archive, FsyncPolicy, Options, Record, StoredPublication};
+use veche_archive::{AppendError, Archive, FsyncPolicy, Options, ArchiveRecord, StoredPublication};
 
 struct Plan {
     records: u64,
@@ -148,13 +148,13 @@ fn work(worker: u64, archive: &Archive, plan: &Plan) -> (Vec<Duration>, Duration
                 version: None,
                 extra: None,
             };
-            records.push(Record::Published {
+            records.push(ArchiveRecord::Published {
                 channel: Arc::clone(channel),
                 epoch: worker,
                 publication,
             });
             if offset > plan.window {
-                records.push(Record::Trimmed {
+                records.push(ArchiveRecord::Trimmed {
                     channel: Arc::clone(channel),
                     below: offset + 1 - plan.window,
                 });

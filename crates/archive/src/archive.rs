@@ -10,9 +10,9 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
-use crate::database::{Contents, Database};
+use crate::database::{Contents, ArchiveDatabase};
 use crate::error::Error;
-use crate::lane::{Lane, Writer};
+use crate::lane::{WriterLane, Writer};
 use crate::loaded::LoadedStreams;
 use crate::lock::Lock;
 use crate::options::Options;
@@ -32,7 +32,7 @@ pub struct Archive {
 /// The state shared with the writer thread.
 #[derive(Debug, Default)]
 pub(crate) struct SharedState {
-    pub(crate) lanes: Mutex<Vec<Arc<Lane>>>,
+    pub(crate) lanes: Mutex<Vec<Arc<WriterLane>>>,
     pub(crate) is_closing: AtomicBool,
     pub(crate) counters: Counters,
 }
@@ -59,8 +59,8 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams)
             reason: "the previous run could not write to the archive".to_owned(),
         });
     }
-    let is_new = !Database::is_in(folder);
-    let database = match Database::open(folder, options.fsync) {
+    let is_new = !ArchiveDatabase::is_in(folder);
+    let database = match ArchiveDatabase::open(folder, options.fsync) {
         // The file is created when there is room.
         Err(error) if is_new && error.is_full() => None,
         opened => Some(opened?),
@@ -172,7 +172,7 @@ impl Archive {
     /// become durable, and when the thread ends; it must not block.
     #[must_use]
     pub fn writer(&self, wake: impl Fn() + Send + Sync + 'static) -> Writer {
-        let lane = Arc::new(Lane::new(self.queue_bytes_max, Box::new(wake)));
+        let lane = Arc::new(WriterLane::new(self.queue_bytes_max, Box::new(wake)));
         let Some(thread) = &self.thread else {
             lane.close();
             return Writer::new(lane, Arc::clone(&self.shared), thread::current());

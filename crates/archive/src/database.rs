@@ -69,7 +69,7 @@ const TABLES: &str = "
 
 /// The database file of one folder, opened by one process.
 #[derive(Debug)]
-pub(crate) struct Database {
+pub(crate) struct ArchiveDatabase {
     connection: Connection,
     path: PathBuf,
     fsync: FsyncPolicy,
@@ -90,7 +90,7 @@ pub(crate) enum Maintenance {
     Vacuum,
 }
 
-impl Database {
+impl ArchiveDatabase {
     /// Opens the file in the folder, or creates it.
     pub(crate) fn open(folder: &Path, fsync: FsyncPolicy) -> Result<Self, Error> {
         let failed = |path: &Path, source| Error::Io {

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
-use crate::record::{Record, StoredPublication, StoredVersion};
+use crate::record::{ArchiveRecord, StoredPublication, StoredVersion};
 
 /// The rows of all streams.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    streams: HashMap<Arc<str>, Stream, foldhash::fast::RandomState>,
+    streams: HashMap<Arc<str>, IndexedStream, foldhash::fast::RandomState>,
     publications: u64,
     /// The last row number of a publication.
     number: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Index {
 
 /// The state of a stream, known without reading.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct IndexedStream {
     pub(crate) id: u64,
     pub(crate) epoch: u64,
     pub(crate) opened_ms: u64,
@@ -84,7 +84,7 @@ impl Index {
     /// Adds a stream that was read.
     pub(crate) fn load(&mut self, head: &StreamRow) {
         self.id = self.id.max(head.id);
-        let stream = Stream {
+        let stream = IndexedStream {
             id: head.id,
             epoch: head.epoch,
             opened_ms: head.opened_ms,
@@ -120,7 +120,7 @@ impl Index {
     }
 
     /// Converts the records of a group into changes.
-    pub(crate) fn change_set(&mut self, records: impl IntoIterator<Item = Record>) -> ChangeSet {
+    pub(crate) fn change_set(&mut self, records: impl IntoIterator<Item = ArchiveRecord>) -> ChangeSet {
         let mut plan = ChangeSet {
             first: self.number + 1,
             ..ChangeSet::default()
@@ -132,21 +132,21 @@ impl Index {
         plan
     }
 
-    fn apply(&mut self, record: Record, plan: &mut ChangeSet) {
+    fn apply(&mut self, record: ArchiveRecord, plan: &mut ChangeSet) {
         match record {
-            Record::Opened {
+            ArchiveRecord::Opened {
                 channel,
                 epoch,
                 at_ms,
             } => self.open(channel, epoch, at_ms, plan),
-            Record::Published {
+            ArchiveRecord::Published {
                 channel,
                 epoch,
                 publication,
             } => self.publish(&channel, epoch, publication, plan),
-            Record::Trimmed { channel, below } => self.trim(&channel, below, plan),
-            Record::Cleared { channel } => self.trim(&channel, u64::MAX, plan),
-            Record::Dropped { channel } => self.forget(&channel, plan),
+            ArchiveRecord::Trimmed { channel, below } => self.trim(&channel, below, plan),
+            ArchiveRecord::Cleared { channel } => self.trim(&channel, u64::MAX, plan),
+            ArchiveRecord::Dropped { channel } => self.forget(&channel, plan),
         }
     }
 
@@ -163,7 +163,7 @@ impl Index {
             self.forget(&channel, plan);
         }
         self.id += 1;
-        let stream = Stream {
+        let stream = IndexedStream {
             id: self.id,
             epoch,
             opened_ms: at_ms,
@@ -249,7 +249,7 @@ impl Index {
     }
 }
 
-impl Stream {
+impl IndexedStream {
     fn push(&mut self, number: u64, publication: &StoredPublication) {
         self.top = publication.offset;
         if let Some(version) = &publication.version {
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
 
-    fn published(channel: &str, epoch: u64, offset: u64, version: Option<u64>) -> Record {
+    fn published(channel: &str, epoch: u64, offset: u64, version: Option<u64>) -> ArchiveRecord {
         let publication = StoredPublication {
             offset,
             at_ms: 1000 + offset,
@@ -324,15 +324,15 @@ mod tests {
             }),
             extra: None,
         };
-        Record::Published {
+        ArchiveRecord::Published {
             channel: channel.into(),
             epoch,
             publication,
         }
     }
 
-    fn trimmed(channel: &str, below: u64) -> Record {
-        Record::Trimmed {
+    fn trimmed(channel: &str, below: u64) -> ArchiveRecord {
+        ArchiveRecord::Trimmed {
             channel: channel.into(),
             below,
         }
@@ -354,7 +354,7 @@ mod tests {
         assert!(plan.removed.is_empty());
         let plan = index.change_set([
             published("b", 7, 1, None),
-            Record::Dropped {
+            ArchiveRecord::Dropped {
                 channel: "b".into(),
             },
         ]);
@@ -389,7 +389,7 @@ mod tests {
                 .map(|version| version.number),
             Some(5)
         );
-        let plan = index.change_set([Record::Cleared {
+        let plan = index.change_set([ArchiveRecord::Cleared {
             channel: "a".into(),
         }]);
         assert_eq!(plan.streams[0].top, 2);
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(capacity(&index), full, "about a third is left");
         let _ = index.change_set([trimmed("a", 901)]);
         assert_eq!(capacity(&index), 200, "room for as much as is left");
-        let _ = index.change_set([Record::Cleared {
+        let _ = index.change_set([ArchiveRecord::Cleared {
             channel: "a".into(),
         }]);
         assert_eq!(capacity(&index), 0);
@@ -440,13 +440,13 @@ mod tests {
             published("a", 1, 4, None),
             trimmed("a", 2),
             trimmed("nobody", 2),
-            Record::Cleared {
+            ArchiveRecord::Cleared {
                 channel: "nobody".into(),
             },
-            Record::Dropped {
+            ArchiveRecord::Dropped {
                 channel: "nobody".into(),
             },
-            Record::Opened {
+            ArchiveRecord::Opened {
                 channel: "a".into(),
                 epoch: 1,
                 at_ms: 5,

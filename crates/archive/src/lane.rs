@@ -9,12 +9,12 @@ use std::thread::Thread;
 use parking_lot::Mutex;
 
 use crate::archive::SharedState;
-use crate::record::Record;
+use crate::record::ArchiveRecord;
 
 /// The archive's interface for one worker.
 #[derive(Debug)]
 pub struct Writer {
-    lane: Arc<Lane>,
+    lane: Arc<WriterLane>,
     shared: Arc<SharedState>,
     /// The archive's thread, to be woken.
     thread: Thread,
@@ -35,13 +35,13 @@ pub struct DurableBatch {
 #[derive(Debug)]
 pub enum AppendError {
     /// The queue is full. The worker is woken when there is room.
-    Full(Vec<Record>),
+    Full(Vec<ArchiveRecord>),
     /// The archive is closed, or its thread has ended.
-    Closed(Vec<Record>),
+    Closed(Vec<ArchiveRecord>),
 }
 
 impl Writer {
-    pub(crate) fn new(lane: Arc<Lane>, shared: Arc<SharedState>, thread: Thread) -> Self {
+    pub(crate) fn new(lane: Arc<WriterLane>, shared: Arc<SharedState>, thread: Thread) -> Self {
         Self {
             lane,
             shared,
@@ -56,15 +56,15 @@ impl Writer {
     ///
     /// # Errors
     /// [`AppendError`] returns the records. To keep the order, refused batches must be submitted again before later ones.
-    pub fn append(&mut self, records: Vec<Record>) -> Result<u64, AppendError> {
-        let bytes = records.iter().map(Record::bytes).sum();
+    pub fn append(&mut self, records: Vec<ArchiveRecord>) -> Result<u64, AppendError> {
+        let bytes = records.iter().map(ArchiveRecord::bytes).sum();
         self.lane.push(self.batch + 1, records, bytes)?;
         self.batch += 1;
         self.thread.unpark();
         Ok(self.batch)
     }
 
-    /// Returns whether a batch of that size, by [`Record::bytes`], would be accepted now.
+    /// Returns whether a batch of that size, by [`ArchiveRecord::bytes`], would be accepted now.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
         self.lane.has_room(bytes)
@@ -99,7 +99,7 @@ impl Drop for Writer {
 }
 
 /// The state shared by a writer and the archive's thread.
-pub(crate) struct Lane {
+pub(crate) struct WriterLane {
     queue: Mutex<Queue>,
     /// Bytes queued or being committed.
     bytes: AtomicUsize,
@@ -113,19 +113,19 @@ pub(crate) struct Lane {
 
 #[derive(Debug, Default)]
 struct Queue {
-    batches: VecDeque<Batch>,
+    batches: VecDeque<RecordBatch>,
     is_closed: bool,
 }
 
 /// Records that were submitted together and become durable together.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct RecordBatch {
     pub(crate) number: u64,
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<ArchiveRecord>,
     pub(crate) bytes: usize,
 }
 
-impl Lane {
+impl WriterLane {
     pub(crate) fn new(bytes_max: usize, wake: Box<dyn Fn() + Send + Sync>) -> Self {
         Self {
             queue: Mutex::default(),
@@ -143,7 +143,7 @@ impl Lane {
         queued == 0 || queued.saturating_add(bytes) <= self.bytes_max
     }
 
-    fn push(&self, number: u64, records: Vec<Record>, bytes: usize) -> Result<(), AppendError> {
+    fn push(&self, number: u64, records: Vec<ArchiveRecord>, bytes: usize) -> Result<(), AppendError> {
         if !self.has_room(bytes) {
             return Err(AppendError::Full(records));
         }
@@ -152,7 +152,7 @@ impl Lane {
             return Err(AppendError::Closed(records));
         }
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        queue.batches.push_back(Batch {
+        queue.batches.push_back(RecordBatch {
             number,
             records,
             bytes,
@@ -160,7 +160,7 @@ impl Lane {
         Ok(())
     }
 
-    pub(crate) fn pop(&self) -> Option<Batch> {
+    pub(crate) fn pop(&self) -> Option<RecordBatch> {
         self.queue.lock().batches.pop_front()
     }
 
@@ -193,10 +193,10 @@ impl Lane {
     }
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for WriterLane {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Lane")
+            .debug_struct("WriterLane")
             .field("bytes", &self.bytes)
             .field("durable", &self.durable)
             .finish_non_exhaustive()

@@ -1,7 +1,7 @@
 //! The history of channels on disk, so that a restart and a `kill -9` lose nothing: unexpired publications, and each
 //! stream's epoch, top offset and version.
 //!
-//! Each worker submits batches of [`Record`]s through its own [`Writer`] and continues; a thread of the archive commits
+//! Each worker submits batches of [`ArchiveRecord`]s through its own [`Writer`] and continues; a thread of the archive commits
 //! the batches that arrived meanwhile as one group, and reports the last durable batch to each worker.
 //! Nothing is read while the server runs: [`open`] returns the whole content once.
 //!
@@ -27,6 +27,6 @@ pub use error::Error;
 pub use lane::{AppendError, DurableBatch, Writer};
 pub use loaded::{LoadedStream, LoadedStreams, Warning};
 pub use options::{FsyncPolicy, Options};
-pub use record::{Record, StoredPublication, StoredVersion};
+pub use record::{ArchiveRecord, StoredPublication, StoredVersion};
 pub use run_state::boot_id;
 pub use stats::ArchiveStats;

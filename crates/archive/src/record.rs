@@ -7,7 +7,7 @@ use bytes::Bytes;
 /// A change of one channel's stream. The records of a channel stay in order; they all come from one
 /// [`Writer`](crate::Writer).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum ArchiveRecord {
     /// A stream was started. An earlier stream of that channel is dropped.
     Opened {
         /// Name of the stream's channel.
@@ -72,7 +72,7 @@ pub struct StoredVersion {
     pub epoch: Option<Arc<str>>,
 }
 
-impl Record {
+impl ArchiveRecord {
     /// Returns the memory in bytes that the record takes while it waits. Channel names are shared and don't count.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -8,13 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::archive::SharedState;
-use crate::database::{Database, Maintenance};
+use crate::database::{ArchiveDatabase, Maintenance};
 use crate::error::Error;
 use crate::index::{ChangeSet, Index};
-use crate::lane::Lane;
+use crate::lane::WriterLane;
 use crate::lock::Lock;
 use crate::options::{FsyncPolicy, Options};
-use crate::record::Record;
+use crate::record::ArchiveRecord;
 use crate::run_state;
 
 /// Maximum size of a commit in bytes, exceeded by at most one batch; bounds its duration.
@@ -34,7 +34,7 @@ pub(crate) struct WriterThread {
     boot: Option<String>,
     retry: Duration,
     /// `None` after an error that may be specific to the open file: the next attempt reopens it.
-    database: Option<Database>,
+    database: Option<ArchiveDatabase>,
     index: Index,
     /// Changes from the start that must be written first.
     opening: Option<Opening>,
@@ -64,14 +64,14 @@ pub(crate) struct Opening {
 /// The content of one commit.
 #[derive(Default)]
 struct Group {
-    records: Vec<Record>,
+    records: Vec<ArchiveRecord>,
     parts: Vec<LanePart>,
     bytes: usize,
 }
 
 /// The share of one lane.
 struct LanePart {
-    lane: Arc<Lane>,
+    lane: Arc<WriterLane>,
     /// Number of the lane's last batch in the group.
     batch: u64,
     batches: u64,
@@ -82,7 +82,7 @@ impl WriterThread {
     pub(crate) fn new(
         folder: &Path,
         options: &Options,
-        database: Option<Database>,
+        database: Option<ArchiveDatabase>,
         index: Index,
         opening: Opening,
         shared: Arc<SharedState>,
@@ -281,7 +281,7 @@ impl WriterThread {
         let counters = &self.shared.counters;
         counters.commits.fetch_add(1, Relaxed);
         counters.is_failing.store(false, Relaxed);
-        let is_long = self.database.as_ref().is_some_and(Database::is_log_long);
+        let is_long = self.database.as_ref().is_some_and(ArchiveDatabase::is_log_long);
         match is_long && !self.is_maintenance_failing {
             true => self.maintain_at = Some(now()),
             false => {
@@ -310,9 +310,9 @@ impl WriterThread {
     }
 
     /// Returns the open file, which is reopened after an error that may have been specific to it.
-    fn database(&mut self) -> Result<&mut Database, Error> {
+    fn database(&mut self) -> Result<&mut ArchiveDatabase, Error> {
         if self.database.is_none() {
-            self.database = Some(Database::open(&self.folder, self.fsync)?);
+            self.database = Some(ArchiveDatabase::open(&self.folder, self.fsync)?);
         }
         Ok(self.database.as_mut().expect("it was opened"))
     }
@@ -430,7 +430,7 @@ impl Drop for WriterThread {
 }
 
 impl Group {
-    fn take_from(&mut self, lane: &Arc<Lane>) -> bool {
+    fn take_from(&mut self, lane: &Arc<WriterLane>) -> bool {
         let Some(batch) = lane.pop() else {
             return false;
         };
@@ -457,13 +457,13 @@ impl Group {
     }
 }
 
-fn payload_bytes(record: &Record) -> u64 {
+fn payload_bytes(record: &ArchiveRecord) -> u64 {
     match record {
-        Record::Published { publication, .. } => publication.bytes() as u64,
-        Record::Opened { .. }
-        | Record::Trimmed { .. }
-        | Record::Cleared { .. }
-        | Record::Dropped { .. } => 0,
+        ArchiveRecord::Published { publication, .. } => publication.bytes() as u64,
+        ArchiveRecord::Opened { .. }
+        | ArchiveRecord::Trimmed { .. }
+        | ArchiveRecord::Cleared { .. }
+        | ArchiveRecord::Dropped { .. } => 0,
     }
 }
 

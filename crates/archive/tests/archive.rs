@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use support::{Folder, Model, Worker, open, options, published};
-use veche_archive::{AppendError, Error, FsyncPolicy, Options, Record, Warning};
+use veche_archive::{AppendError, Error, FsyncPolicy, Options, ArchiveRecord, Warning};
 
 #[test]
 fn a_new_archive_is_empty_and_for_its_owner_alone() {
@@ -90,8 +90,8 @@ fn links_in_place_of_files_are_not_followed() {
 fn every_kind_of_record_survives_a_restart() {
     let folder = Folder::new("records");
     let channel: Arc<str> = "chat:42".into();
-    let steps: Vec<Vec<Record>> = vec![
-        vec![Record::Opened {
+    let steps: Vec<Vec<ArchiveRecord>> = vec![
+        vec![ArchiveRecord::Opened {
             channel: Arc::clone(&channel),
             epoch: u64::MAX,
             at_ms: 77,
@@ -100,20 +100,20 @@ fn every_kind_of_record_survives_a_restart() {
             published("chat:42", u64::MAX, 1, "one"),
             published("chat:42", u64::MAX, 2, "two"),
         ],
-        vec![Record::Trimmed {
+        vec![ArchiveRecord::Trimmed {
             channel: Arc::clone(&channel),
             below: 2,
         }],
-        vec![Record::Cleared {
+        vec![ArchiveRecord::Cleared {
             channel: Arc::clone(&channel),
         }],
         vec![published("chat:42", u64::MAX, 3, "three")],
-        vec![Record::Opened {
+        vec![ArchiveRecord::Opened {
             channel: Arc::clone(&channel),
             epoch: 3,
             at_ms: 78,
         }],
-        vec![Record::Dropped { channel }],
+        vec![ArchiveRecord::Dropped { channel }],
     ];
     let mut model = Model::default();
     for records in steps {
@@ -312,11 +312,11 @@ fn free_pages_are_released() {
     // The remaining rows are scattered over the file.
     let channel: Arc<str> = "b".into();
     let last = worker.append(vec![
-        Record::Trimmed {
+        ArchiveRecord::Trimmed {
             channel: "a".into(),
             below: 1_500,
         },
-        Record::Trimmed {
+        ArchiveRecord::Trimmed {
             channel,
             below: 1_400,
         },
@@ -337,7 +337,7 @@ fn free_pages_are_released() {
 
 #[test]
 fn a_machine_crash_renews_epochs() {
-    let write = |folder: &Folder, fsync, records: Vec<Record>| {
+    let write = |folder: &Folder, fsync, records: Vec<ArchiveRecord>| {
         let (archive, loaded) = open(folder, fsync);
         let warnings = loaded.warnings().to_vec();
         let found: Vec<_> = loaded.map(|one| (one.epoch, one.top)).collect();
@@ -498,7 +498,7 @@ fn a_panicking_writer_thread_wakes_idle_writers() {
         assert!(has_failed.swap(true, Ordering::Relaxed), "a fault of ours");
     });
     assert!(!idle.is_closed());
-    let opened = Record::Opened {
+    let opened = ArchiveRecord::Opened {
         channel: "chat:42".into(),
         epoch: 1,
         at_ms: 0,

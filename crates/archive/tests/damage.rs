@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use support::{Folder, Model, Worker, batch, marker, open, published};
-use veche_archive::{Error, FsyncPolicy, LoadedStreams, Record, Warning};
+use veche_archive::{Error, FsyncPolicy, LoadedStreams, ArchiveRecord, Warning};
 
 const FRAME_BYTES: usize = 24 + 8192;
 
@@ -173,7 +173,7 @@ fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bo
 }
 
 /// An archive with everything in its tables, and the offset of the given bytes in the file.
-fn archive_with_tables(name: &str, records: Vec<Record>, words: &[u8]) -> (Folder, usize) {
+fn archive_with_tables(name: &str, records: Vec<ArchiveRecord>, words: &[u8]) -> (Folder, usize) {
     let folder = Folder::new(name);
     let (archive, _) = open(&folder, FsyncPolicy::Never);
     Worker::new(&archive).append(records);
@@ -197,7 +197,7 @@ fn flip(folder: &Folder, at: usize) {
     fs::write(file_of(folder.path()), bytes).expect("written");
 }
 
-fn four() -> Vec<Record> {
+fn four() -> Vec<ArchiveRecord> {
     let other = published("other", 9, 1, "untouched");
     let words = ["first words", "second words", "third words", "fourth words"];
     (1..)
@@ -293,7 +293,7 @@ fn no_damage_makes_it_panic() {
                 let known = four();
                 for word in words {
                     let is_known = known.iter().any(|record| match record {
-                        Record::Published { publication, .. } => publication.payload == word,
+                        ArchiveRecord::Published { publication, .. } => publication.payload == word,
                         _ => false,
                     });
                     assert!(is_known, "{word:?} was never written");
@@ -311,7 +311,7 @@ fn archive_with_free_pages(name: &str) -> (Folder, usize) {
     let long = (5..=40).map(|offset| published("news", 9, offset, vec![1; 20_000]));
     let last = worker.append(four().into_iter().chain(long).collect());
     worker.wait(last);
-    let last = worker.append(vec![Record::Trimmed {
+    let last = worker.append(vec![ArchiveRecord::Trimmed {
         channel: "news".into(),
         below: 39,
     }]);
@@ -371,7 +371,7 @@ fn damage_that_comes_while_it_is_open_ends_the_archive_and_is_set_aside_at_the_n
     bytes[5 * 8192..].fill(0xff);
     fs::write(file_of(folder.path()), &bytes).expect("written");
     let mut worker = Worker::new(&archive);
-    worker.append(vec![Record::Cleared {
+    worker.append(vec![ArchiveRecord::Cleared {
         channel: "news".into(),
     }]);
     while !worker.writer.is_closed() {

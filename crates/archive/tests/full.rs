@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Model, Worker, options, published};
-use veche_archive::{Error, FsyncPolicy, Options, Record};
+use veche_archive::{Error, FsyncPolicy, Options, ArchiveRecord};
 
 const FOLDER: &str = "VECHE_ARCHIVE_FULL_FOLDER";
 
@@ -200,7 +200,7 @@ fn a_small_history_fits_on_a_small_disk() {
             veche_archive::open(&path, &options(FsyncPolicy::EveryCommit)).expect("an archive");
         let mut worker = Worker::new(&archive);
         for offset in 1..=4_000_u64 {
-            let trimmed = Record::Trimmed {
+            let trimmed = ArchiveRecord::Trimmed {
                 channel: "a".into(),
                 below: offset.saturating_sub(500),
             };
@@ -229,7 +229,7 @@ fn a_full_disk_has_the_log_moved_into_the_tables() {
             veche_archive::open(&path, &options(FsyncPolicy::EveryCommit)).expect("an archive");
         let mut worker = Worker::new(&archive);
         let mut append = |archive: &veche_archive::Archive, offset| {
-            let trimmed = Record::Trimmed {
+            let trimmed = ArchiveRecord::Trimmed {
                 channel: "a".into(),
                 below: offset - 3,
             };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use support::{Folder, Model, Worker, open};
-use veche_archive::{FsyncPolicy, Record, StoredPublication, StoredVersion};
+use veche_archive::{FsyncPolicy, ArchiveRecord, StoredPublication, StoredVersion};
 
 /// A step, independent of the current state.
 #[derive(Clone, Debug)]
@@ -60,14 +60,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn record(worker: u8, change: &Change, model: &Model) -> Record {
+fn record(worker: u8, change: &Change, model: &Model) -> ArchiveRecord {
     // Names that would break SQL or a path.
     let name = |channel: &u8| -> Arc<str> {
         format!("{worker}:'\"\0/é{}", "x".repeat(60 * *channel as usize)).into()
     };
     let known = |channel: &u8| model.0.get(&*name(channel));
     match change {
-        Change::Open(channel, epoch) => Record::Opened {
+        Change::Open(channel, epoch) => ArchiveRecord::Opened {
             channel: name(channel),
             epoch: *epoch,
             at_ms: 5,
@@ -78,7 +78,7 @@ fn record(worker: u8, change: &Change, model: &Model) -> Record {
             size,
             version,
             has_extra,
-        } => Record::Published {
+        } => ArchiveRecord::Published {
             channel: name(channel),
             epoch: known(channel).map_or(u64::MAX, |stream| stream.epoch),
             publication: StoredPublication {
@@ -93,14 +93,14 @@ fn record(worker: u8, change: &Change, model: &Model) -> Record {
                 extra: has_extra.then(Bytes::new),
             },
         },
-        Change::Trim(channel, kept) => Record::Trimmed {
+        Change::Trim(channel, kept) => ArchiveRecord::Trimmed {
             channel: name(channel),
             below: (known(channel).map_or(0, |stream| stream.top) + 1).saturating_sub(*kept),
         },
-        Change::Clear(channel) => Record::Cleared {
+        Change::Clear(channel) => ArchiveRecord::Cleared {
             channel: name(channel),
         },
-        Change::Drop(channel) => Record::Dropped {
+        Change::Drop(channel) => ArchiveRecord::Dropped {
             channel: name(channel),
         },
     }

@@ -1,9 +1,9 @@
 //! Channel queries of scripts: history and presence. These are not calls to external services: the channel's home
 //! answers.
 
-/// The kind of a query.
+/// The kind of a channel query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChannelRequest {
+pub enum AppChannelQuery {
     /// A part of the history.
     History {
         /// The position after which publications are returned, or before which if in reverse: `EPOCH:OFFSET`.
@@ -31,23 +31,23 @@ pub enum ChannelReply {
         /// Whether all missed publications were recovered; `None` if no recovery was requested.
         recovered: Option<bool>,
     },
-    /// The answer to [`ChannelRequest::History`].
+    /// The answer to [`AppChannelQuery::History`].
     History {
         /// The publications in the requested order.
         publications: Vec<ChannelPublication>,
         /// The position of the latest publication: `EPOCH:OFFSET`.
         position: String,
     },
-    /// The answer to [`ChannelRequest::Presence`], unordered.
+    /// The answer to [`AppChannelQuery::Presence`], unordered.
     Presence(Vec<ChannelMember>),
-    /// The answer to [`ChannelRequest::PresenceStats`].
+    /// The answer to [`AppChannelQuery::PresenceStats`].
     PresenceStats {
         /// The number of connections.
         clients: u32,
         /// The number of users.
         users: u32,
     },
-    /// The answer to [`ChannelRequest::UserStatus`].
+    /// The answer to [`AppChannelQuery::UserStatus`].
     UserStatus {
         /// The number of the user's connections.
         connections: u32,

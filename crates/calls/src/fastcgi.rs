@@ -29,7 +29,7 @@ pub struct FastcgiPool {
 
 /// A request to a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fastcgi {
+pub struct FastcgiCall {
     /// The script and its server.
     pub pool: Arc<FastcgiPool>,
     /// The client's request that the script handles.

@@ -18,7 +18,7 @@ mod server;
 mod worker_connection;
 
 pub use databases::Databases;
-pub use fastcgi::{Fastcgi, FastcgiClient, FastcgiPool, FastcgiReply};
+pub use fastcgi::{FastcgiCall, FastcgiClient, FastcgiPool, FastcgiReply};
 pub use handle::Handle;
 pub use http::{CertificateTrust, HttpCall, HttpReply, HttpRequest, ReadBody, ReplyBody};
 pub use lease::Lease;
@@ -55,12 +55,12 @@ pub enum Call {
     /// Hashing or verification of a password.
     Password(PasswordCall),
     /// A script behind a FastCGI server.
-    Fastcgi(Box<Fastcgi>),
+    Fastcgi(Box<FastcgiCall>),
 }
 
 /// The successful result of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub enum CallReply {
     /// The answer to [`Call::Resolve`]; at least one address.
     Addresses(Vec<IpAddr>),
     /// The answer to [`HttpCall::Fetch`].
@@ -147,4 +147,4 @@ impl CallError {
 }
 
 /// The outcome of a call.
-pub type CallOutcome = Result<Reply, CallError>;
+pub type CallOutcome = Result<CallReply, CallError>;

@@ -16,7 +16,7 @@ use veche_centrifuge::{
     ClientInfo, Command, ConnectRequest, ConnectResult, DecodeLimits, DeltaKind, DisconnectCode,
     Encoding, ErrorCode, HistoryResult, MalformedMessage, Outcome, PresenceResult,
     PresenceStatsResult, Publication, PublicationData, Push, PushBody, Refresh, RefreshResult,
-    Reply, Request, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, TagsFilter,
+    Reply, ClientRequest, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, TagsFilter,
     UnsubscribeCode, fossil_delta,
 };
 
@@ -103,8 +103,8 @@ fn filter(data: PublicationData<'_>) -> Value {
 /// Returns a command with all its fields, by the protocol's names.
 fn command(command: &Command<'_>) -> Value {
     let (name, fields) = match &command.request {
-        Request::Connect(request) => ("connect", connect(request)),
-        Request::Subscribe(request) => (
+        ClientRequest::Connect(request) => ("connect", connect(request)),
+        ClientRequest::Subscribe(request) => (
             "subscribe",
             json!({
                 "channel": request.channel, "token": &*request.token, "recover": request.recover,
@@ -114,34 +114,34 @@ fn command(command: &Command<'_>) -> Value {
                 "flag": request.flag, "type": request.kind,
             }),
         ),
-        Request::Unsubscribe(request) => ("unsubscribe", json!({ "channel": request.channel })),
-        Request::Publish(request) => (
+        ClientRequest::Unsubscribe(request) => ("unsubscribe", json!({ "channel": request.channel })),
+        ClientRequest::Publish(request) => (
             "publish",
             json!({ "channel": request.channel, "data": data(request.data), "type": request.kind }),
         ),
-        Request::Presence(request) => ("presence", json!({ "channel": request.channel })),
-        Request::PresenceStats(request) => {
+        ClientRequest::Presence(request) => ("presence", json!({ "channel": request.channel })),
+        ClientRequest::PresenceStats(request) => {
             ("presence_stats", json!({ "channel": request.channel }))
         }
-        Request::History(request) => (
+        ClientRequest::History(request) => (
             "history",
             json!({
                 "channel": request.channel, "limit": request.limit, "reverse": request.reverse,
                 "since": request.since.as_ref().map(|since| json!({ "offset": since.offset, "epoch": since.epoch })),
             }),
         ),
-        Request::Ping => ("ping", json!({})),
-        Request::Send(request) => ("send", json!({ "data": data(request.data) })),
-        Request::Rpc(request) => (
+        ClientRequest::Ping => ("ping", json!({})),
+        ClientRequest::Send(request) => ("send", json!({ "data": data(request.data) })),
+        ClientRequest::Rpc(request) => (
             "rpc",
             json!({ "method": request.method, "data": data(request.data) }),
         ),
-        Request::Refresh(request) => ("refresh", json!({ "token": &*request.token })),
-        Request::SubRefresh(request) => (
+        ClientRequest::Refresh(request) => ("refresh", json!({ "token": &*request.token })),
+        ClientRequest::SubRefresh(request) => (
             "sub_refresh",
             json!({ "channel": request.channel, "token": &*request.token, "type": request.kind }),
         ),
-        Request::Pong => return json!({}),
+        ClientRequest::Pong => return json!({}),
     };
     json!({ "id": command.id, name: fields })
 }

@@ -7,13 +7,13 @@
 //!
 //! ```
 //! use veche_centrifuge::{
-//!     DecodeLimits, Encoding, Outcome, Publication, PublicationData, Push, PushBody, Reply, Request,
+//!     DecodeLimits, Encoding, Outcome, Publication, PublicationData, Push, PushBody, Reply, ClientRequest,
 //!     SubscribeResult,
 //! };
 //!
 //! let message = br#"{"id":2,"subscribe":{"channel":"chat:1"}}"#;
 //! let command = Encoding::Json.commands(message, DecodeLimits::default()).next().unwrap()?;
-//! assert!(matches!(command.request, Request::Subscribe(request) if request.channel == "chat:1"));
+//! assert!(matches!(command.request, ClientRequest::Subscribe(request) if request.channel == "chat:1"));
 //!
 //! let mut out = Vec::new();
 //! let outcome = Outcome::Subscribe(SubscribeResult::default());
@@ -59,7 +59,7 @@ pub use reply::{
 };
 pub use request::{
     ChannelRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest,
-    Request, RpcRequest, SecretText, SendRequest, ServerSub, SubRefreshRequest, SubscribeRequest,
+    ClientRequest, RpcRequest, SecretText, SendRequest, ServerSub, SubRefreshRequest, SubscribeRequest,
 };
 pub use veche_types::codes::{DisconnectCode, ErrorCode, UnsubscribeCode};
 pub use write::{Element, ReplyWriter};

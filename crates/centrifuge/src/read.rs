@@ -9,7 +9,7 @@ mod wire;
 
 pub use command_builder::ENTRIES_MAX;
 
-use crate::{Command, ConnectRequest, EmulationBody, Encoding, MalformedMessage, Request};
+use crate::{Command, ConnectRequest, EmulationBody, Encoding, MalformedMessage, ClientRequest};
 use command_builder::CommandBuilder;
 
 /// Limits on one message.
@@ -39,7 +39,7 @@ pub struct Commands<'a> {
 }
 
 enum Source<'a> {
-    Json(json::Stream<'a>),
+    Json(json::JsonStream<'a>),
     Protobuf(&'a [u8]),
     Failed(MalformedMessage),
     Ended,
@@ -83,9 +83,9 @@ impl Encoding {
             id: 1,
             ..CommandBuilder::default()
         };
-        draft.add(Request::Connect(connect));
+        draft.add(ClientRequest::Connect(connect));
         match draft.finish()?.request {
-            Request::Connect(connect) => Ok(connect),
+            ClientRequest::Connect(connect) => Ok(connect),
             _ => Err(MalformedMessage::NoRequest),
         }
     }

@@ -14,15 +14,15 @@ use crate::{PublicationData, StreamPosition};
 /// A command of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command<'a> {
-    /// Identifies the reply; 0 for commands without one: [`Request::Send`] and [`Request::Pong`].
+    /// Identifies the reply; 0 for commands without one: [`ClientRequest::Send`] and [`ClientRequest::Pong`].
     pub id: u32,
     /// The content of the request.
-    pub request: Request<'a>,
+    pub request: ClientRequest<'a>,
 }
 
 /// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request<'a> {
+pub enum ClientRequest<'a> {
     /// Connect: the first request.
     Connect(ConnectRequest<'a>),
     /// Subscribe to a channel.
@@ -243,7 +243,7 @@ pub struct SubRefreshRequest<'a> {
     pub kind: i32,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ClientRequest<'a> {
     /// Returns whether the client expects a reply, so that the command needs an id.
     #[must_use]
     pub const fn is_answered(&self) -> bool {

@@ -1,8 +1,8 @@
 //! Frames sent by a real client: npm `centrifuge` 5.8.0.
 
-use veche_centrifuge::{DecodeLimits, Encoding, PublicationData, Request};
+use veche_centrifuge::{DecodeLimits, Encoding, PublicationData, ClientRequest};
 
-fn read(message: &str) -> Vec<(u32, Request<'_>)> {
+fn read(message: &str) -> Vec<(u32, ClientRequest<'_>)> {
     Encoding::Json
         .commands(message.as_bytes(), DecodeLimits::default())
         .map(|command| command.map(|command| (command.id, command.request)))
@@ -18,8 +18,8 @@ fn connect_and_subscribe_in_one_frame() {
         r#"{"subscribe":{"channel":"chat:1","token":"ST","data":{"x":1},"recoverable":true,"join_leave":true,"flag":1},"id":2}"#,
     ));
     let [
-        (1, Request::Connect(connect)),
-        (2, Request::Subscribe(subscribe)),
+        (1, ClientRequest::Connect(connect)),
+        (2, ClientRequest::Subscribe(subscribe)),
     ] = &commands[..]
     else {
         panic!("{commands:?}");
@@ -39,7 +39,7 @@ fn subscribe_again_after_a_reconnect() {
     let commands = read(
         r#"{"subscribe":{"channel":"chat:1","token":"ST","recoverable":true,"join_leave":true,"flag":1,"recover":true,"offset":6,"epoch":"ep"},"id":7}"#,
     );
-    let [(7, Request::Subscribe(subscribe))] = &commands[..] else {
+    let [(7, ClientRequest::Subscribe(subscribe))] = &commands[..] else {
         panic!("{commands:?}");
     };
     assert!(subscribe.recover);
@@ -55,6 +55,6 @@ fn a_command_in_an_envelope() {
     let data = str::from_utf8(&envelope.data).unwrap();
     let commands = read(data);
     assert!(
-        matches!(&commands[..], [(2, Request::Subscribe(subscribe))] if subscribe.channel == "e:1")
+        matches!(&commands[..], [(2, ClientRequest::Subscribe(subscribe))] if subscribe.channel == "e:1")
     );
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use veche_centrifuge::{
     ChannelRequest, Command, ConnectRequest, DecodeLimits, Encoding, HistoryRequest,
-    MalformedMessage, PublicationData, PublishRequest, RefreshRequest, Request, RpcRequest,
+    MalformedMessage, PublicationData, PublishRequest, RefreshRequest, ClientRequest, RpcRequest,
     SecretText, SendRequest, ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 
@@ -22,19 +22,19 @@ fn secret(text: &str) -> SecretText<'_> {
 }
 
 /// Returns the data of a request, if any.
-fn data_of<'c, 'a>(request: &'c mut Request<'a>) -> Option<&'c mut Option<PublicationData<'a>>> {
+fn data_of<'c, 'a>(request: &'c mut ClientRequest<'a>) -> Option<&'c mut Option<PublicationData<'a>>> {
     match request {
-        Request::Connect(request) => Some(&mut request.data),
-        Request::Subscribe(request) => Some(&mut request.data),
-        Request::Publish(request) => Some(&mut request.data),
-        Request::Send(request) => Some(&mut request.data),
-        Request::Rpc(request) => Some(&mut request.data),
+        ClientRequest::Connect(request) => Some(&mut request.data),
+        ClientRequest::Subscribe(request) => Some(&mut request.data),
+        ClientRequest::Publish(request) => Some(&mut request.data),
+        ClientRequest::Send(request) => Some(&mut request.data),
+        ClientRequest::Rpc(request) => Some(&mut request.data),
         _ => None,
     }
 }
 
 #[track_caller]
-fn check(json: &str, expected: (u32, Request<'_>)) {
+fn check(json: &str, expected: (u32, ClientRequest<'_>)) {
     let (id, request) = expected;
     let mut expected = [Command { id, request }];
     assert_eq!(read(Encoding::Json, json.as_bytes()), expected);
@@ -47,7 +47,7 @@ fn check(json: &str, expected: (u32, Request<'_>)) {
     }
     let filter = oracle.subscribe.and_then(|request| request.tf);
     let filter = filter.map(|filter| prost::Message::encode_to_vec(&filter));
-    if let Request::Subscribe(request) = &mut expected[0].request {
+    if let ClientRequest::Subscribe(request) = &mut expected[0].request {
         request.filter = filter.as_deref().map(PublicationData::Binary);
     }
     assert_eq!(read(Encoding::Protobuf, &wire), expected);
@@ -57,7 +57,7 @@ fn check(json: &str, expected: (u32, Request<'_>)) {
 fn connect() {
     check(
         r#"{"id":1,"connect":{}}"#,
-        (1, Request::Connect(ConnectRequest::default())),
+        (1, ClientRequest::Connect(ConnectRequest::default())),
     );
     check(
         r#"{"id":4294967295,"connect":{"token":"T","data":{"d":1},"name":"app","version":"1.0",
@@ -65,7 +65,7 @@ fn connect() {
             "subs":{"a":{"recover":true,"offset":18446744073709551615,"epoch":"e"},"b":{"join_leave":true}}}}"#,
         (
             u32::MAX,
-            Request::Connect(ConnectRequest {
+            ClientRequest::Connect(ConnectRequest {
                 token: secret("T"),
                 data: Some(PublicationData::Json(r#"{"d":1}"#)),
                 subs: vec![
@@ -102,7 +102,7 @@ fn subscribe() {
         r#"{"id":2,"subscribe":{"channel":"chat:1"}}"#,
         (
             2,
-            Request::Subscribe(SubscribeRequest {
+            ClientRequest::Subscribe(SubscribeRequest {
                 channel: "chat:1".into(),
                 ..SubscribeRequest::default()
             }),
@@ -115,7 +115,7 @@ fn subscribe() {
             "phase":1,"cursor":"C","limit":10,"asc":true}}"#,
         (
             2,
-            Request::Subscribe(SubscribeRequest {
+            ClientRequest::Subscribe(SubscribeRequest {
                 channel: "c".into(),
                 token: secret("T"),
                 recover: true,
@@ -143,15 +143,15 @@ fn what_needs_only_a_channel() {
     };
     check(
         r#"{"id":3,"unsubscribe":{"channel":"c"}}"#,
-        (3, Request::Unsubscribe(channel("c"))),
+        (3, ClientRequest::Unsubscribe(channel("c"))),
     );
     check(
         r#"{"id":3,"presence":{"channel":"c"}}"#,
-        (3, Request::Presence(channel("c"))),
+        (3, ClientRequest::Presence(channel("c"))),
     );
     check(
         r#"{"id":3,"presence_stats":{}}"#,
-        (3, Request::PresenceStats(channel(""))),
+        (3, ClientRequest::PresenceStats(channel(""))),
     );
 }
 
@@ -161,7 +161,7 @@ fn publish() {
         r#"{"id":4,"publish":{"channel":"c","data":null}}"#,
         (
             4,
-            Request::Publish(PublishRequest {
+            ClientRequest::Publish(PublishRequest {
                 channel: "c".into(),
                 data: Some(PublicationData::Json("null")),
                 kind: 0,
@@ -172,7 +172,7 @@ fn publish() {
         r#"{"id":4,"publish":{"channel":"c","type":1,"key":"k","removed":true}}"#,
         (
             4,
-            Request::Publish(PublishRequest {
+            ClientRequest::Publish(PublishRequest {
                 channel: "c".into(),
                 data: None,
                 kind: 1,
@@ -187,7 +187,7 @@ fn history() {
         r#"{"id":5,"history":{"channel":"c","limit":-1,"since":{"offset":7,"epoch":"e"},"reverse":true}}"#,
         (
             5,
-            Request::History(HistoryRequest {
+            ClientRequest::History(HistoryRequest {
                 channel: "c".into(),
                 limit: -1,
                 since: Some(StreamPosition {
@@ -202,7 +202,7 @@ fn history() {
         r#"{"id":5,"history":{"channel":"c","limit":2147483647,"since":{}}}"#,
         (
             5,
-            Request::History(HistoryRequest {
+            ClientRequest::History(HistoryRequest {
                 channel: "c".into(),
                 limit: i32::MAX,
                 since: Some(StreamPosition::default()),
@@ -218,7 +218,7 @@ fn commands_for_the_application() {
         r#"{"send":{"data":{"a":"b"}}}"#,
         (
             0,
-            Request::Send(SendRequest {
+            ClientRequest::Send(SendRequest {
                 data: Some(PublicationData::Json(r#"{"a":"b"}"#)),
             }),
         ),
@@ -226,13 +226,13 @@ fn commands_for_the_application() {
     // An id is unnecessary here, but harmless.
     check(
         r#"{"id":6,"send":{}}"#,
-        (6, Request::Send(SendRequest::default())),
+        (6, ClientRequest::Send(SendRequest::default())),
     );
     check(
         r#"{"id":6,"rpc":{"method":"getTime","data":1e3}}"#,
         (
             6,
-            Request::Rpc(RpcRequest {
+            ClientRequest::Rpc(RpcRequest {
                 data: Some(PublicationData::Json("1e3")),
                 method: "getTime".into(),
             }),
@@ -244,13 +244,13 @@ fn commands_for_the_application() {
 fn more_time() {
     check(
         r#"{"id":7,"refresh":{"token":"T"}}"#,
-        (7, Request::Refresh(RefreshRequest { token: secret("T") })),
+        (7, ClientRequest::Refresh(RefreshRequest { token: secret("T") })),
     );
     check(
         r#"{"id":8,"sub_refresh":{"channel":"c","token":"T","type":1}}"#,
         (
             8,
-            Request::SubRefresh(SubRefreshRequest {
+            ClientRequest::SubRefresh(SubRefreshRequest {
                 channel: "c".into(),
                 token: secret("T"),
                 kind: 1,
@@ -261,11 +261,11 @@ fn more_time() {
 
 #[test]
 fn pings_and_pongs() {
-    check(r#"{"id":9,"ping":{}}"#, (9, Request::Ping));
-    check("{}", (0, Request::Pong));
+    check(r#"{"id":9,"ping":{}}"#, (9, ClientRequest::Ping));
+    check("{}", (0, ClientRequest::Pong));
     let pong = [Command {
         id: 0,
-        request: Request::Pong,
+        request: ClientRequest::Pong,
     }];
     assert_eq!(read(Encoding::Protobuf, &[0]), pong);
     // Unknown fields, which a later version may add.
@@ -286,18 +286,18 @@ fn fields_that_are_null_are_missing() {
         channel: "c".into(),
         ..SubscribeRequest::default()
     };
-    assert_eq!(commands[0].request, Request::Subscribe(subscribe));
+    assert_eq!(commands[0].request, ClientRequest::Subscribe(subscribe));
     let mut connect = ConnectRequest::default();
-    assert_eq!(commands[1].request, Request::Connect(connect.clone()));
+    assert_eq!(commands[1].request, ClientRequest::Connect(connect.clone()));
     connect.subs.push(ServerSub {
         channel: "a".into(),
         ..ServerSub::default()
     });
     connect.headers.push(("n".into(), secret("")));
-    assert_eq!(commands[2].request, Request::Connect(connect));
+    assert_eq!(commands[2].request, ClientRequest::Connect(connect));
     assert_eq!(
         commands[3].request,
-        Request::History(HistoryRequest::default())
+        ClientRequest::History(HistoryRequest::default())
     );
 }
 
@@ -337,7 +337,7 @@ fn texts_are_borrowed_unless_something_in_them_is_escaped() {
         br#"{"id":1,"rpc":{"method":"plain"}}{"id":1,"rpc":{"method":"\u0000\ud83d\ude00\n\""}}"#;
     let commands = read(Encoding::Json, json);
     let method = |place: usize| match &commands[place].request {
-        Request::Rpc(rpc) => rpc.method.clone(),
+        ClientRequest::Rpc(rpc) => rpc.method.clone(),
         other => panic!("{other:?}"),
     };
     assert!(matches!(method(0), Cow::Borrowed("plain")));

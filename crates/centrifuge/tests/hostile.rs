@@ -1,6 +1,6 @@
 //! Hostile input: each kind is refused with its error, and nothing panics.
 
-use veche_centrifuge::{DEPTH_MAX, DecodeLimits, ENTRIES_MAX, Encoding, MalformedMessage, Request};
+use veche_centrifuge::{DEPTH_MAX, DecodeLimits, ENTRIES_MAX, Encoding, MalformedMessage, ClientRequest};
 
 use Encoding::{Json, Protobuf};
 
@@ -181,7 +181,7 @@ fn messages_are_as_long_as_allowed() {
         encoding
             .commands(message, limits)
             .map(|command| command.unwrap())
-            .filter(|command| command.request == Request::Pong)
+            .filter(|command| command.request == ClientRequest::Pong)
             .count()
     };
     assert_eq!(fits(Json, b"{}{}{}              "), 3);

@@ -10,7 +10,7 @@ use veche_centrifuge::{
     ClientInfo, Command, CommandError, ConnectResult, DecodeLimits, DeltaKind, Disconnect, Element,
     Encoding, HistoryResult, MalformedMessage, Outcome, PresenceResult, PresenceStatsResult,
     Publication, PublicationData, Push, PushBody, Refresh, RefreshResult, Reply, ReplyWriter,
-    Request, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe,
+    ClientRequest, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe,
 };
 
 use Encoding::{Json, Protobuf};
@@ -155,15 +155,15 @@ type Read<'a> = Vec<Result<Command<'a>, MalformedMessage>>;
 fn read(encoding: Encoding, message: &[u8]) -> Read<'_> {
     let mut read: Read<'_> = encoding.commands(message, LIMITS).collect();
     for command in read.iter_mut().flatten() {
-        if let Request::Subscribe(request) = &mut command.request {
+        if let ClientRequest::Subscribe(request) = &mut command.request {
             request.filter = request.filter.map(|_| PublicationData::Binary(b""));
         }
         let data = match &mut command.request {
-            Request::Connect(request) => &mut request.data,
-            Request::Subscribe(request) => &mut request.data,
-            Request::Publish(request) => &mut request.data,
-            Request::Send(request) => &mut request.data,
-            Request::Rpc(request) => &mut request.data,
+            ClientRequest::Connect(request) => &mut request.data,
+            ClientRequest::Subscribe(request) => &mut request.data,
+            ClientRequest::Publish(request) => &mut request.data,
+            ClientRequest::Send(request) => &mut request.data,
+            ClientRequest::Rpc(request) => &mut request.data,
             _ => continue,
         };
         *data = data.map(|data| PublicationData::Binary(data.bytes()));

@@ -25,12 +25,12 @@ pub(crate) struct Setting {
     pub(super) index: usize,
     /// `None` if it is neither set nor has a default.
     pub(super) value: Option<DirectiveValue>,
-    pub(super) origin: Origin,
+    pub(super) origin: ValueOrigin,
 }
 
 /// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ValueOrigin {
     /// No line sets the directive: its default applies.
     Default,
     /// A line of the file.
@@ -74,8 +74,8 @@ impl fmt::Display for EffectiveConfig {
                 table = Some(here);
             }
             let origin = match setting.origin {
-                Origin::Default => "default".to_owned(),
-                Origin::Line(line) => format!("{file}:{line}"),
+                ValueOrigin::Default => "default".to_owned(),
+                ValueOrigin::Line(line) => format!("{file}:{line}"),
             };
             match &setting.value {
                 Some(value) => writeln!(
@@ -128,8 +128,8 @@ impl EffectiveConfig {
                 value => value.to_string(),
             });
             let line = match setting.origin {
-                Origin::Default => None,
-                Origin::Line(line) => Some(line),
+                ValueOrigin::Default => None,
+                ValueOrigin::Line(line) => Some(line),
             };
             let shown = json!({"name": setting.directive.name, "value": value, "line": line});
             if let Some((_, _, settings)) = sections.last_mut() {

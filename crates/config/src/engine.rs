@@ -7,7 +7,7 @@ use veche_calls::redis::RedisDatabase;
 
 /// `[engine]`: where channels are ordered and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Engine {
+pub enum EngineConfig {
     /// In this server: in memory, and on disk with `[history]`.
     Memory,
     /// In Redis, together with other servers.

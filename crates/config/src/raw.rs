@@ -11,7 +11,7 @@ use veche_terminal::{Problems, describe, did_you_mean, document};
 use veche_types::nearest;
 
 use super::directives::{self, DefaultValue, Directive, Section};
-use super::effective::{Origin, Setting};
+use super::effective::{ValueOrigin, Setting};
 use super::value::{DirectiveKind, DirectiveValue};
 
 /// A section of the file, or its defaults if the file does not have it.
@@ -332,8 +332,8 @@ impl RawTable {
         problems: &Problems<'_>,
     ) -> Setting {
         let origin = match self.given.get(directive.name) {
-            Some(given) => Origin::Line(problems.place(given.key_at).line),
-            None => Origin::Default,
+            Some(given) => ValueOrigin::Line(problems.place(given.key_at).line),
+            None => ValueOrigin::Default,
         };
         Setting {
             directive,

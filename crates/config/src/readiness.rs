@@ -13,7 +13,7 @@ use veche_logging as logging;
 use veche_terminal::{Problem, SourceLocation};
 
 use super::directives::Section;
-use super::effective::{Origin, Setting};
+use super::effective::{ValueOrigin, Setting};
 use super::excerpt;
 use super::secret::SecretSource;
 use super::types::Config;
@@ -205,8 +205,8 @@ impl<'c> ReadinessCheck<'c> {
 
     fn add(&mut self, setting: Option<&Setting>, why: String) {
         let place = setting.and_then(|setting| match setting.origin {
-            Origin::Line(line) => Some(SourceLocation { line, column: 1 }),
-            Origin::Default => None,
+            ValueOrigin::Line(line) => Some(SourceLocation { line, column: 1 }),
+            ValueOrigin::Default => None,
         });
         let name = setting.map_or("", |setting| setting.directive.name);
         self.found.push(Problem {

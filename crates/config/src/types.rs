@@ -26,7 +26,7 @@ use crate::template::Template;
 
 use super::acme::{AcmeCertificate, AcmeConfig};
 use super::effective::EffectiveConfig;
-pub use super::engine::{Engine, RedisEngine, Sentinels};
+pub use super::engine::{EngineConfig, RedisEngine, Sentinels};
 use super::hooks::{HooksConfig, RouteHooks};
 use super::identity::{IdentityHookConfig, JwtConfig, PamConfig};
 pub use super::limits::{ConnectionCap, LimitsConfig, MemoryLimit};
@@ -56,7 +56,7 @@ pub struct Config {
     /// `[history]`, if history is stored on disk.
     pub history: Option<HistoryStore>,
     /// `[engine]`: where channels are ordered and stored.
-    pub engine: Engine,
+    pub engine: EngineConfig,
     /// Of `[node]`: the name of this server among others; `None`: that of the machine.
     pub node_name: Option<String>,
     /// `[access_log]`; `None` if requests are not logged.

@@ -16,14 +16,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::address::Address;
 use crate::params::Params;
 use crate::record;
-use crate::response::{Partial, Response};
+use crate::response::{PartialResponse, Response};
 
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 65_536;
 
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ClientLimits {
     /// The time for which an idle connection is kept open; it occupies a process of php-fpm. Zero: the connection is
     /// closed at once. If php-fpm has a `pm.max_requests`, requests on idle connections may be lost.
     pub idle_timeout: Duration,
@@ -66,7 +66,7 @@ pub struct Client(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     address: Address,
-    limits: Limits,
+    limits: ClientLimits,
     idle: Mutex<Idle>,
 }
 
@@ -94,7 +94,7 @@ struct Failure {
 impl Client {
     /// Creates a client without connections.
     #[must_use]
-    pub fn new(address: Address, limits: Limits) -> Self {
+    pub fn new(address: Address, limits: ClientLimits) -> Self {
         Self(Arc::new(Inner {
             address,
             limits,
@@ -165,10 +165,10 @@ impl Client {
 async fn exchange(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     request: &[u8],
-    limits: &Limits,
-) -> Result<(Partial, bool), Failure> {
+    limits: &ClientLimits,
+) -> Result<(PartialResponse, bool), Failure> {
     let (mut reader, mut writer) = tokio::io::split(stream);
-    let mut partial = Partial::default();
+    let mut partial = PartialResponse::default();
     let mut buffer = vec![0; READ_BYTES];
     let mut left = request;
     // The peer no longer reads, but may have responded before.

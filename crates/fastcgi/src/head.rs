@@ -5,7 +5,7 @@ const HEAD_BYTES_MAX: usize = 65_536;
 
 /// A parsed head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct CgiHead {
     /// The status from the header `Status`; 200 without one.
     pub status: u16,
     /// Headers with their names as written; without `Status`.
@@ -28,7 +28,7 @@ pub enum HeadError {
     NoStatus,
 }
 
-impl Head {
+impl CgiHead {
     /// Parses the head of a complete output.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ mod tests {
             ("status: 503\n\nbody", 503, 0, "body"),
             ("\r\nbody", 200, 0, "body"),
         ] {
-            let head = Head::read(output.as_bytes()).expect(output);
+            let head = CgiHead::read(output.as_bytes()).expect(output);
             assert_eq!(
                 (head.status, head.headers.len()),
                 (status, headers),
@@ -101,7 +101,7 @@ mod tests {
             );
             assert_eq!(&output[head.body_at..], body);
         }
-        let head = Head::read(b"X-Empty:\r\nX-Spaces:  a b \r\n\r\n").expect("a head");
+        let head = CgiHead::read(b"X-Empty:\r\nX-Spaces:  a b \r\n\r\n").expect("a head");
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(head.headers, [pair("X-Empty", ""), pair("X-Spaces", "a b")]);
     }
@@ -116,9 +116,9 @@ mod tests {
             ("Status: 600\r\n\r\n", HeadError::NoStatus),
             ("Status: 99\r\n\r\n", HeadError::NoStatus),
         ] {
-            assert_eq!(Head::read(output.as_bytes()), Err(error), "{output}");
+            assert_eq!(CgiHead::read(output.as_bytes()), Err(error), "{output}");
         }
         let long = "X-A: b\r\n".repeat(HEAD_BYTES_MAX) + "\r\n";
-        assert_eq!(Head::read(long.as_bytes()), Err(HeadError::Endless));
+        assert_eq!(CgiHead::read(long.as_bytes()), Err(HeadError::Endless));
     }
 }

@@ -6,7 +6,7 @@
 //! php-fpm differs from the specification, and this client follows php-fpm:
 //!
 //! - A process serves one connection until it ends, so an idle connection occupies a process. Idle connections are kept only
-//!   for the time in [`Limits`], which may be zero.
+//!   for the time in [`ClientLimits`], which may be zero.
 //! - Each PARAMS record is parsed separately: a pair must not continue in the next one.
 //! - A process that has served `pm.max_requests` closes its connection some time after its last response. A closed idle
 //!   connection is not used again, and a request of which nothing was sent is sent on another one; but a request sent in
@@ -25,7 +25,7 @@ mod response;
 
 pub use address::{Address, AddressError};
 pub use cgi::Cgi;
-pub use client::{Client, Error, Limits};
-pub use head::{Head, HeadError};
+pub use client::{Client, Error, ClientLimits};
+pub use head::{CgiHead, HeadError};
 pub use params::{PAIR_BYTES_MAX, ParamTooLong, Params};
 pub use response::Response;

@@ -1,6 +1,6 @@
 //! The parameters of a request, in PARAMS records that php-fpm can read.
 
-use crate::record::{CONTENT_BYTES_MAX, Kind, begin_content, put};
+use crate::record::{CONTENT_BYTES_MAX, RecordKind, begin_content, put};
 
 /// The longest pair of a name and a value, including their lengths: it must fit into one record.
 pub const PAIR_BYTES_MAX: usize = CONTENT_BYTES_MAX;
@@ -44,7 +44,7 @@ impl Params {
         let filled = self.records.len() - self.last;
         if self.last == 0 || filled + pair_bytes > CONTENT_BYTES_MAX {
             self.end_record();
-            self.last = begin_content(&mut self.records, Kind::Params);
+            self.last = begin_content(&mut self.records, RecordKind::Params);
         }
         put_length(&mut self.records, name.len());
         put_length(&mut self.records, value.len());
@@ -57,7 +57,7 @@ impl Params {
     pub(crate) fn write(mut self, into: &mut Vec<u8>) {
         self.end_record();
         into.extend_from_slice(&self.records);
-        put(into, Kind::Params, b"");
+        put(into, RecordKind::Params, b"");
     }
 
     fn end_record(&mut self) {
@@ -82,7 +82,7 @@ fn put_length(into: &mut Vec<u8>, length: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Decoder, Record};
+    use crate::record::{RecordDecoder, Record};
 
     /// Parses pairs like php-fpm: each record separately.
     fn pairs(content: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -121,12 +121,12 @@ mod tests {
         }
         let mut bytes = Vec::new();
         params.write(&mut bytes);
-        let mut decoder = Decoder::default();
+        let mut decoder = RecordDecoder::default();
         decoder.feed(&bytes);
         let mut found = Vec::new();
         let mut contents = Vec::new();
         while let Some(Record { kind, content }) = decoder.next().expect("records") {
-            assert_eq!(kind, Kind::Params as u8);
+            assert_eq!(kind, RecordKind::Params as u8);
             contents.push(content.len());
             found.extend(pairs(content).into_iter().map(|(_, value)| value.len()));
         }

@@ -15,7 +15,7 @@ const REQUEST_ID: [u8; 2] = [0, 1];
 /// The type of a record (FastCGI 1.0, section 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum RecordKind {
     /// Begins a request, with its role and flags.
     BeginRequest = 1,
     /// Ends a response, with its status.
@@ -33,7 +33,7 @@ pub enum Kind {
 /// A received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// One of [`Kind`], or another number.
+    /// One of [`RecordKind`], or another number.
     pub kind: u8,
     /// The content, without its padding.
     pub content: &'a [u8],
@@ -45,7 +45,7 @@ pub struct Record<'a> {
 pub struct NoRecord(pub u8);
 
 /// Appends a record with this content, of at most [`CONTENT_BYTES_MAX`] bytes.
-pub fn put(into: &mut Vec<u8>, kind: Kind, content: &[u8]) {
+pub fn put(into: &mut Vec<u8>, kind: RecordKind, content: &[u8]) {
     let from = begin_content(into, kind);
     into.extend_from_slice(content);
     end_content(into, from);
@@ -55,7 +55,7 @@ pub fn put(into: &mut Vec<u8>, kind: Kind, content: &[u8]) {
 pub(crate) fn begin(into: &mut Vec<u8>, is_kept: bool) {
     put(
         into,
-        Kind::BeginRequest,
+        RecordKind::BeginRequest,
         &[0, 1, u8::from(is_kept), 0, 0, 0, 0, 0],
     );
 }
@@ -63,13 +63,13 @@ pub(crate) fn begin(into: &mut Vec<u8>, is_kept: bool) {
 /// Appends the records of a body, with the empty one that terminates it.
 pub(crate) fn body(into: &mut Vec<u8>, body: &[u8]) {
     for part in body.chunks(CONTENT_BYTES_MAX) {
-        put(into, Kind::Stdin, part);
+        put(into, RecordKind::Stdin, part);
     }
-    put(into, Kind::Stdin, b"");
+    put(into, RecordKind::Stdin, b"");
 }
 
 /// Appends a header whose length is not known yet; returns the offset of the content.
-pub(crate) fn begin_content(into: &mut Vec<u8>, kind: Kind) -> usize {
+pub(crate) fn begin_content(into: &mut Vec<u8>, kind: RecordKind) -> usize {
     let [high, low] = REQUEST_ID;
     into.extend_from_slice(&[VERSION, kind as u8, high, low, 0, 0, 0, 0]);
     into.len()
@@ -84,13 +84,13 @@ pub(crate) fn end_content(into: &mut [u8], from: usize) {
 
 /// Cuts bytes into records.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct RecordDecoder {
     buffer: Vec<u8>,
     /// The number of bytes of the buffer that were decoded.
     start: usize,
 }
 
-impl Decoder {
+impl RecordDecoder {
     /// Adds received bytes to the undecoded ones.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
@@ -136,7 +136,7 @@ impl Decoder {
 mod tests {
     use super::*;
 
-    fn all(decoder: &mut Decoder, into: &mut Vec<(u8, Vec<u8>)>) {
+    fn all(decoder: &mut RecordDecoder, into: &mut Vec<(u8, Vec<u8>)>) {
         while let Some(record) = decoder.next().expect("records") {
             into.push((record.kind, record.content.to_vec()));
         }
@@ -157,7 +157,7 @@ mod tests {
             (6, b"ok".to_vec()),
         ];
         for size in [bytes.len(), 65_536, 1000, 7, 1] {
-            let mut decoder = Decoder::default();
+            let mut decoder = RecordDecoder::default();
             let mut found = Vec::new();
             for part in bytes.chunks(size) {
                 decoder.feed(part);
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn other_protocols_are_detected_by_the_first_byte() {
-        let mut decoder = Decoder::default();
+        let mut decoder = RecordDecoder::default();
         decoder.feed(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         assert_eq!(decoder.next(), Err(NoRecord(b'H')));
     }

@@ -1,8 +1,8 @@
 //! A response, assembled from the records of a connection.
 
-use crate::client::{Error, Limits};
-use crate::head::Head;
-use crate::record::{Decoder, Kind, NoRecord, Record};
+use crate::client::{Error, ClientLimits};
+use crate::head::CgiHead;
+use crate::record::{RecordDecoder, RecordKind, NoRecord, Record};
 
 /// `protocolStatus` of an END_REQUEST record.
 const COMPLETE: u8 = 0;
@@ -25,31 +25,31 @@ pub struct Response {
 
 /// An incomplete response.
 #[derive(Debug, Default)]
-pub(crate) struct Partial {
-    decoder: Decoder,
+pub(crate) struct PartialResponse {
+    decoder: RecordDecoder,
     output: Vec<u8>,
     log: Vec<u8>,
     log_lost_bytes: usize,
     has_begun: bool,
 }
 
-impl Partial {
+impl PartialResponse {
     /// Adds bytes; returns whether the response is complete.
-    pub(crate) fn take(&mut self, bytes: &[u8], limits: &Limits) -> Result<bool, Error> {
+    pub(crate) fn take(&mut self, bytes: &[u8], limits: &ClientLimits) -> Result<bool, Error> {
         self.has_begun = true;
         self.decoder.feed(bytes);
         while let Some(Record { kind, content }) = self.decoder.next().map_err(malformed)? {
-            if kind == Kind::Stdout as u8 {
+            if kind == RecordKind::Stdout as u8 {
                 if self.output.len() + content.len() > limits.response_bytes_max {
                     return Err(Error::TooLong(limits.response_bytes_max));
                 }
                 self.output.extend_from_slice(content);
-            } else if kind == Kind::Stderr as u8 {
+            } else if kind == RecordKind::Stderr as u8 {
                 let room = limits.log_bytes_max - self.log.len();
                 let kept = content.len().min(room);
                 self.log.extend_from_slice(&content[..kept]);
                 self.log_lost_bytes += content.len() - kept;
-            } else if kind == Kind::EndRequest as u8 {
+            } else if kind == RecordKind::EndRequest as u8 {
                 let &[_, _, _, _, status, ..] = content else {
                     return Err(Error::Malformed(
                         "the end record of the response is truncated".into(),
@@ -84,11 +84,11 @@ impl Partial {
 
     /// Returns the response, which has ended.
     pub(crate) fn ended(self) -> Result<Response, Error> {
-        let Head {
+        let CgiHead {
             status,
             headers,
             body_at,
-        } = Head::read(&self.output).map_err(|error| self.no_head(error))?;
+        } = CgiHead::read(&self.output).map_err(|error| self.no_head(error))?;
         let mut body = self.output;
         body.drain(..body_at);
         Ok(Response {

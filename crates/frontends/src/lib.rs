@@ -30,7 +30,7 @@ pub use context::frontend_config::{
     ApiKey, ConnectionLimits, FrontendConfig, FrontendListener, ListenerRole,
 };
 pub use context::log_note::{AuthDecision, LogNote, NoteLevel};
-pub use context::process::Process;
+pub use context::process::ProcessServices;
 pub use context::relay::{EmulationAddress, EmulationRequest};
 pub use context::session_info::ListConnections;
 pub use context::shutdown_reason::ShutdownReason;

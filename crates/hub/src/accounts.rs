@@ -10,7 +10,7 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 
 use crate::Budget;
-use crate::weight_classes::{Link, Linked, NO_MEMBER, WeightClasses};
+use crate::weight_classes::{ClassLink, Linked, NO_MEMBER, WeightClasses};
 
 /// Divisor of the weight of the server's account: back ends publish for many users and are trusted.
 const SERVER_WEIGHT_DIVISOR: usize = 16;
@@ -40,7 +40,7 @@ struct Account {
     publisher: Option<Box<str>>,
     pool: u32,
     bytes: usize,
-    link: Link,
+    link: ClassLink,
     streams: WeightClasses,
 }
 
@@ -86,7 +86,7 @@ impl Pool {
 }
 
 impl Linked for [Option<Account>] {
-    fn link(&mut self, member: u32) -> &mut Link {
+    fn link(&mut self, member: u32) -> &mut ClassLink {
         &mut account(self, member).link
     }
 }
@@ -180,7 +180,7 @@ impl Accounts {
             publisher: publisher.map(Box::from),
             pool,
             bytes: 0,
-            link: Link::NONE,
+            link: ClassLink::NONE,
             streams: WeightClasses::default(),
         };
         account.bytes = account.cost();

@@ -10,7 +10,7 @@ use crate::engine::{
     NewPublication, OrderResult, RequestContext, StoredChannel,
 };
 use crate::epoch_generator::EpochGenerator;
-use crate::pending::{PublicationLog, Task};
+use crate::pending::{PublicationLog, PendingReport};
 use crate::records::RECORD_BYTES;
 use crate::streams::Streams;
 use crate::{
@@ -134,7 +134,7 @@ impl MemoryEngine {
                 publication: offer.to_publication(None),
                 predecessor: 0,
             };
-            self.enqueue_pending(slot, Task::Item(Box::new(item)), offer.context());
+            self.enqueue_pending(slot, PendingReport::Item(Box::new(item)), offer.context());
             return Some(OrderResult::Deferred);
         }
         let stream = self.streams.get_mut(slot);
@@ -145,7 +145,7 @@ impl MemoryEngine {
             if !is_behind {
                 return Some(OrderResult::Skipped(position));
             }
-            self.enqueue_pending(slot, Task::Skipped, offer.context());
+            self.enqueue_pending(slot, PendingReport::Skipped, offer.context());
             return Some(OrderResult::Deferred);
         }
         let position = self.streams.add_pending(slot, true);
@@ -162,13 +162,13 @@ impl MemoryEngine {
                 // The offsets of this engine are dense.
                 predecessor: position.map_or(0, |position| position.offset - 1),
             };
-            log.push(Task::Item(Box::new(item)), offer.context());
+            log.push(PendingReport::Item(Box::new(item)), offer.context());
         }
         Some(OrderResult::Deferred)
     }
 
     /// Queues a request after the pending ones of its channel.
-    fn enqueue_pending(&mut self, slot: u32, task: Task, receipt: RequestContext) {
+    fn enqueue_pending(&mut self, slot: u32, task: PendingReport, receipt: RequestContext) {
         self.streams.add_pending(slot, false);
         if let Some(log) = &mut self.log {
             log.push(task, receipt);
@@ -239,7 +239,7 @@ impl Engine for MemoryEngine {
     }
 
     fn fence(&mut self, slot: u32, receipt: RequestContext) {
-        self.enqueue_pending(slot, Task::Fence, receipt);
+        self.enqueue_pending(slot, PendingReport::Fence, receipt);
     }
 
     fn join(
@@ -298,7 +298,7 @@ impl Engine for MemoryEngine {
             let channel = Arc::clone(kept.name);
             log.published.push(LogRecord::Trimmed { channel, below });
         }
-        self.enqueue_pending(kept.slot, Task::Removed, receipt);
+        self.enqueue_pending(kept.slot, PendingReport::Removed, receipt);
         EngineReply::Deferred
     }
 
@@ -337,10 +337,10 @@ impl Engine for MemoryEngine {
         let pending = self.log.as_mut()?.pop()?;
         let receipt = pending.receipt;
         Some(match pending.task {
-            Task::Item(item) => EngineReport::Item(item, Some(receipt)),
-            Task::Skipped => EngineReport::Skipped(receipt, None),
-            Task::Fence => EngineReport::Fence(receipt),
-            Task::Removed => EngineReport::Removed(receipt, Ok(())),
+            PendingReport::Item(item) => EngineReport::Item(item, Some(receipt)),
+            PendingReport::Skipped => EngineReport::Skipped(receipt, None),
+            PendingReport::Fence => EngineReport::Fence(receipt),
+            PendingReport::Removed => EngineReport::Removed(receipt, Ok(())),
         })
     }
 

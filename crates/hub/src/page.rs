@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::records::{Excerpt, Record};
+use crate::records::{StreamExcerpt, StreamRecord};
 use crate::{FeedEvent, Position, Publication, Since};
 
 /// Default limit of a page in bytes of publications. A single publication may be larger.
@@ -44,12 +44,12 @@ pub struct HistoryPage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
     /// Publications stored in this process, with dense offsets from the given one on.
-    Excerpt(Excerpt, u64),
+    Excerpt(StreamExcerpt, u64),
     Listed(Box<[Publication]>),
 }
 
 impl HistoryPage {
-    pub(crate) fn new(position: Position, excerpt: Excerpt, lowest: u64, is_reverse: bool) -> Self {
+    pub(crate) fn new(position: Position, excerpt: StreamExcerpt, lowest: u64, is_reverse: bool) -> Self {
         Self {
             position,
             content: Content::Excerpt(excerpt, lowest),
@@ -117,7 +117,7 @@ impl HistoryPage {
     }
 }
 
-impl Record {
+impl StreamRecord {
     pub(crate) fn publication(&self, position: Position) -> Publication {
         Publication {
             payload: self.payload.clone(),

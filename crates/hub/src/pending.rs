@@ -34,13 +34,13 @@ pub(crate) struct PublicationLog {
 #[derive(Debug)]
 pub(crate) struct Pending {
     batch: u64,
-    pub(crate) task: Task,
+    pub(crate) task: PendingReport,
     pub(crate) receipt: RequestContext,
 }
 
 /// The report that follows once the batch is durable.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum PendingReport {
     Item(Box<FeedItem>),
     Skipped,
     Fence,
@@ -65,14 +65,14 @@ impl PublicationLog {
         self.count >= PENDING_MAX || self.bytes >= PENDING_BYTES_MAX
     }
 
-    pub(crate) fn push(&mut self, task: Task, receipt: RequestContext) {
+    pub(crate) fn push(&mut self, task: PendingReport, receipt: RequestContext) {
         let is_awaited = match &task {
-            Task::Item(item) => {
+            PendingReport::Item(item) => {
                 self.bytes += item.publication.payload.bytes.len();
                 item.publication.position.is_some()
             }
-            Task::Removed => true,
-            Task::Skipped | Task::Fence => false,
+            PendingReport::Removed => true,
+            PendingReport::Skipped | PendingReport::Fence => false,
         };
         self.count += 1;
         self.is_awaited |= is_awaited;

@@ -1,8 +1,8 @@
 //! The publications of a stream, stored so that replies can share them.
 //!
-//! The latest are stored individually, older ones in blocks of [`BLOCK_RECORDS`]. An [`Excerpt`] refers to whole blocks: a
-//! reply with thousands of publications costs a few hundred references, however many clients request it. A block is
-//! split up when its first publication is dropped.
+//! The latest are stored individually, older ones in blocks of [`BLOCK_RECORDS`]. A [`StreamExcerpt`] refers to whole
+//! blocks: a reply with thousands of publications costs a few hundred references, however many clients request it. A
+//! block is split up when its first publication is dropped.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,17 +15,17 @@ use crate::{Payload, PublicationInfo};
 pub(crate) const BLOCK_RECORDS: usize = 64;
 
 /// Overhead of a publication: the record, and the reference count of its bytes.
-pub(crate) const RECORD_BYTES: usize = size_of::<Record>() + 40;
+pub(crate) const RECORD_BYTES: usize = size_of::<StreamRecord>() + 40;
 
 /// A stored publication. Its index implies its offset: offsets have no gaps up to the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct StreamRecord {
     pub(crate) payload: Payload,
     pub(crate) at_ms: u64,
     pub(crate) info: Option<Arc<PublicationInfo>>,
 }
 
-impl Record {
+impl StreamRecord {
     pub(crate) fn bytes(&self) -> usize {
         let info = self.info.as_ref().map_or(0, |info| info.bytes());
         RECORD_BYTES + self.payload.bytes.len() + info
@@ -45,7 +45,7 @@ impl LentBytes {
 /// A block of [`BLOCK_RECORDS`] consecutive publications.
 #[derive(Debug)]
 struct Block {
-    records: Vec<Record>,
+    records: Vec<StreamRecord>,
     /// The account to which its bytes count once its stream has dropped it.
     lent: LentBytes,
     is_dropped: AtomicBool,
@@ -53,7 +53,7 @@ struct Block {
 
 impl Block {
     fn bytes(&self) -> usize {
-        self.records.iter().map(Record::bytes).sum()
+        self.records.iter().map(StreamRecord::bytes).sum()
     }
 }
 
@@ -70,13 +70,13 @@ impl Drop for Block {
 pub(crate) struct Records {
     /// Positions before the latest, if there are many.
     older: Option<Box<Older>>,
-    latest: VecDeque<Record>,
+    latest: VecDeque<StreamRecord>,
 }
 
 #[derive(Debug, Default)]
 struct Older {
     /// The rest of the first block.
-    first: VecDeque<Record>,
+    first: VecDeque<StreamRecord>,
     blocks: VecDeque<Arc<Block>>,
 }
 
@@ -93,7 +93,7 @@ impl Records {
         self.latest.is_empty()
     }
 
-    pub(crate) fn front(&self) -> Option<&Record> {
+    pub(crate) fn front(&self) -> Option<&StreamRecord> {
         match &self.older {
             None => self.latest.front(),
             Some(older) => older.first.front().or_else(|| {
@@ -103,11 +103,11 @@ impl Records {
         }
     }
 
-    pub(crate) fn back(&self) -> Option<&Record> {
+    pub(crate) fn back(&self) -> Option<&StreamRecord> {
         self.latest.back()
     }
 
-    pub(crate) fn push(&mut self, record: Record, lent: &LentBytes) {
+    pub(crate) fn push(&mut self, record: StreamRecord, lent: &LentBytes) {
         if self.latest.len() == 2 * BLOCK_RECORDS {
             let records = self.latest.drain(..BLOCK_RECORDS).collect();
             let block = Block {
@@ -127,7 +127,7 @@ impl Records {
         self.latest.push_back(record);
     }
 
-    pub(crate) fn pop_front(&mut self) -> Option<Record> {
+    pub(crate) fn pop_front(&mut self) -> Option<StreamRecord> {
         let Some(older) = &mut self.older else {
             let record = self.latest.pop_front();
             if self.latest.len() < self.latest.capacity() / 4 || self.latest.is_empty() {
@@ -148,7 +148,7 @@ impl Records {
     }
 
     /// Iterates over the records at these indices, oldest first.
-    pub(crate) fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &Record> {
+    pub(crate) fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &StreamRecord> {
         let older = self.older.as_deref();
         let first_len = older.map_or(0, |older| older.first.len());
         let blocks_len = older.map_or(0, |older| older.blocks.len() * BLOCK_RECORDS);
@@ -175,21 +175,21 @@ impl Records {
     }
 
     /// Returns an owned excerpt of the same range that shares whole blocks.
-    pub(crate) fn share(&self, places: Range<usize>) -> Excerpt {
+    pub(crate) fn share(&self, places: Range<usize>) -> StreamExcerpt {
         let begin = self.older.as_ref().map_or(0, |older| older.first.len());
         let blocks = self.older.as_ref().map_or(0, |older| older.blocks.len());
         let whole_from = places.start.saturating_sub(begin).div_ceil(BLOCK_RECORDS);
         let whole_to = (places.end.saturating_sub(begin) / BLOCK_RECORDS).min(blocks);
         let copy = |places: Range<usize>| self.range(places).cloned().collect();
         if whole_from >= whole_to {
-            return Excerpt {
+            return StreamExcerpt {
                 first: copy(places),
-                ..Excerpt::default()
+                ..StreamExcerpt::default()
             };
         }
         let older = self.older.iter().flat_map(|older| &older.blocks);
         let whole = older.skip(whole_from).take(whole_to - whole_from);
-        Excerpt {
+        StreamExcerpt {
             first: copy(places.start..begin + whole_from * BLOCK_RECORDS),
             blocks: whole.cloned().collect(),
             last: copy(begin + whole_to * BLOCK_RECORDS..places.end),
@@ -198,7 +198,7 @@ impl Records {
 }
 
 /// Returns the records of a block, cloned if a reply holds the block.
-fn into_records(block: Arc<Block>) -> VecDeque<Record> {
+fn into_records(block: Arc<Block>) -> VecDeque<StreamRecord> {
     match Arc::try_unwrap(block) {
         Ok(mut block) => std::mem::take(&mut block.records).into(),
         Err(block) => {
@@ -212,18 +212,18 @@ fn into_records(block: Arc<Block>) -> VecDeque<Record> {
 
 /// An immutable part of a stream's publications, independent of later changes of the stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Excerpt {
-    first: Box<[Record]>,
+pub(crate) struct StreamExcerpt {
+    first: Box<[StreamRecord]>,
     blocks: Box<[Arc<Block>]>,
-    last: Box<[Record]>,
+    last: Box<[StreamRecord]>,
 }
 
-impl Excerpt {
+impl StreamExcerpt {
     pub(crate) fn len(&self) -> usize {
         self.first.len() + self.blocks.len() * BLOCK_RECORDS + self.last.len()
     }
 
-    pub(crate) fn get(&self, place: usize) -> Option<&Record> {
+    pub(crate) fn get(&self, place: usize) -> Option<&StreamRecord> {
         find(
             place,
             self.first.len(),
@@ -237,14 +237,14 @@ impl Excerpt {
     }
 }
 
-impl PartialEq for Excerpt {
+impl PartialEq for StreamExcerpt {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()
             && (0..self.len()).all(|place| self.get(place) == other.get(place))
     }
 }
 
-impl Eq for Excerpt {}
+impl Eq for StreamExcerpt {}
 
 /// Where a record is: before the blocks, in one of them, or after them.
 enum Part {
@@ -270,8 +270,8 @@ mod tests {
     use super::*;
     use crate::PayloadKind;
 
-    fn record(number: usize) -> Record {
-        Record {
+    fn record(number: usize) -> StreamRecord {
+        StreamRecord {
             payload: Payload {
                 kind: PayloadKind::Text,
                 bytes: Bytes::from(number.to_string()),
@@ -287,7 +287,7 @@ mod tests {
         records
     }
 
-    fn numbers(excerpt: &Excerpt) -> Vec<usize> {
+    fn numbers(excerpt: &StreamExcerpt) -> Vec<usize> {
         let get = |place| excerpt.get(place).expect("within its length").at_ms as usize;
         (0..excerpt.len()).map(get).collect()
     }
@@ -367,7 +367,7 @@ mod tests {
     fn dropped_records_held_by_replies_are_counted() {
         let lent = LentBytes::default();
         let mut records = records(4 * BLOCK_RECORDS, &lent);
-        let block: usize = records.range(0..BLOCK_RECORDS).map(Record::bytes).sum();
+        let block: usize = records.range(0..BLOCK_RECORDS).map(StreamRecord::bytes).sum();
         let excerpts = [
             records.share(0..4 * BLOCK_RECORDS),
             records.share(0..2 * BLOCK_RECORDS),

@@ -36,7 +36,7 @@ use crate::history_segment::HistoryRead;
 use crate::{
     Epoch, HistoryError, HistoryOptions, HistoryQuery, Namespaces, Position, PresenceError,
 };
-use entries::{Entries, Entry, Feed};
+use entries::{ChannelEntries, ChannelEntry, FeedState};
 use waiting::Waiting;
 
 /// The number of calls of [`Engine::maintain`](crate::Engine::maintain) with
@@ -62,7 +62,7 @@ const UNKNOWN: Position = Position {
 /// The state of the channels of this worker whose engine is shared with other nodes.
 #[derive(Debug)]
 pub struct RemoteEngine {
-    entries: Entries,
+    entries: ChannelEntries,
     waiting: Waiting<(u32, Task)>,
     waiting_bytes: usize,
     orders: Vec<wire::Order>,
@@ -140,7 +140,7 @@ impl RemoteEngine {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
-            entries: Entries::default(),
+            entries: ChannelEntries::default(),
             waiting: Waiting::default(),
             waiting_bytes: 0,
             orders: Vec::new(),
@@ -272,7 +272,7 @@ impl RemoteEngine {
         };
         let seen = match (entry.feed, is_verifying) {
             (_, true) => entry.latest(),
-            (Feed::Placing(_), false) => None,
+            (FeedState::Placing(_), false) => None,
             (_, false) => Some((
                 Position {
                     epoch: entry.epoch,
@@ -302,10 +302,10 @@ impl RemoteEngine {
             return false;
         };
         if entry.channel.is_none() {
-            entry.feed = Feed::Live;
+            entry.feed = FeedState::Live;
             return true;
         }
-        entry.feed = Feed::Placing(ticks);
+        entry.feed = FeedState::Placing(ticks);
         self.check(place, false);
         false
     }
@@ -331,7 +331,7 @@ impl RemoteEngine {
     /// Refuses to follow a channel whose feed has not started in time.
     fn lose_patience_with(&mut self, name: Arc<str>) {
         let entry = self.entries.find_mut(&name);
-        let Some(Feed::Begun(since) | Feed::Placing(since)) = entry.map(|entry| entry.feed) else {
+        let Some(FeedState::Begun(since) | FeedState::Placing(since)) = entry.map(|entry| entry.feed) else {
             return;
         };
         if self.ticks.wrapping_sub(since) < PATIENCE {
@@ -388,7 +388,7 @@ impl RemoteEngine {
             return;
         };
         entry.is_followed = false;
-        entry.feed = Feed::Off;
+        entry.feed = FeedState::Off;
         (entry.held, entry.previous) = (None, None);
         match topic {
             None => self.orders.push(wire::Order::Unfollow(Arc::clone(name))),
@@ -411,7 +411,7 @@ impl RemoteEngine {
             let entry = self.entries.get(place);
             let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));
             if is_of && let Some(entry) = self.entries.get_mut(place) {
-                entry.feed = Feed::Off;
+                entry.feed = FeedState::Off;
                 entry.held = None;
             }
         }
@@ -427,7 +427,7 @@ impl RemoteEngine {
                 continue;
             };
             let is_fresh = std::mem::take(&mut entry.is_fresh);
-            if !is_fresh && entry.feed == Feed::Live && entry.has_position() {
+            if !is_fresh && entry.feed == FeedState::Live && entry.has_position() {
                 self.check(place, false);
             }
         }
@@ -439,7 +439,7 @@ impl RemoteEngine {
         for _ in 0..part {
             let place = self.next_check(1);
             let entry = self.entries.get_mut(place);
-            let is_spare = |entry: &&mut Entry| !entry.is_followed && entry.waiting == 0;
+            let is_spare = |entry: &&mut ChannelEntry| !entry.is_followed && entry.waiting == 0;
             let Some(entry) = entry.filter(is_spare) else {
                 continue;
             };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::accounts::Publisher;
 use crate::namespace::RecoveryMode;
 use crate::page::{HistoryPage, HistoryQuery};
-use crate::records::{LentBytes, RECORD_BYTES, Record, Records};
+use crate::records::{LentBytes, RECORD_BYTES, StreamRecord, Records};
 use crate::{
     Epoch, HistoryError, HistoryOptions, Payload, Position, Publication, PublicationInfo,
     RECOVERED_MAX, Recovered, RestoredStream, Since, Version,
@@ -68,7 +68,7 @@ impl Stream {
         };
         let count = latest.take_while(are_next).count();
         for one in publications.drain(publications.len() - count..) {
-            let record = Record {
+            let record = StreamRecord {
                 payload: one.payload,
                 at_ms: one.at_ms,
                 info: one.info,
@@ -125,7 +125,7 @@ impl Stream {
     ) -> (Position, usize) {
         self.top += 1;
         self.touched_ms = now_ms;
-        let record = Record {
+        let record = StreamRecord {
             payload,
             at_ms: now_ms,
             info,
@@ -340,18 +340,18 @@ impl Stream {
     }
 }
 
-fn publisher_of(record: &Record) -> Publisher<'_> {
+fn publisher_of(record: &StreamRecord) -> Publisher<'_> {
     let client = record.info.as_ref()?.client.as_ref()?;
     Some(&client.user)
 }
 
 /// Returns how many records fit into `bytes_max`; at least the first.
-fn count_within<'a>(records: impl Iterator<Item = &'a Record>, bytes_max: usize) -> usize {
+fn count_within<'a>(records: impl Iterator<Item = &'a StreamRecord>, bytes_max: usize) -> usize {
     if bytes_max == usize::MAX {
         return records.count();
     }
     let mut bytes = 0;
-    let fits = |record: &&Record| {
+    let fits = |record: &&StreamRecord| {
         let is_first = bytes == 0;
         bytes += RECORD_BYTES + record.payload.bytes.len();
         is_first || bytes <= bytes_max

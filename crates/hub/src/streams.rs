@@ -12,7 +12,7 @@ use crate::log_record::StreamChanges;
 use crate::records::LentBytes;
 use crate::small_list::reserve_one;
 use crate::stream::Stream;
-use crate::weight_classes::{Link, Linked, NO_MEMBER};
+use crate::weight_classes::{ClassLink, Linked, NO_MEMBER};
 use crate::{HistoryOptions, Payload, Position, PublicationInfo};
 
 /// Memory of a stream without publications: its slot, its scan index, and its channel's entry with its share of the
@@ -41,7 +41,7 @@ struct StreamSlot {
     lead: usize,
     /// Bytes of its publications.
     bytes: usize,
-    link: Link,
+    link: ClassLink,
 }
 
 // A name has up to 255 bytes.
@@ -183,7 +183,7 @@ impl Streams {
             owner: NO_MEMBER,
             lead: 0,
             bytes: 0,
-            link: Link::NONE,
+            link: ClassLink::NONE,
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -517,7 +517,7 @@ impl StreamSlot {
 }
 
 impl Linked for [Option<StreamSlot>] {
-    fn link(&mut self, member: u32) -> &mut Link {
+    fn link(&mut self, member: u32) -> &mut ClassLink {
         &mut slot_of(self, member).link
     }
 }

@@ -54,7 +54,7 @@ impl Subscription {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Session {
+struct SessionEntry {
     generation: u32,
     /// The latest of its subscriptions, or [`NONE`], [`NEVER`], [`ENDED`].
     first: u32,
@@ -76,7 +76,7 @@ pub(crate) struct Subscriptions {
     slots: Vec<Subscription>,
     free: u32,
     count: u32,
-    sessions: Vec<Session>,
+    sessions: Vec<SessionEntry>,
     /// Slots by session index and channel.
     by_pair: HashTable<u32>,
     hasher: RandomState,
@@ -140,7 +140,7 @@ impl Subscriptions {
         let place = session.index as usize;
         while self.sessions.len() <= place {
             reserve_one(&mut self.sessions);
-            self.sessions.push(Session {
+            self.sessions.push(SessionEntry {
                 generation: 0,
                 first: NEVER,
             });
@@ -170,7 +170,7 @@ impl Subscriptions {
             self.slots[slot as usize] = added;
             slot
         };
-        *known = Session {
+        *known = SessionEntry {
             generation: session.generation,
             first: slot,
         };

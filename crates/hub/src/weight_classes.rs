@@ -1,7 +1,7 @@
 //! An approximate order by weight with constant-time updates: linked lists by weight class, each from its oldest member
 //! to its newest.
 //!
-//! The members live elsewhere and contain a [`Link`] each.
+//! The members live elsewhere and contain a [`ClassLink`] each.
 
 /// Marks the absence of a member.
 pub(crate) const NO_MEMBER: u32 = u32::MAX;
@@ -11,7 +11,7 @@ const LEAST: usize = 256;
 
 /// A member's class and its neighbours in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
+pub(crate) struct ClassLink {
     older: u32,
     newer: u32,
     class: u8,
@@ -19,7 +19,7 @@ pub(crate) struct Link {
 
 /// Gives access to the links of the members.
 pub(crate) trait Linked {
-    fn link(&mut self, member: u32) -> &mut Link;
+    fn link(&mut self, member: u32) -> &mut ClassLink;
 }
 
 /// The lists of all weight classes.
@@ -36,7 +36,7 @@ struct Ends {
     newest: u32,
 }
 
-impl Link {
+impl ClassLink {
     pub(crate) const NONE: Self = Self {
         older: NO_MEMBER,
         newer: NO_MEMBER,
@@ -71,7 +71,7 @@ impl WeightClasses {
         }
         let ends = &mut self.ends[place];
         let newest = std::mem::replace(&mut ends.newest, member);
-        *all.link(member) = Link {
+        *all.link(member) = ClassLink {
             older: newest,
             newer: NO_MEMBER,
             class,
@@ -86,7 +86,7 @@ impl WeightClasses {
     }
 
     pub(crate) fn remove(&mut self, all: &mut (impl Linked + ?Sized), member: u32) {
-        let Link {
+        let ClassLink {
             older,
             newer,
             class,
@@ -140,8 +140,8 @@ fn class_of(weight: usize) -> u8 {
 mod tests {
     use super::*;
 
-    impl Linked for Vec<Link> {
-        fn link(&mut self, member: u32) -> &mut Link {
+    impl Linked for Vec<ClassLink> {
+        fn link(&mut self, member: u32) -> &mut ClassLink {
             &mut self[member as usize]
         }
     }
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn the_heaviest_are_first_and_of_these_the_oldest() {
         let mut random = fastrand::Rng::with_seed(1);
-        let mut links = vec![Link::NONE; 50];
+        let mut links = vec![ClassLink::NONE; 50];
         let mut ranks = WeightClasses::default();
         // Members with their weights, the oldest of each class first.
         let mut expected: Vec<(u32, usize)> = Vec::new();

@@ -5,15 +5,15 @@ use std::collections::{HashMap, VecDeque};
 use veche_frontends::identity::IdentityResult;
 
 /// The digest of all data on which an answer depends.
-pub(super) type Digest = [u8; 32];
+pub(super) type AnswerDigest = [u8; 32];
 
 /// A bounded cache that evicts the oldest answers first. Times are in monotonic milliseconds.
 #[derive(Debug)]
 pub(super) struct AnswerCache {
     entries_max: usize,
-    entries: HashMap<Digest, CachedAnswer>,
+    entries: HashMap<AnswerDigest, CachedAnswer>,
     /// Keys in order of insertion; a key inserted again occurs more than once.
-    order: VecDeque<(Digest, u64)>,
+    order: VecDeque<(AnswerDigest, u64)>,
     count: u64,
 }
 
@@ -34,7 +34,7 @@ impl AnswerCache {
         }
     }
 
-    pub(super) fn find(&mut self, digest: &Digest, now_ms: u64) -> Option<IdentityResult> {
+    pub(super) fn find(&mut self, digest: &AnswerDigest, now_ms: u64) -> Option<IdentityResult> {
         let entry = self.entries.get(digest)?;
         if now_ms < entry.until_ms {
             return Some(entry.finding.clone());
@@ -43,7 +43,7 @@ impl AnswerCache {
         None
     }
 
-    pub(super) fn insert(&mut self, digest: Digest, finding: IdentityResult, until_ms: u64) {
+    pub(super) fn insert(&mut self, digest: AnswerDigest, finding: IdentityResult, until_ms: u64) {
         self.count += 1;
         let number = self.count;
         let entry = CachedAnswer {

@@ -20,7 +20,7 @@ use veche_outbound::Outbound;
 use veche_terminal::as_ms;
 use veche_webhooks::{CircuitBreaker, ConcurrencyLimit, FetchRequest, FetchResponse};
 
-use super::cache::Digest;
+use super::cache::AnswerDigest;
 use super::metrics::{IdentityMetrics, LookupOutcome};
 use super::pending_lookups::{NotAsked, PendingLookups, WaitingClient};
 use super::revoked_sessions::RevokedSessions;
@@ -54,7 +54,7 @@ struct HookState {
 /// A request to the back end.
 #[derive(Debug)]
 struct HookCall {
-    digest: Digest,
+    digest: AnswerDigest,
     headers: Vec<(String, Vec<u8>)>,
     client: Box<str>,
 }
@@ -99,7 +99,7 @@ impl HookBackend {
     /// Returns a cached result; otherwise whether a request has to be sent.
     fn look_up(
         &self,
-        digest: Digest,
+        digest: AnswerDigest,
         asking: WaitingClient,
     ) -> Result<bool, (LookupOutcome, IdentityResult)> {
         let now_ms = self.clock.now_ms();
@@ -144,7 +144,7 @@ impl HookBackend {
         });
     }
 
-    fn answered(&self, digest: Digest, client: &str, outcome: CallOutcome) {
+    fn answered(&self, digest: AnswerDigest, client: &str, outcome: CallOutcome) {
         let mut said = question::read(FetchResponse::of(outcome), self.options.cache_time);
         self.figures.count_lookup(match &said.finding {
             IdentityResult::Verified(_) => LookupOutcome::Named,

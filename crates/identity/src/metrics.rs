@@ -1,6 +1,6 @@
 //! Counters of requests to issuers, back ends and PAM, for `/metrics`.
 
-use veche_outbound::{LatencyHistogram, SharedCounter};
+use veche_outbound::{LatencyHistogram, AtomicCounter};
 
 /// The outcome of a request to a back end or to PAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +51,13 @@ impl LookupOutcome {
 #[derive(Debug, Default)]
 pub struct PasswordMetrics {
     /// Password checks by outcome.
-    pub checks: [SharedCounter; LookupOutcome::COUNT],
+    pub checks: [AtomicCounter; LookupOutcome::COUNT],
     /// The number of requests that wait for a helper.
-    pub waiting: SharedCounter,
+    pub waiting: AtomicCounter,
     /// The number of running helpers.
-    pub helpers: SharedCounter,
+    pub helpers: AtomicCounter,
     /// The number of helpers started.
-    pub started: SharedCounter,
+    pub started: AtomicCounter,
 }
 
 impl PasswordMetrics {
@@ -71,13 +71,13 @@ impl PasswordMetrics {
 #[derive(Debug, Default)]
 pub struct IdentityMetrics {
     /// Identity hook requests by outcome.
-    pub asked: [SharedCounter; LookupOutcome::COUNT],
+    pub asked: [AtomicCounter; LookupOutcome::COUNT],
     /// The number of requests that wait for a back end.
-    pub waiting: SharedCounter,
+    pub waiting: AtomicCounter,
     /// The response times of back ends.
     pub took: LatencyHistogram,
     /// Successful and failed refreshes of key sets.
-    pub fetched: [SharedCounter; 2],
+    pub fetched: [AtomicCounter; 2],
     /// Counters of password checks by PAM.
     pub passwords: PasswordMetrics,
 }

@@ -25,7 +25,7 @@ use veche_pam::{PamReply, PamRequest, PamService};
 use veche_terminal::as_ms;
 use zeroize::Zeroizing;
 
-use super::cache::{AnswerCache, Digest};
+use super::cache::{AnswerCache, AnswerDigest};
 use super::metrics::{IdentityMetrics, LookupOutcome};
 use super::pending_lookups::{NotAsked, PendingLookups, WaitingClient};
 use super::revoked_sessions::RevokedSessions;
@@ -123,7 +123,7 @@ impl PasswordService {
 
     /// Returns the cache key. Lengths are included, so that no part can move to the next, and so is the address, which
     /// PAM's rules may use.
-    fn digest(&self, credentials: &Credentials, client: &str) -> Digest {
+    fn digest(&self, credentials: &Credentials, client: &str) -> AnswerDigest {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC accepts keys of any length");
         let Credentials { user, password } = credentials;
@@ -137,7 +137,7 @@ impl PasswordService {
     /// Returns a cached result; otherwise whether a check has to be submitted.
     fn look_up(
         &self,
-        digest: Digest,
+        digest: AnswerDigest,
         asking: WaitingClient,
         client: IpAddr,
     ) -> Result<bool, (LookupOutcome, IdentityResult)> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use veche_frontends::identity::{CompletionSink, IdentityResult};
 use veche_hub::ConnectionId;
 
-use super::cache::{AnswerCache, Digest};
+use super::cache::{AnswerCache, AnswerDigest};
 use super::revoked_sessions::RevokedSessions;
 
 /// A client that waits for an answer.
@@ -34,7 +34,7 @@ pub(super) struct PendingLookups {
     /// Results for sessions that were ended since are discarded.
     ended: Arc<RevokedSessions>,
     /// The clients that wait for each result, and the number of ended sessions when it was requested.
-    asking: HashMap<Digest, (u64, Vec<WaitingClient>)>,
+    asking: HashMap<AnswerDigest, (u64, Vec<WaitingClient>)>,
     /// The total number of waiting clients.
     waiting: u32,
     waiting_max: u32,
@@ -58,7 +58,7 @@ impl PendingLookups {
     /// The client does not wait, for the given reason. `may_wait` receives whether the lookup would be a new one.
     pub(super) fn look_up<E>(
         &mut self,
-        digest: Digest,
+        digest: AnswerDigest,
         asking: WaitingClient,
         now_ms: u64,
         may_wait: impl FnOnce(bool) -> Result<(), E>,
@@ -82,14 +82,14 @@ impl PendingLookups {
     }
 
     /// Caches a result until `until_ms`.
-    pub(super) fn store(&mut self, digest: Digest, finding: IdentityResult, until_ms: u64) {
+    pub(super) fn store(&mut self, digest: AnswerDigest, finding: IdentityResult, until_ms: u64) {
         self.cache.insert(digest, finding, until_ms);
     }
 
     /// Removes and returns the clients that wait for a result, and completes the result with the time of its request.
     pub(super) fn answered(
         &mut self,
-        digest: &Digest,
+        digest: &AnswerDigest,
         finding: &mut IdentityResult,
     ) -> Vec<WaitingClient> {
         let (asked, asking) = self.asking.remove(digest).unwrap_or_default();
@@ -103,7 +103,7 @@ impl PendingLookups {
     /// Removes lookups that will not be made; returns the clients that wait for them.
     pub(super) fn take_unsent<'d>(
         &mut self,
-        digests: impl Iterator<Item = &'d Digest>,
+        digests: impl Iterator<Item = &'d AnswerDigest>,
     ) -> Vec<WaitingClient> {
         let asking = digests.filter_map(|digest| self.asking.remove(digest));
         let asking: Vec<WaitingClient> = asking.flat_map(|(_, asking)| asking).collect();

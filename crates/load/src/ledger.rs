@@ -337,11 +337,11 @@ impl DeliveryLedger {
         }
     }
 
-    pub(crate) fn reconcile(&self) -> model::Ledger {
-        let mut ledger = model::Ledger {
+    pub(crate) fn reconcile(&self) -> model::LedgerCounts {
+        let mut ledger = model::LedgerCounts {
             receivers: self.pages.len() as u64,
             published: self.log.values().map(SentMessage::published).sum(),
-            ..model::Ledger::default()
+            ..model::LedgerCounts::default()
         };
         let mut unsure_delivered = 0;
         let publishers: Vec<u32> = {
@@ -523,7 +523,7 @@ mod tests {
 
     /// Returns the ledger of a receiver that got the messages with these numbers, of ten that were published at 0, 10,
     /// 20…
-    fn settle(got: &[u32], change: impl FnOnce(&mut ClientLedger)) -> model::Ledger {
+    fn settle(got: &[u32], change: impl FnOnce(&mut ClientLedger)) -> model::LedgerCounts {
         settle_with(got, &[], None, change)
     }
 
@@ -533,7 +533,7 @@ mod tests {
         unsure: &[u32],
         returns: Option<RecoveryCounts>,
         change: impl FnOnce(&mut ClientLedger),
-    ) -> model::Ledger {
+    ) -> model::LedgerCounts {
         let mut page = ClientLedger::new(0);
         for number in got {
             page.receive(note(*number));

@@ -56,13 +56,13 @@ pub(crate) enum Recognized {
 
 /// Creates messages and classifies answers.
 #[derive(Clone, Debug)]
-pub(crate) struct Payload {
+pub(crate) struct TestPayload {
     pub(crate) kind: MessageKind,
     bytes: Vec<u8>,
     is_stamped: bool,
 }
 
-impl Payload {
+impl TestPayload {
     pub(crate) fn new(plan: &PayloadPlan) -> Self {
         let is_stamped = plan.is_stamped();
         let bytes = match &plan.content {
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn messages_are_distinguished() {
-        let mut payload = Payload::new(&PayloadPlan::default());
+        let mut payload = TestPayload::new(&PayloadPlan::default());
         let first = payload.stamp(0xabc, 1).to_vec();
         assert!(first.starts_with(b"00000abc00000001"));
         assert_eq!(first.len(), 20);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn messages_are_known_by_their_stamp() {
-        let mut payload = Payload::new(&PayloadPlan::default());
+        let mut payload = TestPayload::new(&PayloadPlan::default());
         let seventh = payload.stamp(3, 7).to_vec();
         let mut seen = |data: &[u8]| payload.recognize(3, 7, MessageKind::Text, data);
         assert_eq!(seen(&seventh), Some(Recognized::Answer(7)));
@@ -241,7 +241,7 @@ mod tests {
         }
         let binary = payload.recognize(3, 7, MessageKind::Binary, &seventh);
         assert_eq!(binary, Some(Recognized::Altered(Some(7))));
-        let mut plain = Payload::new(&PayloadPlan {
+        let mut plain = TestPayload::new(&PayloadPlan {
             content: PayloadContent::Size(15),
             ..PayloadPlan::default()
         });
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_wrong_kind_is_named() {
-        let mut payload = Payload::new(&PayloadPlan::default());
+        let mut payload = TestPayload::new(&PayloadPlan::default());
         let first = payload.stamp(1, 0).to_vec();
         assert!(payload.is_of_other_kind(1, 0, MessageKind::Binary, &first));
         assert!(!payload.is_of_other_kind(1, 0, MessageKind::Text, &first));

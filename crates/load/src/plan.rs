@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::heartbeat::Heartbeat;
 use crate::loads::LoadPlan;
-use crate::target::{Target, Template};
+use crate::target::{Target, ClientTemplate};
 
 /// A run of one load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct Endpoint {
     /// The number of clients.
     pub clients: u32,
     /// Additional header lines of the handshake or of each request.
-    pub headers: Vec<(String, Template)>,
+    pub headers: Vec<(String, ClientTemplate)>,
     /// Subprotocols to offer, in order.
     pub subprotocols: Vec<String>,
     /// Whether compression is offered.

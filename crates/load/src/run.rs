@@ -15,7 +15,7 @@ use crate::ledger::DeliveryLedger;
 use crate::loads::LoadPlan;
 use crate::plan::Plan;
 use crate::report::model::{
-    Connections, GeneratorUse, LostProcess, Machine, Messages, Report, SCHEMA, ServerUse,
+    ConnectionCounts, GeneratorUse, LostProcess, Machine, Messages, Report, SCHEMA, ServerUse,
 };
 use crate::report::units::time;
 use crate::resource_usage::{self, ProcessUsage};
@@ -349,7 +349,7 @@ fn assemble(tally: &Tally, seconds: f64) -> Report {
             kernel,
         },
         seconds,
-        connections: Connections {
+        connections: ConnectionCounts {
             asked: tally.asked,
             opened: tally.opened,
             failed: tally.failed,
@@ -358,7 +358,7 @@ fn assemble(tally: &Tally, seconds: f64) -> Report {
             dead: tally.dead,
             late: tally.late_connects,
             all_open_s: all_open_ns.map(|ns| ns as f64 / SECOND as f64),
-            ..Connections::default()
+            ..ConnectionCounts::default()
         },
         messages: Messages {
             sent: tally.sent,

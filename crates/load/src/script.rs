@@ -16,7 +16,7 @@ use crate::clock::{SECOND, now_ns};
 use crate::control::TotalProgress;
 use crate::latency::Times;
 use crate::plan::part;
-use crate::report::model::{Action, ScriptTally};
+use crate::report::model::{ActionFigures, ScriptTally};
 use crate::tally::{ErrorCase, ErrorCause, Tally};
 
 /// Maximum number of action names per run.
@@ -290,7 +290,7 @@ impl ScriptRun {
                 sum.example = sum.example.take().or_else(|| timed.example.clone());
             }
         }
-        let actions = all.into_iter().map(|(name, timed)| Action {
+        let actions = all.into_iter().map(|(name, timed)| ActionFigures {
             name,
             count: timed.count,
             per_second: timed.count as f64 / seconds,

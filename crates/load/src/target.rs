@@ -96,7 +96,7 @@ pub struct Target {
     /// Host and port as in the `Host` header.
     pub authority: String,
     /// Path and query, at least `/`; may contain `{i}`.
-    pub path: Template,
+    pub path: ClientTemplate,
     /// Addresses for connections: those of the first family are used in turn, those of the other family if the first
     /// does not answer.
     pub addresses: Vec<SocketAddr>,
@@ -148,7 +148,7 @@ impl Target {
             scheme,
             host: host.to_owned(),
             authority: authority.to_owned(),
-            path: Template::new(&path),
+            path: ClientTemplate::new(&path),
             addresses,
         })
     }
@@ -195,9 +195,9 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
 /// A text in which `{i}` stands for the number of the client, from 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Template(String);
+pub struct ClientTemplate(String);
 
-impl Template {
+impl ClientTemplate {
     /// Creates a template from any text.
     #[must_use]
     pub fn new(text: &str) -> Self {

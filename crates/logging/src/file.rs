@@ -15,7 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use veche_files::{Owner, PinnedPath, WriteOptions};
 
 use crate::settings::Rotation;
-use crate::sink::Output;
+use crate::sink::LineOutput;
 
 /// Logs contain addresses and names, so only their user and group may read them.
 pub const MODE: u32 = 0o640;
@@ -94,7 +94,7 @@ impl Write for LogFile {
     }
 }
 
-impl Output for LogFile {
+impl LineOutput for LogFile {
     fn prepare(&mut self, length: usize) -> io::Result<()> {
         self.make_room(length)
     }

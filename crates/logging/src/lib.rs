@@ -62,23 +62,23 @@ pub struct Logs {
 }
 
 /// The destination of lines, made by [`open`].
-pub struct Output(Box<dyn sink::Output>);
+pub struct LogOutput(Box<dyn sink::LineOutput>);
 
 /// Opens the destination of `log` without using it yet; a new file is created for `owner`.
 ///
 /// # Errors
 /// The file can't be opened.
-pub fn open(log: &LogSettings, owner: Option<Owner>) -> Result<Output, LogError> {
+pub fn open(log: &LogSettings, owner: Option<Owner>) -> Result<LogOutput, LogError> {
     let Some(path) = &log.file else {
         return Ok(standard_error(log.format));
     };
     open_file(path, log.rotation, owner)
 }
 
-fn standard_error(format: LogFormat) -> Output {
+fn standard_error(format: LogFormat) -> LogOutput {
     match format {
-        LogFormat::Short => Output(Box::new(terminal_format::TerminalFormat::new())),
-        LogFormat::Text | LogFormat::Json => Output(Box::new(io::stderr())),
+        LogFormat::Short => LogOutput(Box::new(terminal_format::TerminalFormat::new())),
+        LogFormat::Text | LogFormat::Json => LogOutput(Box::new(io::stderr())),
     }
 }
 
@@ -90,9 +90,9 @@ pub fn open_file(
     path: &Path,
     rotation: Option<Rotation>,
     owner: Option<Owner>,
-) -> Result<Output, LogError> {
+) -> Result<LogOutput, LogError> {
     match LogFile::open(path, rotation, owner) {
-        Ok(file) => Ok(Output(Box::new(file))),
+        Ok(file) => Ok(LogOutput(Box::new(file))),
         Err(source) => Err(LogError::File {
             path: path.to_owned(),
             source,
@@ -102,8 +102,8 @@ pub fn open_file(
 
 /// Returns a destination that discards all lines.
 #[must_use]
-pub fn nowhere() -> Output {
-    Output(Box::new(io::sink()))
+pub fn nowhere() -> LogOutput {
+    LogOutput(Box::new(io::sink()))
 }
 
 /// A log besides the server's, of lines formatted elsewhere.
@@ -114,7 +114,7 @@ impl Appender {
     ///
     /// # Errors
     /// The thread can't be started.
-    pub fn start(output: Output) -> Result<Self, LogError> {
+    pub fn start(output: LogOutput) -> Result<Self, LogError> {
         let sink = Arc::new(LogSink::silent());
         sink.start(output.0).map_err(LogError::Thread)?;
         Ok(Self(sink))
@@ -126,7 +126,7 @@ impl Appender {
     }
 
     /// Switches to another destination.
-    pub fn switch(&self, output: Output) {
+    pub fn switch(&self, output: LogOutput) {
         self.0.switch(false, output.0);
     }
 
@@ -170,7 +170,7 @@ pub fn start_or_stderr(log: &LogSettings, owner: Option<Owner>) -> Result<Logs, 
     }
 }
 
-fn start_with(log: &LogSettings, output: Output) -> Result<Logs, LogError> {
+fn start_with(log: &LogSettings, output: LogOutput) -> Result<Logs, LogError> {
     let sink = Arc::new(LogSink::new(log.format == LogFormat::Json));
     let is_short = log.format == LogFormat::Short;
     let (level_layer, level) = reload::Layer::new(filter(log.level));
@@ -202,7 +202,7 @@ fn filter(level: LogLevel) -> LevelFilter {
 
 impl Logs {
     /// Switches to the level and format of `log`, and to `output`, which [`open`] made of it.
-    pub fn switch(&self, log: &LogSettings, output: Output) {
+    pub fn switch(&self, log: &LogSettings, output: LogOutput) {
         // Fails only without the subscriber, which lives as long as the process.
         let _ = self.level.reload(filter(log.level));
         self.sink.switch(log.format == LogFormat::Json, output.0);

@@ -29,7 +29,7 @@ const TARGET: &str = "veche::logging";
 const THREAD: &str = "log";
 
 /// A destination of lines, owned by the writing thread, so it may block.
-pub(super) trait Output: Write + Send {
+pub(super) trait LineOutput: Write + Send {
     /// Called before a batch of `length` bytes.
     fn prepare(&mut self, length: usize) -> io::Result<()> {
         let _ = length;
@@ -42,9 +42,9 @@ pub(super) trait Output: Write + Send {
     }
 }
 
-impl Output for io::Stderr {}
+impl LineOutput for io::Stderr {}
 
-impl Output for io::Sink {}
+impl LineOutput for io::Sink {}
 
 /// The buffer and its state.
 pub(super) struct LogSink {
@@ -62,7 +62,7 @@ struct State {
     waiting: Vec<u8>,
     recent: RecentLines,
     /// The next destination, and the number of pending bytes that still belong to the previous one.
-    next_output: Option<(usize, Box<dyn Output>)>,
+    next_output: Option<(usize, Box<dyn LineOutput>)>,
     /// Reopen before the next write.
     reopen: bool,
     dropped: u64,
@@ -118,7 +118,7 @@ impl LogSink {
     }
 
     /// Starts the writing thread, which lives as long as the process.
-    pub(super) fn start(self: &Arc<Self>, output: Box<dyn Output>) -> io::Result<()> {
+    pub(super) fn start(self: &Arc<Self>, output: Box<dyn LineOutput>) -> io::Result<()> {
         let sink = Arc::clone(self);
         let name = if self.speaks { THREAD } else { "access log" };
         thread::Builder::new()
@@ -138,7 +138,7 @@ impl LogSink {
     }
 
     /// Switches to another format and destination; pending lines go to the old one.
-    pub(super) fn switch(&self, json: bool, output: Box<dyn Output>) {
+    pub(super) fn switch(&self, json: bool, output: Box<dyn LineOutput>) {
         self.json.store(json, Ordering::Relaxed);
         let mut state = self.state.lock();
         state.next_output = Some((state.waiting.len(), output));
@@ -205,7 +205,7 @@ impl LogSink {
 
     /// The main function of the writing thread. A failed write loses its lines, which the log reports once it can be
     /// written again.
-    fn write_out(&self, mut output: Box<dyn Output>) {
+    fn write_out(&self, mut output: Box<dyn LineOutput>) {
         let mut batch = Vec::new();
         let mut rotates = true;
         loop {
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    impl Output for Stuck {}
+    impl LineOutput for Stuck {}
 
     /// A destination whose first write fails for lack of space.
     struct Full {
@@ -451,7 +451,7 @@ mod tests {
         }
     }
 
-    impl Output for Full {}
+    impl LineOutput for Full {}
 
     #[test]
     fn unwritten_lines_are_counted_and_reported_with_the_next() {

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::{FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
 use veche_terminal::{Colour, Colours};
 
-use super::sink::Output;
+use super::sink::LineOutput;
 
 /// Targets whose information, such as the start and end of processes, is not useful to developers.
 const OPERATIONS: &[&str] = &[
@@ -68,7 +68,7 @@ impl TerminalFormat {
     }
 }
 
-impl Output for TerminalFormat {}
+impl LineOutput for TerminalFormat {}
 
 impl Write for TerminalFormat {
     /// Receives whole lines from the writing thread.

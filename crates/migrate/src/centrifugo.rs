@@ -7,7 +7,7 @@ use veche_frontends::origin::OriginPattern;
 use super::draft::{ConfigDraft, list_literal, string_literal};
 use super::namespaces::{self, NamespaceContext};
 use super::old_names;
-use super::settings::Settings;
+use super::settings::SettingsTree;
 
 /// The port that Centrifugo listens on by default.
 const PORT: u16 = 8000;
@@ -46,7 +46,7 @@ const NEEDLESS: [&str; 16] = [
 ];
 
 /// Writes the equivalent configuration.
-pub(super) fn draft(mut settings: Settings) -> ConfigDraft {
+pub(super) fn draft(mut settings: SettingsTree) -> ConfigDraft {
     old_names::renew(&mut settings);
     let mut draft = ConfigDraft::default();
     let api_key = settings.text("http_api.key");
@@ -82,7 +82,7 @@ pub(super) fn draft(mut settings: Settings) -> ConfigDraft {
     draft
 }
 
-fn server(settings: &mut Settings, draft: &mut ConfigDraft) {
+fn server(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
     draft.section("[server]");
     let level = settings.text("log.level").map(|level| level.to_lowercase());
     let level = level.map(|level| match level.as_str() {
@@ -98,7 +98,7 @@ fn server(settings: &mut Settings, draft: &mut ConfigDraft) {
 }
 
 /// Returns whether there is a port for the back end alone, which serves the API there.
-fn listeners(settings: &mut Settings, draft: &mut ConfigDraft) -> bool {
+fn listeners(settings: &mut SettingsTree, draft: &mut ConfigDraft) -> bool {
     let port = |number: Option<u64>| number.and_then(|number| u16::try_from(number).ok());
     let public_port = port(settings.number("http_server.port")).unwrap_or(PORT);
     let internal_port = port(settings.number("http_server.internal_port"));
@@ -138,7 +138,7 @@ fn listeners(settings: &mut Settings, draft: &mut ConfigDraft) -> bool {
     is_apart
 }
 
-fn address(settings: &mut Settings, path: &str, usual: IpAddr, draft: &mut ConfigDraft) -> IpAddr {
+fn address(settings: &mut SettingsTree, path: &str, usual: IpAddr, draft: &mut ConfigDraft) -> IpAddr {
     match settings.text(path).as_deref() {
         None => usual,
         Some("localhost") => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -152,7 +152,7 @@ fn address(settings: &mut Settings, path: &str, usual: IpAddr, draft: &mut Confi
     }
 }
 
-fn tls(settings: &mut Settings, draft: &mut ConfigDraft) {
+fn tls(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
     let certificate = settings.text("http_server.tls.cert_pem");
     let key = settings.text("http_server.tls.key_pem");
     if settings.flag("http_server.tls_autocert.enabled") {
@@ -222,7 +222,7 @@ const SUBSCRIPTIONS: (&str, &str, Files) = (
 
 impl TokenSettings {
     fn take(
-        settings: &mut Settings,
+        settings: &mut SettingsTree,
         (place, header, files): (&str, &'static str, Files),
         draft: &mut ConfigDraft,
     ) -> Option<Self> {
@@ -305,7 +305,7 @@ impl HookSettings {
         ("rpc", "rpc.proxy"),
     ];
 
-    fn take(settings: &mut Settings, draft: &mut ConfigDraft) -> Self {
+    fn take(settings: &mut SettingsTree, draft: &mut ConfigDraft) -> Self {
         let mut hooks = Self::default();
         for (kind, place) in Self::PLACES {
             settings.skip(&[&format!("{place}.enabled")]);
@@ -354,7 +354,7 @@ impl HookSettings {
 
 /// Returns the identity of clients by their handshake.
 fn identity(
-    settings: &mut Settings,
+    settings: &mut SettingsTree,
     has_tokens: bool,
     hooks: &HookSettings,
     draft: &mut ConfigDraft,
@@ -373,7 +373,7 @@ fn identity(
 }
 
 /// Returns which clients of a route with tokens may be anonymous.
-fn anonymous(settings: &mut Settings) -> Option<&'static str> {
+fn anonymous(settings: &mut SettingsTree) -> Option<&'static str> {
     let without_tokens = settings.flag("client.allow_anonymous_connect_without_token");
     let never = settings.flag("client.disallow_anonymous_connection_tokens");
     match (without_tokens, never) {
@@ -384,7 +384,7 @@ fn anonymous(settings: &mut Settings) -> Option<&'static str> {
 }
 
 /// Writes the routes of clients.
-fn clients(settings: &mut Settings, identity: &str, draft: &mut ConfigDraft) {
+fn clients(settings: &mut SettingsTree, identity: &str, draft: &mut ConfigDraft) {
     let mut paths = Vec::new();
     let mut needs_emulation = false;
     for (name, usual) in TRANSPORTS {
@@ -442,7 +442,7 @@ fn clients(settings: &mut Settings, identity: &str, draft: &mut ConfigDraft) {
 }
 
 /// Writes the route of the API, unless it has a listener of its own.
-fn api(settings: &mut Settings, has_key: bool, is_apart: bool, draft: &mut ConfigDraft) {
+fn api(settings: &mut SettingsTree, has_key: bool, is_apart: bool, draft: &mut ConfigDraft) {
     let prefix = settings.text("http_api.handler_prefix");
     let prefix = prefix.unwrap_or_else(|| "/api".to_owned());
     if has_key && !is_apart {
@@ -455,7 +455,7 @@ fn api(settings: &mut Settings, has_key: bool, is_apart: bool, draft: &mut Confi
     }
 }
 
-fn limits(settings: &mut Settings, draft: &mut ConfigDraft) {
+fn limits(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
     draft.section("[limits]");
     draft.set("unknown_namespace", string_literal("error"));
     for (path, name, max) in [
@@ -491,7 +491,7 @@ fn limits(settings: &mut Settings, draft: &mut ConfigDraft) {
 }
 
 fn channels(
-    settings: &mut Settings,
+    settings: &mut SettingsTree,
     has_tokens: bool,
     hooks: &HookSettings,
     draft: &mut ConfigDraft,
@@ -503,7 +503,7 @@ fn channels(
         position_ttl: settings.duration("channel.history_meta_ttl"),
     };
     if let Some(options) = settings.take("channel.without_namespace") {
-        namespaces::namespace("", Settings::new(options), &around, draft);
+        namespaces::namespace("", SettingsTree::new(options), &around, draft);
     }
     for mut one in settings.objects("channel.namespaces") {
         match one.text("name") {
@@ -514,7 +514,7 @@ fn channels(
 }
 
 /// Notes the settings without a counterpart.
-fn rest(settings: &mut Settings, draft: &mut ConfigDraft) {
+fn rest(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
     settings.skip(&NEEDLESS);
     if settings
         .take("client.subscribe_to_user_personal_channel.personal_channel_namespace")

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use draft::ConfigDraft;
-use settings::Settings;
+use settings::SettingsTree;
 use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::masked_urls;
 use veche_terminal::shown;
@@ -53,7 +53,7 @@ pub fn run(from: &MigrationSource) -> Result<(), CommandFailure> {
         let source = shown(&args.source);
         CommandFailure::new(Exit::Usage, format!("{source}: {why}"))
     })?;
-    let draft = centrifugo::draft(Settings::new(value));
+    let draft = centrifugo::draft(SettingsTree::new(value));
     for note in draft.notes() {
         eprintln!("veche: {}", masked_urls(note));
     }

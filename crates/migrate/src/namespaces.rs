@@ -1,7 +1,7 @@
 //! Translates channel options.
 
 use super::draft::{ConfigDraft, string_literal};
-use super::settings::Settings;
+use super::settings::SettingsTree;
 
 /// Properties of the rest of the configuration that affect namespaces.
 pub(super) struct NamespaceContext {
@@ -31,7 +31,7 @@ const ALWAYS: [&str; 10] = [
 /// Converts the options of a namespace and adds its section to the draft.
 pub(super) fn namespace(
     name: &str,
-    mut options: Settings,
+    mut options: SettingsTree,
     around: &NamespaceContext,
     draft: &mut ConfigDraft,
 ) {
@@ -74,7 +74,7 @@ fn readers(
     shown: &str,
     what: &str,
     is_kept: bool,
-    options: &mut Settings,
+    options: &mut SettingsTree,
     draft: &mut ConfigDraft,
 ) {
     let is_for_client = is_for_client(shown, what, options, draft);
@@ -92,7 +92,7 @@ fn readers(
 /// Returns whether channels have a history.
 fn history(
     shown: &str,
-    options: &mut Settings,
+    options: &mut SettingsTree,
     around: &NamespaceContext,
     draft: &mut ConfigDraft,
 ) -> bool {
@@ -127,7 +127,7 @@ fn history(
 
 /// Returns whether all clients have a permission. In Centrifugo the option for anonymous clients extends that of the
 /// others.
-fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut ConfigDraft) -> bool {
+fn is_for_client(shown: &str, what: &str, options: &mut SettingsTree, draft: &mut ConfigDraft) -> bool {
     let for_client = options.flag(&format!("allow_{what}_for_client"));
     let for_anonymous = options.flag(&format!("allow_{what}_for_anonymous"));
     let note = match (for_client, for_anonymous) {
@@ -140,9 +140,9 @@ fn is_for_client(shown: &str, what: &str, options: &mut Settings, draft: &mut Co
     for_client
 }
 
-fn access(shown: &str, options: &mut Settings, around: &NamespaceContext, draft: &mut ConfigDraft) {
+fn access(shown: &str, options: &mut SettingsTree, around: &NamespaceContext, draft: &mut ConfigDraft) {
     // Both the old and the new name are supported.
-    let asks = |options: &mut Settings, old, new| options.flag(old) | options.flag(new);
+    let asks = |options: &mut SettingsTree, old, new| options.flag(old) | options.flag(new);
     let asks_to_subscribe = asks(options, "proxy_subscribe", "subscribe_proxy_enabled");
     let asks_to_publish = asks(options, "proxy_publish", "publish_proxy_enabled");
     let for_client = is_for_client(shown, "subscribe", options, draft);

@@ -1,6 +1,6 @@
 //! The paths of Centrifugo 5's settings in version 6.
 
-use super::settings::Settings;
+use super::settings::SettingsTree;
 
 /// Objects that only version 6 has.
 const OBJECTS: [&str; 8] = [
@@ -263,7 +263,7 @@ const SWITCHES: [&str; 9] = [
 ];
 
 /// Renames settings of version 5 to those of version 6. Settings of namespaces are renamed where they are read.
-pub(super) fn renew(settings: &mut Settings) {
+pub(super) fn renew(settings: &mut SettingsTree) {
     if settings.has_objects(&OBJECTS) {
         return;
     }

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 /// A tree of settings. Empty values (`false`, `0`, `""`) count as absent.
-pub(super) struct Settings {
+pub(super) struct SettingsTree {
     root: Value,
     /// The names of settings in the file, by their path here.
     names: HashMap<String, String>,
 }
 
-impl Settings {
+impl SettingsTree {
     pub(super) fn new(root: Value) -> Self {
         Self {
             root,
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn settings_are_taken_once_and_the_rest_is_left_by_name() {
-        let mut settings = Settings::new(json!({
+        let mut settings = SettingsTree::new(json!({
             "a": { "b": "x", "off": false }, "port": "80", "list": "a, b", "old": 7, "times": ["1m30s", "90", "0s"],
         }));
         settings.rename("old", "new.place");
@@ -224,11 +224,11 @@ mod tests {
             ("90", "90s"),
             ("720h0m0s", "720h"),
         ] {
-            let mut settings = Settings::new(json!({ "t": text }));
+            let mut settings = SettingsTree::new(json!({ "t": text }));
             assert_eq!(settings.duration("t").as_deref(), Some(expected), "{text}");
         }
         for text in ["0s", "soon", "1x", "s"] {
-            let mut settings = Settings::new(json!({ "t": text }));
+            let mut settings = SettingsTree::new(json!({ "t": text }));
             assert_eq!(settings.duration("t"), None, "{text}");
         }
     }

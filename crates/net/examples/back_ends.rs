@@ -22,7 +22,7 @@ use bytes::Bytes;
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use veche_mailbox::Wake as _;
 use veche_net::{
-    Buffer, ConnectionId, Driver, Epoll, Event, ListenOptions, Options, Uring, Waker, bind,
+    Buffer, ConnectionId, Driver, Epoll, DriverEvent, ListenOptions, Options, Uring, Waker, bind,
 };
 
 /// Time for messages in flight to settle when a pair is stopped.
@@ -114,9 +114,9 @@ fn serve<D: Driver>(case: Case, mut driver: D, shared: &Shared, ready: impl FnOn
     let mut all: Vec<ConnectionId> = Vec::new();
     let mut spare: Vec<Vec<u8>> = Vec::new();
     while !shared.is_over.load(Ordering::Relaxed) {
-        let mut sink = |driver: &mut D, event: Event<'_>| match event {
-            Event::Accepted { id, .. } => all.push(id),
-            Event::Received { id, bytes } => match case {
+        let mut sink = |driver: &mut D, event: DriverEvent<'_>| match event {
+            DriverEvent::Accepted { id, .. } => all.push(id),
+            DriverEvent::Received { id, bytes } => match case {
                 Case::Echo(..) => {
                     let mut out = spare.pop().unwrap_or_default();
                     out.extend_from_slice(bytes);
@@ -129,7 +129,7 @@ fn serve<D: Driver>(case: Case, mut driver: D, shared: &Shared, ready: impl FnOn
                     }
                 }
             },
-            Event::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
+            DriverEvent::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
             _ => {}
         };
         driver.turn(Some(500), &mut sink).expect("the wait works");
@@ -166,15 +166,15 @@ fn load(case: Case, address: SocketAddr, shared: &Shared, ready: impl FnOnce(Wak
             }
         }
         let mut got = 0;
-        let mut sink = |driver: &mut Epoll, event: Event<'_>| match event {
-            Event::Connected { id } => {
+        let mut sink = |driver: &mut Epoll, event: DriverEvent<'_>| match event {
+            DriverEvent::Connected { id } => {
                 open += 1;
                 if let Case::Echo(_, _, inflight) = case {
                     let messages = (0..inflight).map(|_| (id, Buffer::Shared(message.clone())));
                     kept.extend(messages);
                 }
             }
-            Event::Received { id, bytes } => {
+            DriverEvent::Received { id, bytes } => {
                 got += bytes.len() as u64;
                 if let Case::Echo(..) = case {
                     let back = Buffer::Owned(bytes.to_vec());

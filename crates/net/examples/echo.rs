@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use rustix::time::{ClockId, clock_gettime};
-use veche_net::{Buffer, Driver, Epoll, Event, ListenOptions, Options, bind};
+use veche_net::{Buffer, Driver, Epoll, DriverEvent, ListenOptions, Options, bind};
 
 const REPORT_MS: u64 = 2_000;
 
@@ -37,8 +37,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         driver.turn(
             Some(wait_ms),
             &mut |driver: &mut Epoll, event| match event {
-                Event::Accepted { .. } => open += 1,
-                Event::Received { id, bytes } => {
+                DriverEvent::Accepted { .. } => open += 1,
+                DriverEvent::Received { id, bytes } => {
                     receives += 1;
                     received_bytes += bytes.len();
                     let mut out = spare.pop().unwrap_or_default();
@@ -51,10 +51,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         driver.pause(id);
                     }
                 }
-                Event::Drained { id } => driver.resume(id),
-                Event::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
-                Event::Ended { id } => driver.close(id),
-                Event::Closed { .. } => open -= 1,
+                DriverEvent::Drained { id } => driver.resume(id),
+                DriverEvent::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
+                DriverEvent::Ended { id } => driver.close(id),
+                DriverEvent::Closed { .. } => open -= 1,
                 _ => {}
             },
         )?;

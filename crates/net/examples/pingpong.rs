@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use veche_net::{Buffer, Driver, Epoll, Event, Options};
+use veche_net::{Buffer, Driver, Epoll, DriverEvent, Options};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut messages = 0_u64;
     while driver.now_ms() < end_ms {
         driver.turn(Some(100), &mut |driver: &mut Epoll, event| match event {
-            Event::Received { id, bytes: part } => {
+            DriverEvent::Received { id, bytes: part } => {
                 let missing = &mut missing[id.index as usize];
                 *missing -= part.len().min(*missing);
                 if *missing == 0 {
@@ -43,8 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     spare.extend(back.and_then(Buffer::reclaim));
                 }
             }
-            Event::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
-            Event::Closed { reason, .. } => eprintln!("closed: {reason:?}"),
+            DriverEvent::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
+            DriverEvent::Closed { reason, .. } => eprintln!("closed: {reason:?}"),
             _ => {}
         })?;
     }

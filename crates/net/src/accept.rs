@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::base::SocketBackEnd;
 use crate::sys::socket;
-use crate::{ConnectionId, Event, ListenerId};
+use crate::{ConnectionId, DriverEvent, ListenerId};
 
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -51,7 +51,7 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
     }
 
     /// Accepts waiting connections up to the limit of a turn.
-    fn accept(&mut self, id: ListenerId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn accept(&mut self, id: ListenerId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         for _ in 0..self.base().options.accepts_max {
             // The sink may pause the listener between two connections.
             if !self.is_accepting(id) {
@@ -60,7 +60,7 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
             match socket::accept(&self.base().listeners[id.0 as usize].socket) {
                 Ok((socket, peer)) => {
                     let transport = self.add_accepted(socket);
-                    let event = Event::Accepted {
+                    let event = DriverEvent::Accepted {
                         id: transport,
                         listener: id,
                         peer,
@@ -77,10 +77,10 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
 
     /// Backs off because descriptors or memory have run out.
     #[cold]
-    fn stall(&mut self, id: ListenerId, errno: Errno, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn stall(&mut self, id: ListenerId, errno: Errno, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         self.base().back_off(id);
         self.update_listener(id);
-        let event = Event::AcceptStalled {
+        let event = DriverEvent::AcceptStalled {
             listener: id,
             errno: errno.raw_os_error(),
         };

@@ -13,12 +13,12 @@ use crate::accept::Listener;
 use crate::queue::{Queues, SendQueue};
 use crate::sys::socket;
 use crate::timer::Wheel;
-use crate::transport::{State, Transports};
-use crate::{Buffer, CloseReason, ConnectionId, Detached, Event, ListenerId, Options, Waker};
+use crate::transport::{TransportState, Transports};
+use crate::{Buffer, CloseReason, ConnectionId, Detached, DriverEvent, ListenerId, Options, Waker};
 
 /// An event caused by a call and not delivered to the sink yet.
 #[derive(Debug)]
-pub(crate) enum Pending {
+pub(crate) enum PendingEvent {
     Sent(ConnectionId, Buffer),
     Progressed(ConnectionId),
     Drained(ConnectionId),
@@ -31,7 +31,7 @@ pub(crate) struct DriverBase {
     pub(crate) wheel: Wheel,
     pub(crate) now_ms: u64,
     pub(crate) waker: Waker,
-    pub(crate) pending: Vec<Pending>,
+    pub(crate) pending: Vec<PendingEvent>,
     pub(crate) closed: Vec<(ConnectionId, CloseReason)>,
     pub(crate) queues: Queues,
     pub(crate) listeners: Vec<Listener>,
@@ -74,7 +74,7 @@ impl DriverBase {
             socket::bind_from(&socket, from)?;
         }
         let begun = socket::connect(&socket, &addr);
-        Ok((self.transports.add(socket, State::Connecting), begun))
+        Ok((self.transports.add(socket, TransportState::Connecting), begun))
     }
 
     /// Returns the bytes of a transport that the kernel has not taken.
@@ -89,7 +89,7 @@ impl DriverBase {
     pub(crate) fn detach(&mut self, id: ConnectionId, received: Vec<u8>) -> Option<Detached> {
         let transport = self.transports.live(id)?;
         let socket = transport.socket.take()?;
-        transport.state = State::Closed;
+        transport.state = TransportState::Closed;
         let queue = transport.queue.take();
         let unsent = queue.as_deref().map_or(Vec::new(), SendQueue::remaining);
         queue.into_iter().for_each(|queue| self.queues.give(queue));
@@ -160,25 +160,25 @@ impl DriverBase {
 pub(crate) trait SocketBackEnd: Sized {
     fn base(&mut self) -> &mut DriverBase;
 
-    fn fire_timers(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn fire_timers(&mut self, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         for _ in 0..self.base().options.timers_max {
             let base = self.base();
             let Some(index) = base.wheel.pop(&mut base.transports, base.now_ms) else {
                 break;
             };
             let id = base.transports.id(index);
-            sink(self, Event::Timer { id });
+            sink(self, DriverEvent::Timer { id });
         }
     }
 
     /// Delivers the events caused by calls so far; those caused by the sink come in the next turn.
-    fn deliver_pending(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn deliver_pending(&mut self, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let mut pending = mem::take(&mut self.base().pending);
         for event in pending.drain(..) {
             let (id, event) = match event {
-                Pending::Sent(id, buffer) => (id, Event::Sent { id, buffer }),
-                Pending::Drained(id) => (id, Event::Drained { id }),
-                Pending::Progressed(id) => (id, Event::Progressed { id }),
+                PendingEvent::Sent(id, buffer) => (id, DriverEvent::Sent { id, buffer }),
+                PendingEvent::Drained(id) => (id, DriverEvent::Drained { id }),
+                PendingEvent::Progressed(id) => (id, DriverEvent::Progressed { id }),
             };
             if self.base().transports.peek(id).is_some() {
                 sink(self, event);
@@ -189,10 +189,10 @@ pub(crate) trait SocketBackEnd: Sized {
         base.pending = pending;
     }
 
-    fn deliver_closed(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn deliver_closed(&mut self, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let mut closed = mem::take(&mut self.base().closed);
         for (id, reason) in closed.drain(..) {
-            sink(self, Event::Closed { id, reason });
+            sink(self, DriverEvent::Closed { id, reason });
             self.base().transports.remove(id);
         }
         let base = self.base();

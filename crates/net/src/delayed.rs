@@ -18,10 +18,10 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::{
-    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };
 
-use link::{Arrival, Link};
+use link::{Arrival, DelayedLink};
 
 /// Maximum delay in turns.
 const LATE_TURNS_MAX: u64 = 4;
@@ -32,7 +32,7 @@ pub struct Delayed<D> {
     driver: D,
     rng: Rng,
     turn: u64,
-    links: Vec<Link>,
+    links: Vec<DelayedLink>,
     free: Vec<u32>,
     /// Our index of a live transport of the inner driver.
     indexes: HashMap<ConnectionId, u32>,
@@ -54,7 +54,7 @@ impl<D: Driver> Delayed<D> {
 
     fn add(&mut self, below: ConnectionId) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.links.push(Link::free());
+            self.links.push(DelayedLink::free());
             self.links.len() as u32 - 1
         });
         self.links[index as usize].open(below);
@@ -69,7 +69,7 @@ impl<D: Driver> Delayed<D> {
         }
     }
 
-    fn live(&mut self, id: ConnectionId) -> Option<&mut Link> {
+    fn live(&mut self, id: ConnectionId) -> Option<&mut DelayedLink> {
         self.links
             .get_mut(id.index as usize)
             .filter(|link| link.generation == id.generation && link.live)
@@ -107,21 +107,21 @@ impl<D: Driver> Delayed<D> {
     }
 
     /// Delivers the due events of a transport.
-    fn deliver(&mut self, index: u32, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn deliver(&mut self, index: u32, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let id = self.id(index);
         let low_water = self.driver.options().low_water_bytes;
         while self.links[index as usize].generation == id.generation {
             let link = &mut self.links[index as usize];
             if let Some(buffer) = link.next_sent(&self.driver) {
-                sink(self, Event::Sent { id, buffer });
+                sink(self, DriverEvent::Sent { id, buffer });
                 continue;
             }
             if link.drained(low_water, &self.driver) {
-                sink(self, Event::Drained { id });
+                sink(self, DriverEvent::Drained { id });
                 continue;
             }
             if link.progressed(&self.driver) {
-                sink(self, Event::Progressed { id });
+                sink(self, DriverEvent::Progressed { id });
                 continue;
             }
             let Some(arrival) = link.next_arrival(self.turn, &mut self.rng) else {
@@ -129,22 +129,22 @@ impl<D: Driver> Delayed<D> {
             };
             match arrival {
                 Arrival::Accepted(listener, peer) => {
-                    sink(self, Event::Accepted { id, listener, peer });
+                    sink(self, DriverEvent::Accepted { id, listener, peer });
                 }
-                Arrival::Connected => sink(self, Event::Connected { id }),
+                Arrival::Connected => sink(self, DriverEvent::Connected { id }),
                 Arrival::Bytes(mut bytes) => {
                     sink(
                         self,
-                        Event::Received {
+                        DriverEvent::Received {
                             id,
                             bytes: &mut bytes,
                         },
                     );
                 }
-                Arrival::Ended => sink(self, Event::Ended { id }),
+                Arrival::Ended => sink(self, DriverEvent::Ended { id }),
                 Arrival::Closed(reason) => {
                     self.links[index as usize].live = false;
-                    sink(self, Event::Closed { id, reason });
+                    sink(self, DriverEvent::Closed { id, reason });
                     self.links[index as usize].reset();
                     self.free.push(index);
                 }
@@ -286,32 +286,32 @@ impl<D: Driver> Driver for Delayed<D> {
     fn turn_within(
         &mut self,
         timeout: Option<Duration>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) -> io::Result<()> {
         self.turn += 1;
         for index in 0..self.links.len() as u32 {
             self.advance_sends(index);
         }
-        let wait_ms_max = self.links.iter().filter_map(Link::wait_ms_max).min();
+        let wait_ms_max = self.links.iter().filter_map(DelayedLink::wait_ms_max).min();
         let own = wait_ms_max.map(Duration::from_millis);
         let timeout = own.into_iter().chain(timeout).min();
         let mut events = Vec::new();
         self.driver.turn_within(timeout, &mut |_, event| {
             events.push(match event {
-                Event::Accepted { id, listener, peer } => {
+                DriverEvent::Accepted { id, listener, peer } => {
                     OwnedEvent::Transport(id, Arrival::Accepted(listener, peer))
                 }
-                Event::Connected { id } => OwnedEvent::Transport(id, Arrival::Connected),
-                Event::Received { id, bytes } => {
+                DriverEvent::Connected { id } => OwnedEvent::Transport(id, Arrival::Connected),
+                DriverEvent::Received { id, bytes } => {
                     OwnedEvent::Transport(id, Arrival::Bytes(bytes.to_vec()))
                 }
-                Event::Ended { id } => OwnedEvent::Transport(id, Arrival::Ended),
-                Event::Closed { id, reason } => OwnedEvent::Transport(id, Arrival::Closed(reason)),
-                Event::Timer { id } => OwnedEvent::Timer(id),
-                Event::AcceptStalled { listener, errno } => OwnedEvent::Stalled(listener, errno),
-                Event::Woken => OwnedEvent::Woken,
+                DriverEvent::Ended { id } => OwnedEvent::Transport(id, Arrival::Ended),
+                DriverEvent::Closed { id, reason } => OwnedEvent::Transport(id, Arrival::Closed(reason)),
+                DriverEvent::Timer { id } => OwnedEvent::Timer(id),
+                DriverEvent::AcceptStalled { listener, errno } => OwnedEvent::Stalled(listener, errno),
+                DriverEvent::Woken => OwnedEvent::Woken,
                 // This driver derives these events from its own unsent bytes.
-                Event::Sent { .. } | Event::Progressed { .. } | Event::Drained { .. } => return,
+                DriverEvent::Sent { .. } | DriverEvent::Progressed { .. } | DriverEvent::Drained { .. } => return,
             });
         })?;
         for event in events {
@@ -324,13 +324,13 @@ impl<D: Driver> Driver for Delayed<D> {
                 }
                 OwnedEvent::Timer(below) => {
                     if let Some(&index) = self.indexes.get(&below) {
-                        sink(self, Event::Timer { id: self.id(index) });
+                        sink(self, DriverEvent::Timer { id: self.id(index) });
                     }
                 }
                 OwnedEvent::Stalled(listener, errno) => {
-                    sink(self, Event::AcceptStalled { listener, errno })
+                    sink(self, DriverEvent::AcceptStalled { listener, errno })
                 }
-                OwnedEvent::Woken => sink(self, Event::Woken),
+                OwnedEvent::Woken => sink(self, DriverEvent::Woken),
             }
         }
         for index in 0..self.links.len() as u32 {

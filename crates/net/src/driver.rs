@@ -2,7 +2,7 @@
 //!
 //! The trait permits both a readiness loop (epoll) and a completion loop (io_uring) without a difference to its users:
 //! bytes are lent for one call, `send` takes the buffer and returns it when it is done, `close` is complete only with
-//! [`Event::Closed`].
+//! [`DriverEvent::Closed`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use veche_types::ConnectionId;
 
 use crate::{Buffer, Options, Waker};
 
-/// Maximum number of bytes of one transport that [`Event::Received`] may still bring after [`Driver::pause`], because
+/// Maximum number of bytes of one transport that [`DriverEvent::Received`] may still bring after [`Driver::pause`], because
 /// the back end has them already. Epoll: none.
 pub const RECEIVE_AFTER_PAUSE_MAX: usize = 64 * 1024;
 
@@ -62,7 +62,7 @@ pub struct Detached {
 /// An event. For each transport `Accepted` or `Connected` comes first, and `Closed` last and exactly once; no
 /// `Received` follows `Ended`; after a call of [`Driver::close`] only `Closed` follows.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum DriverEvent<'a> {
     /// A listener accepted a connection.
     Accepted {
         /// Id of the new transport.
@@ -166,7 +166,7 @@ pub trait Driver: Sized {
     fn connect_from(&mut self, addr: SocketAddr, from: Option<IpAddr>) -> io::Result<ConnectionId>;
 
     /// Sends all of `buffer` after earlier sends. The buffer is returned immediately if all of it went out, otherwise
-    /// with [`Event::Sent`]; after a `close` or an error it is dropped with the transport.
+    /// with [`DriverEvent::Sent`]; after a `close` or an error it is dropped with the transport.
     ///
     /// `more` announces another `send` on `id` in this turn, so that the bytes may be held back and leave together in
     /// one system call. If no send follows, they leave at the beginning of the next turn.
@@ -230,7 +230,7 @@ pub trait Driver: Sized {
     fn turn(
         &mut self,
         timeout_ms: Option<u64>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) -> io::Result<()> {
         self.turn_within(timeout_ms.map(Duration::from_millis), sink)
     }
@@ -243,6 +243,6 @@ pub trait Driver: Sized {
     fn turn_within(
         &mut self,
         timeout: Option<Duration>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) -> io::Result<()>;
 }

@@ -22,9 +22,9 @@ use crate::accept::AcceptBackEnd;
 use crate::base::{DriverBase, SocketBackEnd};
 use crate::sys::epoll::{Event as Ready, EventFlags, Poller};
 use crate::sys::socket;
-use crate::transport::State;
+use crate::transport::TransportState;
 use crate::{
-    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };
 
 /// Bits of `Transport::interest`: the interest registered with epoll.
@@ -114,7 +114,7 @@ impl Epoll {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        transport.state = State::Closed;
+        transport.state = TransportState::Closed;
         let queue = transport.queue.take();
         if let Some(socket) = transport.socket.take()
             && transport.interest & REGISTERED != 0
@@ -135,7 +135,7 @@ impl Epoll {
         &mut self,
         ready: Ready,
         bytes: &mut [u8],
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
         let tag = ready.data.u64();
         let id = ConnectionId {
@@ -145,7 +145,7 @@ impl Epoll {
         if id.generation != 0 {
             self.transport_ready(id, ready.flags, bytes, sink);
         } else if id.index == TAG_WAKER {
-            sink(self, Event::Woken);
+            sink(self, DriverEvent::Woken);
         } else {
             self.accept(ListenerId(id.index), sink);
         }
@@ -169,7 +169,7 @@ impl AcceptBackEnd for Epoll {
     }
 
     fn add_accepted(&mut self, socket: OwnedFd) -> ConnectionId {
-        let id = self.base.transports.add(socket, State::Open);
+        let id = self.base.transports.add(socket, TransportState::Open);
         self.set_interest(id, REGISTERED | INPUT);
         id
     }
@@ -220,7 +220,7 @@ impl Driver for Epoll {
             return;
         };
         transport.paused = false;
-        if transport.state == State::Open && !transport.ended {
+        if transport.state == TransportState::Open && !transport.ended {
             let interest = transport.interest | REGISTERED | INPUT;
             self.set_interest(id, interest);
         }
@@ -236,7 +236,7 @@ impl Driver for Epoll {
 
     fn detach(&mut self, id: ConnectionId) -> Option<Detached> {
         let transport = self.base.transports.live(id)?;
-        if transport.state != State::Open {
+        if transport.state != TransportState::Open {
             return None;
         }
         self.set_interest(id, 0);
@@ -269,7 +269,7 @@ impl Driver for Epoll {
     fn turn_within(
         &mut self,
         timeout: Option<Duration>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) -> io::Result<()> {
         self.flush_held();
         let own = self.base.wait_ms().map(Duration::from_millis);

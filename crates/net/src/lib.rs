@@ -1,6 +1,6 @@
 //! A worker's sockets: the driver interface, its back ends, and timers.
 //!
-//! Code above [`Driver`] sees transports by [`ConnectionId`], bytes lent for one call and [`Event`]s, but no
+//! Code above [`Driver`] sees transports by [`ConnectionId`], bytes lent for one call and [`DriverEvent`]s, but no
 //! descriptor, epoll or io_uring. [`Epoll`] is the portable back end, [`Uring`] the one with cheaper messages.
 //! [`Delayed`] wraps any back end and behaves like a badly timed asynchronous one, for tests. [`Simulated`] has no
 //! operating system below it, for tests of the whole stack.
@@ -27,7 +27,7 @@ mod waker;
 
 pub use buffer::Buffer;
 pub use delayed::Delayed;
-pub use driver::{CloseReason, Detached, Driver, Event, ListenerId, RECEIVE_AFTER_PAUSE_MAX};
+pub use driver::{CloseReason, Detached, Driver, DriverEvent, ListenerId, RECEIVE_AFTER_PAUSE_MAX};
 pub use epoll::Epoll;
 pub use listener::{ListenOptions, bind, spread_evenly};
 pub use options::Options;

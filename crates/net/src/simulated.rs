@@ -22,7 +22,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use crate::{
-    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };
 
 use crate::queue::SendQueue;
@@ -526,7 +526,7 @@ impl Driver for Simulated {
     fn turn_within(
         &mut self,
         timeout: Option<Duration>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) -> io::Result<()> {
         self.stir();
         let mut told = false;
@@ -536,7 +536,7 @@ impl Driver for Simulated {
             };
             if self.listeners[listener.0 as usize] {
                 told = true;
-                sink(self, Event::Accepted { id, listener, peer });
+                sink(self, DriverEvent::Accepted { id, listener, peer });
             } else {
                 self.dialed.push_back((id, listener, peer));
             }
@@ -546,27 +546,27 @@ impl Driver for Simulated {
                 && std::mem::take(&mut near.is_connecting)
             {
                 told = true;
-                sink(self, Event::Connected { id });
+                sink(self, DriverEvent::Connected { id });
             }
         }
         for (id, buffers, drained) in self.drain_unsent() {
             told = true;
             if buffers.is_empty() && !drained {
-                sink(self, Event::Progressed { id });
+                sink(self, DriverEvent::Progressed { id });
             }
             for buffer in buffers {
                 if self.live(id).is_some() {
-                    sink(self, Event::Sent { id, buffer });
+                    sink(self, DriverEvent::Sent { id, buffer });
                 }
             }
             if drained && self.live(id).is_some() {
-                sink(self, Event::Drained { id });
+                sink(self, DriverEvent::Drained { id });
             }
         }
         for id in self.due() {
             if self.live(id).is_some() {
                 told = true;
-                sink(self, Event::Timer { id });
+                sink(self, DriverEvent::Timer { id });
             }
         }
         for (place, id) in self.shuffled().into_iter().enumerate() {
@@ -579,16 +579,16 @@ impl Driver for Simulated {
                 Some(Arrival::Bytes(mut bytes)) => {
                     told = true;
                     let bytes = &mut bytes[..];
-                    sink(self, Event::Received { id, bytes });
+                    sink(self, DriverEvent::Received { id, bytes });
                 }
                 Some(Arrival::Fin) => {
                     told = true;
-                    sink(self, Event::Ended { id });
+                    sink(self, DriverEvent::Ended { id });
                 }
                 Some(Arrival::End) => {
                     told = true;
                     let reason = self.end(id);
-                    sink(self, Event::Closed { id, reason });
+                    sink(self, DriverEvent::Closed { id, reason });
                 }
                 None => {}
             }

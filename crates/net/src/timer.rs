@@ -17,7 +17,7 @@ const HEAD: u32 = 1 << 31;
 
 /// A timer: its deadline and its neighbours in the slot's list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Node {
+pub(crate) struct TimerNode {
     deadline_ms: u64,
     /// `NIL` at the end of the list. Free for the owner's use while unset.
     pub(crate) next: u32,
@@ -25,9 +25,9 @@ pub(crate) struct Node {
     previous: u32,
 }
 
-const _: () = assert!(size_of::<Node>() == 16);
+const _: () = assert!(size_of::<TimerNode>() == 16);
 
-impl Node {
+impl TimerNode {
     pub(crate) const UNSET: Self = Self {
         deadline_ms: 0,
         next: NIL,
@@ -40,8 +40,8 @@ impl Node {
 }
 
 /// Gives access to the nodes; the wheel knows them only by index.
-pub(crate) trait Nodes {
-    fn node(&mut self, index: u32) -> &mut Node;
+pub(crate) trait TimerNodes {
+    fn node(&mut self, index: u32) -> &mut TimerNode;
 }
 
 #[derive(Debug)]
@@ -66,20 +66,20 @@ impl Wheel {
 
     /// Sets a timer and replaces an earlier deadline. A deadline in the past counts as now.
     #[inline]
-    pub(crate) fn set(&mut self, nodes: &mut impl Nodes, index: u32, deadline_ms: u64) {
+    pub(crate) fn set(&mut self, nodes: &mut impl TimerNodes, index: u32, deadline_ms: u64) {
         self.clear(nodes, index);
         self.link(nodes, index, deadline_ms.max(self.now_ms));
     }
 
     /// Clears a timer if it is set.
     #[inline]
-    pub(crate) fn clear(&mut self, nodes: &mut impl Nodes, index: u32) {
+    pub(crate) fn clear(&mut self, nodes: &mut impl TimerNodes, index: u32) {
         let node = nodes.node(index);
         if !node.is_set() {
             return;
         }
-        let Node { next, previous, .. } = *node;
-        *node = Node::UNSET;
+        let TimerNode { next, previous, .. } = *node;
+        *node = TimerNode::UNSET;
         if previous & HEAD != 0 {
             let slot = (previous & !HEAD) as usize;
             self.heads[slot] = next;
@@ -104,7 +104,7 @@ impl Wheel {
 
     /// Removes a timer whose deadline is `until_ms` or earlier, the earliest first; equal deadlines are returned in any
     /// order. `None`: there are no more, and the wheel's time is now `until_ms`.
-    pub(crate) fn pop(&mut self, nodes: &mut impl Nodes, until_ms: u64) -> Option<u32> {
+    pub(crate) fn pop(&mut self, nodes: &mut impl TimerNodes, until_ms: u64) -> Option<u32> {
         loop {
             let due = self
                 .first_slot()
@@ -122,7 +122,7 @@ impl Wheel {
             self.heads[head] = NIL;
             self.occupied[level] &= !(1 << (head % SLOTS));
             while index != NIL {
-                let Node {
+                let TimerNode {
                     deadline_ms, next, ..
                 } = *nodes.node(index);
                 self.link(nodes, index, deadline_ms);
@@ -149,14 +149,14 @@ impl Wheel {
 
     /// Links an unset node whose deadline is not in the past.
     #[inline]
-    fn link(&mut self, nodes: &mut impl Nodes, index: u32, deadline_ms: u64) {
+    fn link(&mut self, nodes: &mut impl TimerNodes, index: u32, deadline_ms: u64) {
         let differs = (deadline_ms ^ self.now_ms) | 1;
         let level = differs.ilog2() / SLOT_BITS;
         let slot = (deadline_ms >> (level * SLOT_BITS)) as usize % SLOTS;
         let level = level as usize;
         let head = level * SLOTS + slot;
         let next = self.heads[head];
-        *nodes.node(index) = Node {
+        *nodes.node(index) = TimerNode {
             deadline_ms,
             next,
             previous: HEAD | head as u32,
@@ -177,8 +177,8 @@ mod tests {
 
     use super::*;
 
-    impl Nodes for Vec<Node> {
-        fn node(&mut self, index: u32) -> &mut Node {
+    impl TimerNodes for Vec<TimerNode> {
+        fn node(&mut self, index: u32) -> &mut TimerNode {
             &mut self[index as usize]
         }
     }
@@ -214,7 +214,7 @@ mod tests {
 
     /// Runs `steps` on the wheel and on a sorted map and compares each pop.
     fn check(start_ms: u64, steps: &[Step]) {
-        let mut nodes = vec![Node::UNSET; NODES as usize];
+        let mut nodes = vec![TimerNode::UNSET; NODES as usize];
         let mut wheel = Wheel::new(start_ms);
         let mut model: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
         let mut deadlines = vec![None; NODES as usize];
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn wakes_are_few() {
         // A timeout of 30 s needs at most one stop per level, not one per slot.
-        let mut nodes = vec![Node::UNSET; 1];
+        let mut nodes = vec![TimerNode::UNSET; 1];
         let mut wheel = Wheel::new(123_456_789);
         let deadline_ms = 123_456_789 + 30_000;
         wheel.set(&mut nodes, 0, deadline_ms);
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_end_of_time_has_a_slot() {
-        let mut nodes = vec![Node::UNSET; 2];
+        let mut nodes = vec![TimerNode::UNSET; 2];
         let mut wheel = Wheel::new(0);
         wheel.set(&mut nodes, 0, u64::MAX);
         wheel.set(&mut nodes, 1, u64::MAX - 1);

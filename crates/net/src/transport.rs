@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 
 use crate::ConnectionId;
 use crate::queue::SendQueue;
-use crate::timer::{NIL, Node, Nodes};
+use crate::timer::{NIL, TimerNode, TimerNodes};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum TransportState {
     /// Unused; linked into the free list by `timer.next`.
     Free,
     /// The kernel is connecting.
@@ -33,10 +33,10 @@ pub(crate) enum Fin {
 pub(crate) struct Transport {
     /// Present only while there is something to send.
     pub(crate) queue: Option<Box<SendQueue>>,
-    pub(crate) timer: Node,
+    pub(crate) timer: TimerNode,
     pub(crate) socket: Option<OwnedFd>,
     generation: u32,
-    pub(crate) state: State,
+    pub(crate) state: TransportState,
     pub(crate) fin: Fin,
     /// The registration of the back end, in its own bits.
     pub(crate) interest: u8,
@@ -66,17 +66,17 @@ impl Transports {
     }
 
     /// Adds a socket and returns its id.
-    pub(crate) fn add(&mut self, socket: OwnedFd, state: State) -> ConnectionId {
+    pub(crate) fn add(&mut self, socket: OwnedFd, state: TransportState) -> ConnectionId {
         if self.free == NIL {
             let index = self.slots.len() as u32;
             // The limit of descriptors is far below: Linux caps it at 2^30.
             assert!(index < 1 << 31, "the wheel's links need the top bit");
             self.slots.push(Transport {
                 queue: None,
-                timer: Node::UNSET,
+                timer: TimerNode::UNSET,
                 socket: None,
                 generation: 1,
-                state: State::Free,
+                state: TransportState::Free,
                 fin: Fin::None,
                 interest: 0,
                 paused: false,
@@ -87,9 +87,9 @@ impl Transports {
         }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
-        debug_assert!(slot.state == State::Free && !slot.timer.is_set() && slot.queue.is_none());
+        debug_assert!(slot.state == TransportState::Free && !slot.timer.is_set() && slot.queue.is_none());
         self.free = slot.timer.next;
-        slot.timer = Node::UNSET;
+        slot.timer = TimerNode::UNSET;
         slot.socket = Some(socket);
         slot.state = state;
         slot.fin = Fin::None;
@@ -106,8 +106,8 @@ impl Transports {
     /// Frees the slot of a closed transport, which makes its id stale.
     pub(crate) fn remove(&mut self, id: ConnectionId) {
         let slot = &mut self.slots[id.index as usize];
-        debug_assert!(slot.generation == id.generation && slot.state == State::Closed);
-        slot.state = State::Free;
+        debug_assert!(slot.generation == id.generation && slot.state == TransportState::Closed);
+        slot.state = TransportState::Free;
         // The epoll tags of listeners and the waker use 0.
         slot.generation = slot.generation.wrapping_add(1).max(1);
         slot.timer.next = self.free;
@@ -119,7 +119,7 @@ impl Transports {
     pub(crate) fn live(&mut self, id: ConnectionId) -> Option<&mut Transport> {
         self.slots.get_mut(id.index as usize).filter(|slot| {
             slot.generation == id.generation
-                && matches!(slot.state, State::Open | State::Connecting)
+                && matches!(slot.state, TransportState::Open | TransportState::Connecting)
         })
     }
 
@@ -128,7 +128,7 @@ impl Transports {
     pub(crate) fn peek(&self, id: ConnectionId) -> Option<&Transport> {
         self.slots.get(id.index as usize).filter(|slot| {
             slot.generation == id.generation
-                && matches!(slot.state, State::Open | State::Connecting)
+                && matches!(slot.state, TransportState::Open | TransportState::Connecting)
         })
     }
 
@@ -146,9 +146,9 @@ impl Transports {
     }
 }
 
-impl Nodes for Transports {
+impl TimerNodes for Transports {
     #[inline]
-    fn node(&mut self, index: u32) -> &mut Node {
+    fn node(&mut self, index: u32) -> &mut TimerNode {
         &mut self.slots[index as usize].timer
     }
 }

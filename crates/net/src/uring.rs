@@ -30,12 +30,12 @@ use crate::accept::AcceptBackEnd;
 use crate::base::{DriverBase, SocketBackEnd};
 use crate::sys::socket;
 use crate::sys::uring::{Completion, OperationKind, Ring};
-use crate::transport::{State, Transport};
+use crate::transport::{TransportState, Transport};
 use crate::{
-    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };
 
-use receive::{Part, Ready};
+use receive::{InputPart, Ready};
 
 /// Bits of `Transport::interest`: operations in flight. The kernel will report bytes, by a receive or a poll.
 const RECEIVING: u8 = 1;
@@ -71,9 +71,9 @@ pub struct Uring {
     /// Listeners and transports to be served, each at most once; a turn serves some from the front.
     ready: VecDeque<Ready>,
     /// Parts of a transport after the one in `ready`, or received while it was paused, in order.
-    later_parts: HashMap<u32, VecDeque<Part>>,
+    later_parts: HashMap<u32, VecDeque<InputPart>>,
     /// Empty queues for `later_parts`: a message that crosses the end of a buffer has two parts.
-    spare: Vec<VecDeque<Part>>,
+    spare: Vec<VecDeque<InputPart>>,
     /// The buffer of receiving calls, used for one transport after the other.
     receive: Box<[u8]>,
     /// Transports that were paused in this turn, some only briefly.
@@ -134,7 +134,7 @@ impl Uring {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        transport.state = State::Closed;
+        transport.state = TransportState::Closed;
         let interest = transport.interest;
         if let Some(queue) = transport.queue.take() {
             self.base.queues.give(queue);
@@ -151,7 +151,7 @@ impl Uring {
     fn reclaim(&mut self, id: ConnectionId) -> Option<()> {
         loop {
             let transport = self.base.transports.live(id)?;
-            if transport.state != State::Open {
+            if transport.state != TransportState::Open {
                 return None;
             }
             if transport.interest & (RECEIVING | WRITABLE | CHANGES) == 0 {
@@ -283,7 +283,7 @@ impl Uring {
         };
         let slot = self.base.transports.slot(index);
         // The index may have been reused by another transport, which must not be cancelled.
-        let is_ending = slot.state == State::Closed || slot.interest & CANCELLING != 0;
+        let is_ending = slot.state == TransportState::Closed || slot.interest & CANCELLING != 0;
         if is_ending && slot.interest & wanted != 0 {
             self.ring.cancel(kind, index);
         }
@@ -323,7 +323,7 @@ impl AcceptBackEnd for Uring {
     }
 
     fn add_accepted(&mut self, socket: OwnedFd) -> ConnectionId {
-        let id = self.base.transports.add(socket, State::Open);
+        let id = self.base.transports.add(socket, TransportState::Open);
         self.arm(id, 0);
         id
     }
@@ -425,7 +425,7 @@ impl Driver for Uring {
     fn turn_within(
         &mut self,
         timeout: Option<Duration>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) -> io::Result<()> {
         if mem::take(&mut self.needs_wake_poll) {
             self.ring.poll_wake(self.base.waker.eventfd());
@@ -440,7 +440,7 @@ impl Driver for Uring {
         self.collect();
         self.reap_sends()?;
         if mem::take(&mut self.is_woken) {
-            sink(self, Event::Woken);
+            sink(self, DriverEvent::Woken);
         }
         self.serve(sink)?;
         self.retry_accept();

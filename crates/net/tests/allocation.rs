@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use veche_net::{Buffer, Driver, Epoll, Event, ListenOptions, Options, Uring, bind};
+use veche_net::{Buffer, Driver, Epoll, DriverEvent, ListenOptions, Options, Uring, bind};
 
 struct Counting;
 
@@ -73,8 +73,8 @@ fn echo_without_allocations<D: Driver>(mut driver: D) {
             while !is_last {
                 is_last = left == 0;
                 let timeout_ms = is_last.then_some(0);
-                let mut sink = |driver: &mut D, event: Event<'_>| match event {
-                    Event::Received { id, bytes } => {
+                let mut sink = |driver: &mut D, event: DriverEvent<'_>| match event {
+                    DriverEvent::Received { id, bytes } => {
                         left -= bytes.len();
                         // In two parts, so that the queue for `more` is used.
                         let (first, second) = bytes.split_at(bytes.len() / 2);
@@ -86,7 +86,7 @@ fn echo_without_allocations<D: Driver>(mut driver: D) {
                         }
                         driver.set_timer(id, driver.now_ms() + 30_000);
                     }
-                    Event::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
+                    DriverEvent::Sent { buffer, .. } => spare.extend(buffer.reclaim()),
                     _ => {}
                 };
                 driver.turn(timeout_ms, &mut sink).expect("the wait works");

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Log, Logged, World, echo, has_uring, ignore, now, reset, small};
-use veche_net::{Buffer, Delayed, Driver, Epoll, Event, Options, Uring};
+use veche_net::{Buffer, Delayed, Driver, Epoll, DriverEvent, Options, Uring};
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("Linux").count()
@@ -22,7 +22,7 @@ fn descriptors() -> usize {
 
 /// Every third peer resets at once, every third after half an exchange.
 fn churn<D: Driver>(driver: D, connections: usize) {
-    let mut world = World::new(driver, |driver: &mut D, log: &mut Log, event: Event<'_>| {
+    let mut world = World::new(driver, |driver: &mut D, log: &mut Log, event: DriverEvent<'_>| {
         echo(driver, log, event);
         // Bounded: the log would otherwise keep every connection.
         log.received.clear();

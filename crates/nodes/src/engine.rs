@@ -11,7 +11,7 @@ pub mod peer;
 
 /// The state of the store after a new connection, compared with the recorded state of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
+pub enum StoreState {
     /// The store is unchanged.
     Same,
     /// The store was restarted and may have lost writes: positions must be compared before anything is published.

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A shared counter. A single cell suffices, since calls are rare compared with messages.
 #[derive(Debug, Default)]
-pub struct SharedCounter(AtomicU64);
+pub struct AtomicCounter(AtomicU64);
 
-impl SharedCounter {
+impl AtomicCounter {
     /// Adds to the counter.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Relaxed);

@@ -25,16 +25,16 @@ use veche_nodes::engine::{channel, peer};
 
 use crate::Outbound;
 pub use port::EnginePort;
-use scripts::Keys;
-use session::Session;
+use scripts::RedisKeys;
+use session::EngineSession;
 pub use shared::{EngineFigures, EngineSettings, Notice, Sentinel};
-use shared::{Said, Shared};
+use shared::{Said, SharedPorts};
 
 /// An engine outside this process; clones share it.
 #[derive(Clone, Debug)]
 pub struct RemoteStore {
     outbound: Outbound,
-    shared: Arc<Shared>,
+    shared: Arc<SharedPorts>,
 }
 
 impl Outbound {
@@ -47,8 +47,8 @@ impl Outbound {
             let words = format!("can't start threads for the engine: {error}");
             CallError::new(veche_calls::CallErrorKind::Unreachable, words)
         })?;
-        let keys = Keys::new(&settings.prefix);
-        let shared = Arc::new(Shared {
+        let keys = RedisKeys::new(&settings.prefix);
+        let shared = Arc::new(SharedPorts {
             settings,
             keys,
             figures: EngineFigures::default(),
@@ -58,7 +58,7 @@ impl Outbound {
         let own = Arc::clone(&shared);
         let (done, answer) = std::sync::mpsc::sync_channel(1);
         runtime.spawn(async move {
-            let examined = match Session::connect(&own, |_| {}).await {
+            let examined = match EngineSession::connect(&own, |_| {}).await {
                 Ok(mut session) => session.examine(&own).await,
                 Err(fault) => Err(fault),
             };

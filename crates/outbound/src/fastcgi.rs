@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 use veche_calls::{
-    CallError, CallErrorKind, CallOutcome, Fastcgi, FastcgiPool, FastcgiReply, Reply,
+    CallError, CallErrorKind, CallOutcome, FastcgiCall, FastcgiPool, FastcgiReply, CallReply,
 };
-use veche_fastcgi::{Cgi, Error, Limits, Params, Response};
+use veche_fastcgi::{Cgi, Error, ClientLimits, Params, Response};
 
 use crate::metrics::ClientMetrics;
 
@@ -23,16 +23,16 @@ const CONTENT_TYPE: &str = "application/octet-stream";
 
 /// A FastCGI server, and the requests that wait for it.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct FastcgiServer {
     /// `None` if the address is invalid, which the configuration excludes.
     client: Option<veche_fastcgi::Client>,
     free: Semaphore,
     figures: Arc<ClientMetrics>,
 }
 
-impl Client {
+impl FastcgiServer {
     pub(crate) fn new(pool: &FastcgiPool, figures: Arc<ClientMetrics>) -> Self {
-        let limits = Limits {
+        let limits = ClientLimits {
             idle_timeout: pool.idle_timeout,
             connect_timeout: pool.connect_timeout,
             response_bytes_max: pool.response_bytes_max,
@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// Performs one request and reads its complete response.
-    pub(crate) async fn perform(&self, call: Fastcgi) -> CallOutcome {
+    pub(crate) async fn perform(&self, call: FastcgiCall) -> CallOutcome {
         let pool = Arc::clone(&call.pool);
         let params =
             params(&call).map_err(|words| CallError::new(CallErrorKind::Invalid, words))?;
@@ -61,7 +61,7 @@ impl Client {
         loop {
             let request = client.request(params.clone(), &call.body);
             match timeout(pool.timeout, request).await {
-                Ok(Ok(response)) => return Ok(Reply::Fastcgi(reply(response))),
+                Ok(Ok(response)) => return Ok(CallReply::Fastcgi(reply(response))),
                 // Other programs use the server too. The request was not executed.
                 Ok(Err(Error::Overloaded)) if since.elapsed() < pool.wait_timeout => {
                     sleep(PAUSE).await;
@@ -95,7 +95,7 @@ impl Client {
     }
 }
 
-fn params(call: &Fastcgi) -> Result<Params, String> {
+fn params(call: &FastcgiCall) -> Result<Params, String> {
     let client = &call.client;
     let cgi = Cgi {
         script: &call.pool.script,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::SharedCounter;
+use crate::AtomicCounter;
 
 /// The upper bounds of the buckets in milliseconds; one more bucket holds the rest.
 const BUCKETS_MS: [u64; 9] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
@@ -10,8 +10,8 @@ const BUCKETS_MS: [u64; 9] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
 /// A histogram of latencies in buckets of milliseconds.
 #[derive(Debug, Default)]
 pub struct LatencyHistogram {
-    counts: [SharedCounter; BUCKETS_MS.len() + 1],
-    sum_us: SharedCounter,
+    counts: [AtomicCounter; BUCKETS_MS.len() + 1],
+    sum_us: AtomicCounter,
 }
 
 impl LatencyHistogram {
@@ -27,7 +27,7 @@ impl LatencyHistogram {
     #[must_use]
     pub fn buckets(&self) -> Vec<(f64, u64)> {
         let bounds = BUCKETS_MS.iter().map(|&ms| ms as f64 / 1e3);
-        let counts = self.counts.iter().map(SharedCounter::read);
+        let counts = self.counts.iter().map(AtomicCounter::read);
         bounds.chain([f64::INFINITY]).zip(counts).collect()
     }
 

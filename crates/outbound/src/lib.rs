@@ -19,9 +19,9 @@ mod port;
 mod redis;
 mod resolve;
 
-pub use count::SharedCounter;
+pub use count::AtomicCounter;
 pub use latency::LatencyHistogram;
-pub use metrics::{ClientKind, ClientMetrics, Metrics, WAIT_BUCKETS_MS};
+pub use metrics::{ClientKind, ClientMetrics, OutboundMetrics, WAIT_BUCKETS_MS};
 pub use port::{CALLS_MAX, Port};
 
 use std::io;
@@ -70,7 +70,7 @@ impl Outbound {
 
     /// Returns the counters of calls.
     #[must_use]
-    pub fn metrics(&self) -> &Metrics {
+    pub fn metrics(&self) -> &OutboundMetrics {
         &self.0.clients.metrics
     }
 

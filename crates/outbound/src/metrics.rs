@@ -56,7 +56,7 @@ pub const WAIT_BUCKETS_MS: [u64; 9] = [1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_
 
 /// The counters of all clients.
 #[derive(Debug, Default)]
-pub struct Metrics([Arc<ClientMetrics>; ClientKind::ALL.len()]);
+pub struct OutboundMetrics([Arc<ClientMetrics>; ClientKind::ALL.len()]);
 
 /// The counters of one client.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ pub struct ClientMetrics {
     wait_us: AtomicU64,
 }
 
-impl Metrics {
+impl OutboundMetrics {
     /// Returns the counters of one client.
     #[must_use]
     pub fn of(&self, client: ClientKind) -> &Arc<ClientMetrics> {

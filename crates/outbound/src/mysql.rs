@@ -15,12 +15,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Lease, MysqlCall, Reply, TlsMode};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, Lease, MysqlCall, CallReply, TlsMode};
 
 use crate::authority;
 use crate::metrics::ClientMetrics;
 use crate::pool::active_uses::shortened;
-use crate::pool::{ConnectionPool, Dial, PoolLimits, PooledConnection};
+use crate::pool::{ConnectionPool, Connector, PoolLimits, PooledConnection};
 use errors::{call_error, has_ended_transaction, lost, not_connected};
 use traces::changes_session_state;
 
@@ -81,7 +81,7 @@ impl MysqlClient {
                 }
             }
         };
-        reply.map(Reply::Mysql)
+        reply.map(CallReply::Mysql)
     }
 
     /// Runs a statement on a pooled connection.
@@ -279,7 +279,7 @@ impl fmt::Debug for MysqlDialer {
     }
 }
 
-impl Dial for MysqlDialer {
+impl Connector for MysqlDialer {
     type Connection = Conn;
 
     async fn dial(&self) -> Result<Conn, CallError> {

@@ -9,7 +9,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use veche_calls::password::{PasswordAction, PasswordReply};
-use veche_calls::{CallError, CallErrorKind, CallOutcome, PasswordCall, Reply};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, PasswordCall, CallReply};
 
 use crate::metrics::ClientMetrics;
 
@@ -148,7 +148,7 @@ impl Hasher {
         });
         work.await
             .map_err(|error| broken(&error))?
-            .map(Reply::Password)
+            .map(CallReply::Password)
     }
 }
 

@@ -10,18 +10,18 @@ use veche_calls::redis::RedisDatabase;
 use veche_calls::{Call, CallOutcome, FastcgiPool};
 use veche_tls::TrustStores;
 
-use crate::metrics::{ClientKind, Metrics};
+use crate::metrics::{ClientKind, OutboundMetrics};
 use crate::{fastcgi, http, mysql, password, redis, resolve};
 
 /// Pools and clients, shared by calls with the same settings.
 #[derive(Debug)]
 pub(crate) struct ClientCache {
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: OutboundMetrics,
     http: Arc<http::HttpClient>,
     mysql: ClientsByServer<Database, mysql::MysqlClient>,
     redis: ClientsByServer<RedisDatabase, redis::RedisClient>,
     password: password::Hasher,
-    fastcgi: ClientsByServer<FastcgiPool, fastcgi::Client>,
+    fastcgi: ClientsByServer<FastcgiPool, fastcgi::FastcgiServer>,
 }
 
 /// Clients by the server that they connect to.
@@ -29,7 +29,7 @@ type ClientsByServer<K, C> = Mutex<HashMap<Arc<K>, Arc<C>>>;
 
 impl Default for ClientCache {
     fn default() -> Self {
-        let metrics = Metrics::default();
+        let metrics = OutboundMetrics::default();
         let figures = Arc::clone(metrics.of(ClientKind::Http));
         let hashing = Arc::clone(metrics.of(ClientKind::Password));
         Self {
@@ -62,9 +62,9 @@ impl ClientCache {
 }
 
 impl ClientCache {
-    fn fastcgi(&self, pool: &Arc<FastcgiPool>) -> Arc<fastcgi::Client> {
+    fn fastcgi(&self, pool: &Arc<FastcgiPool>) -> Arc<fastcgi::FastcgiServer> {
         find(&self.fastcgi, pool, || {
-            fastcgi::Client::new(pool, Arc::clone(self.metrics.of(ClientKind::Fastcgi)))
+            fastcgi::FastcgiServer::new(pool, Arc::clone(self.metrics.of(ClientKind::Fastcgi)))
         })
     }
 }

@@ -22,7 +22,7 @@ use crate::metrics::{BusyGuard, ClientMetrics, ConnectionGuard};
 use active_uses::{ActiveUse, ActiveUses};
 
 /// Establishes, checks and closes the connections of a pool.
-pub(crate) trait Dial: Send + Sync + 'static {
+pub(crate) trait Connector: Send + Sync + 'static {
     type Connection: Send + fmt::Debug + 'static;
 
     /// Establishes a connection that can be used at once.
@@ -46,7 +46,7 @@ pub(crate) struct PoolLimits {
 
 /// The connections to one server.
 #[derive(Debug)]
-pub(crate) struct ConnectionPool<D: Dial> {
+pub(crate) struct ConnectionPool<D: Connector> {
     /// The kind of server, for errors.
     kind: &'static str,
     /// The name of the pool, for errors.
@@ -61,12 +61,12 @@ pub(crate) struct ConnectionPool<D: Dial> {
 }
 
 /// A connection with its metrics guard.
-type CountedConnection<D> = (<D as Dial>::Connection, ConnectionGuard);
+type CountedConnection<D> = (<D as Connector>::Connection, ConnectionGuard);
 
 /// The number of checks during the idle limit.
 const CHECKS_PER_TIMEOUT: u32 = 4;
 
-impl<D: Dial> ConnectionPool<D> {
+impl<D: Connector> ConnectionPool<D> {
     /// Has to be called on the runtime.
     pub(crate) fn new(
         kind: &'static str,
@@ -172,7 +172,7 @@ struct Permit {
 
 /// A connection in use. Dropping it closes it.
 #[derive(Debug)]
-pub(crate) struct PooledConnection<D: Dial> {
+pub(crate) struct PooledConnection<D: Connector> {
     /// `None` only while it is dropped.
     of: Option<Of<D>>,
     /// A response is pending.
@@ -180,7 +180,7 @@ pub(crate) struct PooledConnection<D: Dial> {
 }
 
 #[derive(Debug)]
-struct Of<D: Dial> {
+struct Of<D: Connector> {
     connection: D::Connection,
     connected: ConnectionGuard,
     pool: Arc<ConnectionPool<D>>,
@@ -188,7 +188,7 @@ struct Of<D: Dial> {
     permit: Permit,
 }
 
-impl<D: Dial> PooledConnection<D> {
+impl<D: Connector> PooledConnection<D> {
     /// Starts an exchange; until [`finish_use`](Self::finish_use) is called, the connection can't be reused.
     pub(crate) fn begin(&mut self) -> &mut D::Connection {
         self.is_midway = true;
@@ -220,7 +220,7 @@ impl<D: Dial> PooledConnection<D> {
     }
 }
 
-impl<D: Dial> Drop for PooledConnection<D> {
+impl<D: Connector> Drop for PooledConnection<D> {
     fn drop(&mut self) {
         if !self.is_midway {
             return;
@@ -237,7 +237,7 @@ impl<D: Dial> Drop for PooledConnection<D> {
 }
 
 /// Closes idle connections while the pool exists.
-async fn close_idle<D: Dial>(pool: Weak<ConnectionPool<D>>, idle_timeout: Duration) {
+async fn close_idle<D: Connector>(pool: Weak<ConnectionPool<D>>, idle_timeout: Duration) {
     loop {
         sleep(idle_timeout / CHECKS_PER_TIMEOUT).await;
         let Some(pool) = pool.upgrade() else { return };

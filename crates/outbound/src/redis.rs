@@ -14,11 +14,11 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::time::timeout;
 use veche_calls::redis::{RedisAction, RedisCommand, RedisDatabase, RedisReply, RedisValue};
-use veche_calls::{CallError, CallErrorKind, CallId, CallOutcome, Lease, RedisCall, Reply};
+use veche_calls::{CallError, CallErrorKind, CallId, CallOutcome, Lease, RedisCall, CallReply};
 
 use crate::metrics::ClientMetrics;
 use crate::pool::active_uses::shortened;
-use crate::pool::{ConnectionPool, Dial, PoolLimits};
+use crate::pool::{ConnectionPool, Connector, PoolLimits};
 use shared_connection::{RedisDialer, SharedConnection};
 use subscription::RedisSubscription;
 use values::{call_error, from_server};
@@ -95,7 +95,7 @@ impl RedisClient {
                 RedisReply::Message(subscription.ok_or_else(over)?.receive(within).await?)
             }
         };
-        Ok(Reply::Redis(reply))
+        Ok(CallReply::Redis(reply))
     }
 
     /// Performs commands of several coroutines, each with its own reply.
@@ -108,7 +108,7 @@ impl RedisClient {
             Ok(replies) => {
                 let replies = replies.into_iter();
                 let values =
-                    replies.map(|reply| from_server(reply).and_then(one).map(Reply::Redis));
+                    replies.map(|reply| from_server(reply).and_then(one).map(CallReply::Redis));
                 let ids = commands.iter().map(|(id, _)| *id);
                 ids.zip(values).collect()
             }
@@ -284,7 +284,7 @@ impl RedisBatches {
     }
 }
 
-impl Dial for RedisDialer {
+impl Connector for RedisDialer {
     type Connection = MultiplexedConnection;
 
     async fn dial(&self) -> Result<MultiplexedConnection, CallError> {

@@ -2,7 +2,7 @@
 
 use tokio::net::lookup_host;
 use tokio::time::timeout;
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply, ResolveCall};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, ResolveCall};
 
 pub(crate) async fn perform(call: ResolveCall) -> CallOutcome {
     let host = &call.host;
@@ -28,5 +28,5 @@ pub(crate) async fn perform(call: ResolveCall) -> CallOutcome {
         let words = format!("no address for {host:?}");
         return Err(CallError::new(CallErrorKind::Unreachable, words));
     }
-    Ok(Reply::Addresses(addresses))
+    Ok(CallReply::Addresses(addresses))
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use veche_calls::{Call, CallErrorKind, CallId, CallOutcome, Reply, ResolveCall};
+use veche_calls::{Call, CallErrorKind, CallId, CallOutcome, CallReply, ResolveCall};
 use veche_outbound::{CALLS_MAX, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -60,7 +60,7 @@ fn names_have_addresses() {
     let tokens: Vec<u64> = outcomes.iter().map(|(id, _)| id.token).collect();
     assert_eq!(tokens, [1, 2, 3, 4]);
     let of = |index: usize| match &outcomes[index].1 {
-        Ok(Reply::Addresses(addresses)) => addresses.clone(),
+        Ok(CallReply::Addresses(addresses)) => addresses.clone(),
         other => panic!("{other:?}"),
     };
     let ip = |text: &str| text.parse::<IpAddr>().expect("an address");

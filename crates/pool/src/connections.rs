@@ -8,7 +8,7 @@ use veche_types::ConnectionId;
 
 /// A connection known to the application.
 #[derive(Debug, Default)]
-pub(crate) struct Connection {
+pub(crate) struct KnownConnection {
     /// The user, if known.
     pub(crate) user: Option<Box<str>>,
     /// The application's data of the connection.
@@ -21,4 +21,4 @@ pub(crate) struct Connection {
     pub(crate) end: Option<Box<(u16, String)>>,
 }
 
-pub(crate) type Connections = HashMap<ConnectionId, Connection, FixedState>;
+pub(crate) type KnownConnections = HashMap<ConnectionId, KnownConnection, FixedState>;

@@ -8,14 +8,14 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::debug;
 use veche_runtime::wire::{
-    AppDescription, EventHead, EventName, Frame, FrameKind, FromWorker, HandlerEnd, Limits, encode,
+    AppDescription, EventHead, EventName, Frame, FrameKind, FromWorker, HandlerEnd, FrameLimits, encode,
 };
 
 use crate::figures::PoolFigures;
 use crate::manager::LOG;
 use crate::options::Options;
-use crate::process::{Process, State};
-use crate::shared::{Outlet, PoolMessage, ProcessKey, Shared, bit};
+use crate::process::{PoolProcess, PoolProcessState};
+use crate::shared::{ThreadOutlet, PoolMessage, ProcessKey, Shared, bit};
 
 /// The part of a head that names the server thread of a frame.
 #[derive(Debug, Deserialize)]
@@ -44,7 +44,7 @@ pub(crate) struct Pool<'a> {
 /// Handles a frame of a process. An error ends the process; its text is for the log, and empty if the process has ended as
 /// it was asked to.
 pub(crate) fn handle_frame(
-    process: &mut Process,
+    process: &mut PoolProcess,
     read: Frame<'_>,
     pool: Pool<'_>,
     outcome: &mut ReadOutcome,
@@ -55,7 +55,7 @@ pub(crate) fn handle_frame(
     } = pool;
     let envelope: Envelope =
         serde_json::from_slice(read.head).map_err(|error| error.to_string())?;
-    let is_begun = process.events != 0 || process.state == State::Ready;
+    let is_begun = process.events != 0 || process.state == PoolProcessState::Ready;
     match (envelope.kind, is_begun) {
         (FrameKind::Hello, false) => hello(process, read, options, outcome, shared, now),
         (FrameKind::Answer, true) => {
@@ -107,7 +107,7 @@ pub(crate) fn handle_frame(
 }
 
 /// Passes a frame to a server thread.
-fn put(process: ProcessKey, outlet: &Outlet, event: Option<(u64, u64)>, frame: Frame<'_>) {
+fn put(process: ProcessKey, outlet: &ThreadOutlet, event: Option<(u64, u64)>, frame: Frame<'_>) {
     outlet.messages.push(PoolMessage::Frame {
         process,
         event,
@@ -129,7 +129,7 @@ fn own_failure(frame: Frame<'_>, id: u64, name: EventName) -> Result<(), String>
 }
 
 fn hello(
-    process: &mut Process,
+    process: &mut PoolProcess,
     frame: Frame<'_>,
     options: &Options,
     outcome: &mut ReadOutcome,
@@ -144,16 +144,16 @@ fn hello(
     let offer = AppDescription {
         app: &options.name,
         instance: process.instance,
-        limits: Limits::default(),
+        limits: FrameLimits::default(),
         options: own.as_deref(),
     };
     let mut bytes = Vec::new();
     let (is_written, refused) = match offer.answer(&hello) {
-        Ok(welcome) => (encode(&mut bytes, Limits::default(), &welcome, &[]), None),
+        Ok(welcome) => (encode(&mut bytes, FrameLimits::default(), &welcome, &[]), None),
         Err(refuse) => {
             let why = refuse.message.to_string();
             (
-                encode(&mut bytes, Limits::default(), &refuse, &[]),
+                encode(&mut bytes, FrameLimits::default(), &refuse, &[]),
                 Some(why),
             )
         }
@@ -178,16 +178,16 @@ fn hello(
     Ok(())
 }
 
-fn ready(process: &mut Process, outcome: &mut ReadOutcome, shared: &Arc<Shared>) {
-    process.state = State::Ready;
+fn ready(process: &mut PoolProcess, outcome: &mut ReadOutcome, shared: &Arc<Shared>) {
+    process.state = PoolProcessState::Ready;
     outcome.is_ready = true;
     shared.set_ready(process.events);
 }
 
 /// Sends a process an event of its lifecycle, which belongs to no connection.
-pub(crate) fn hand_own(process: &mut Process, name: EventName, now: Instant) {
+pub(crate) fn hand_own(process: &mut PoolProcess, name: EventName, now: Instant) {
     let mut frame = Vec::new();
-    if encode(&mut frame, Limits::default(), &EventHead::new(0, name), &[]).is_ok() {
+    if encode(&mut frame, FrameLimits::default(), &EventHead::new(0, name), &[]).is_ok() {
         process.hand(name, &frame, None, now);
     }
 }

@@ -3,29 +3,31 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use veche_runtime::WorkerWaker;
+
 use crate::program::Program;
-use crate::shared::{Order, Outlet, Shared, Wake};
+use crate::shared::{PoolOrder, ThreadOutlet, Shared};
 
 /// Keeps a pool running until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct PoolHandle {
     /// Counts the generations of the application on this server thread.
     pub(crate) generation: u64,
     pub(crate) pool: Arc<Shared>,
-    pub(crate) outlet: Arc<Outlet>,
+    pub(crate) outlet: Arc<ThreadOutlet>,
     /// Whether the latest orders were not announced yet.
     has_orders: Cell<bool>,
 }
 
-impl Link {
+impl PoolHandle {
     /// Joins the pool of a program and starts its processes if necessary.
     pub(crate) fn new(
         program: &Program,
-        wake: Option<Wake>,
+        wake: Option<WorkerWaker>,
         generation: u64,
     ) -> Result<Self, String> {
         let pool = Arc::clone(program.pool()?);
-        let outlet = Arc::new(Outlet::new(wake));
+        let outlet = Arc::new(ThreadOutlet::new(wake));
         pool.join(&outlet);
         Ok(Self {
             generation,
@@ -36,7 +38,7 @@ impl Link {
     }
 
     /// Leaves an order for the pool, to be announced at the end of the turn.
-    pub(crate) fn order(&self, order: Order) {
+    pub(crate) fn order(&self, order: PoolOrder) {
         self.pool.orders.push(order);
         self.has_orders.set(true);
     }
@@ -53,7 +55,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for PoolHandle {
     fn drop(&mut self) {
         self.pool.leave(&self.outlet);
     }

@@ -10,15 +10,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use tracing::{debug, error, info, warn};
 use veche_runtime::LogProcess;
-use veche_runtime::wire::{EventName, Frame, Limits, encode};
+use veche_runtime::wire::{EventName, Frame, FrameLimits, encode};
 use veche_spawner::{PoolLink, Spawned, Spawner};
 
 use crate::figures::{GaugeShare, PoolFigures, PoolGauges, RestartReason};
 use crate::frames::{Pool, ReadOutcome, hand_own, handle_frame};
 use crate::options::Options;
-use crate::process::{Process, State};
-use crate::queue::Queue;
-use crate::shared::{Job, Order, Outlet, PoolMessage, ProcessKey, Shared, Unanswered, bit};
+use crate::process::{PoolProcess, PoolProcessState};
+use crate::queue::WaitingEvents;
+use crate::shared::{EventJob, PoolOrder, ThreadOutlet, PoolMessage, ProcessKey, Shared, Unanswered, bit};
 
 /// The target of log lines of applications.
 pub(crate) const LOG: &str = "veche::app";
@@ -48,9 +48,9 @@ struct Manager {
     figures: Arc<PoolFigures>,
     gauges: GaugeShare,
     shared: Arc<Shared>,
-    processes: Vec<Process>,
-    queue: Queue,
-    orders: Vec<Order>,
+    processes: Vec<PoolProcess>,
+    queue: WaitingEvents,
+    orders: Vec<PoolOrder>,
     buffer: Vec<u8>,
     last_key: u64,
     /// The number of consecutive failed starts.
@@ -78,7 +78,7 @@ pub(crate) fn start(
         figures,
         shared: Arc::clone(&shared),
         processes: Vec::new(),
-        queue: Queue::default(),
+        queue: WaitingEvents::default(),
         orders: Vec::new(),
         buffer: Vec::new(),
         last_key: 0,
@@ -124,10 +124,10 @@ impl Manager {
         for process in &self.processes {
             gauges.memory_bytes += process.rss_bytes;
             *match process.state {
-                State::Starting { .. } => &mut gauges.starting,
-                State::Ready if process.in_hand.is_empty() => &mut gauges.idle,
-                State::Ready => &mut gauges.busy,
-                State::Stopping { .. } | State::Over { .. } => &mut gauges.stopping,
+                PoolProcessState::Starting { .. } => &mut gauges.starting,
+                PoolProcessState::Ready if process.in_hand.is_empty() => &mut gauges.idle,
+                PoolProcessState::Ready => &mut gauges.busy,
+                PoolProcessState::Stopping { .. } | PoolProcessState::Over { .. } => &mut gauges.stopping,
             } += 1;
         }
         self.gauges.set(gauges);
@@ -139,9 +139,9 @@ impl Manager {
         self.shared.orders.take(&mut orders);
         for order in orders.drain(..) {
             match order {
-                Order::Job(job) => self.take_job(job, now),
-                Order::Cancel(number, outlet) => self.cancel(number, &outlet),
-                Order::Frame(key, frame) => {
+                PoolOrder::Job(job) => self.take_job(job, now),
+                PoolOrder::Cancel(number, outlet) => self.cancel(number, &outlet),
+                PoolOrder::Frame(key, frame) => {
                     if let Some(process) = self.processes.iter_mut().find(|one| one.key == key) {
                         process.write_frame(&frame);
                     }
@@ -151,7 +151,7 @@ impl Manager {
         self.orders = orders;
     }
 
-    fn take_job(&mut self, job: Job, now: Instant) {
+    fn take_job(&mut self, job: EventJob, now: Instant) {
         if !self.shared.handles(job.name) {
             return reply(&job, Unanswered::Unhandled, None);
         }
@@ -162,7 +162,7 @@ impl Manager {
         }
     }
 
-    fn cancel(&mut self, number: u64, outlet: &Arc<Outlet>) {
+    fn cancel(&mut self, number: u64, outlet: &Arc<ThreadOutlet>) {
         if self.queue.cancel(number, outlet) {
             return;
         }
@@ -174,7 +174,7 @@ impl Manager {
             if let Some((&id, _)) = found {
                 let head = serde_json::json!({"type": "cancel", "id": id});
                 let mut frame = Vec::new();
-                if encode(&mut frame, Limits::default(), &head, &[]).is_ok() {
+                if encode(&mut frame, FrameLimits::default(), &head, &[]).is_ok() {
                     process.write_frame(&frame);
                 }
                 return;
@@ -198,32 +198,32 @@ impl Manager {
         for index in (0..self.processes.len()).rev() {
             let process = &mut self.processes[index];
             match process.state {
-                State::Starting { until } if now >= until => {
+                PoolProcessState::Starting { until } if now >= until => {
                     let timeout = self.options.start_timeout;
                     let why = format!("the process was not ready within {timeout:?}");
                     process.kill(&mut self.link);
                     self.ended(index, RestartReason::Start, why, now);
                 }
                 // Nothing waits for the start of this process any more.
-                State::Starting { .. } if is_leaving && self.queue.is_empty() => {
+                PoolProcessState::Starting { .. } if is_leaving && self.queue.is_empty() => {
                     process.is_asked = true;
                     self.ended(index, RestartReason::Start, String::new(), now);
                 }
-                State::Stopping { until } if now >= until => {
+                PoolProcessState::Stopping { until } if now >= until => {
                     process.kill(&mut self.link);
                     let timeout = self.options.stop_timeout;
                     let why = format!("the process has not stopped within {timeout:?}");
                     self.ended(index, RestartReason::Failed, why, now);
                 }
-                State::Over { until } => {
+                PoolProcessState::Over { until } => {
                     if now >= until {
                         process.kill(&mut self.link);
                         let until = now + GRACE;
-                        process.state = State::Over { until };
+                        process.state = PoolProcessState::Over { until };
                     }
                     self.bury(index);
                 }
-                State::Ready => {
+                PoolProcessState::Ready => {
                     let late = process.oldest().filter(|(since, _)| {
                         now.saturating_duration_since(*since) >= self.options.event_timeout
                     });
@@ -279,7 +279,7 @@ impl Manager {
         if self.again_at.is_some_and(|at| now < at) {
             return;
         }
-        let stays = |one: &&Process| matches!(one.state, State::Starting { .. } | State::Ready);
+        let stays = |one: &&PoolProcess| matches!(one.state, PoolProcessState::Starting { .. } | PoolProcessState::Ready);
         let living = self.processes.iter().filter(stays);
         let count = living.filter(|one| one.replaces.is_none()).count();
         for _ in count..self.options.workers as usize {
@@ -292,7 +292,7 @@ impl Manager {
         let room = at_once.saturating_sub(under_way.count());
         let is_replaced = |key| self.processes.iter().any(|one| one.replaces == Some(key));
         let worn = self.processes.iter();
-        let worn = worn.filter(|one| one.state == State::Ready && one.worn.is_some());
+        let worn = worn.filter(|one| one.state == PoolProcessState::Ready && one.worn.is_some());
         let worn: Vec<ProcessKey> = worn.map(|one| one.key).collect();
         let worn: Vec<ProcessKey> = worn.into_iter().filter(|key| !is_replaced(*key)).collect();
         for key in worn.into_iter().take(room) {
@@ -310,7 +310,7 @@ impl Manager {
         let instance = (1..).find(taken).unwrap_or_default();
         match self.spawn(key, instance) {
             Ok(spawned) => {
-                let mut process = Process::new(spawned, &self.options, key, instance, now);
+                let mut process = PoolProcess::new(spawned, &self.options, key, instance, now);
                 process.replaces = replaces;
                 let (app, pid) = (&self.options.name, process.pid());
                 debug!(target: LOG, app, instance, pid, "a process starts");
@@ -383,7 +383,7 @@ impl Manager {
         let timeout = self.options.stop_timeout;
         let process = &mut self.processes[index];
         process.is_asked = true;
-        process.state = State::Stopping {
+        process.state = PoolProcessState::Stopping {
             until: now + timeout,
         };
         hand_own(process, EventName::Stop, now);
@@ -394,12 +394,12 @@ impl Manager {
         let process = &mut self.processes[index];
         let until = match process.state {
             // The process has answered the event and may take the rest of the time to end.
-            State::Stopping { until } if why.is_empty() => until.max(now + GRACE),
+            PoolProcessState::Stopping { until } if why.is_empty() => until.max(now + GRACE),
             _ => now + GRACE,
         };
-        let was_starting = matches!(process.state, State::Starting { .. });
+        let was_starting = matches!(process.state, PoolProcessState::Starting { .. });
         let was_asked = process.is_asked;
-        if matches!(process.state, State::Over { .. }) {
+        if matches!(process.state, PoolProcessState::Over { .. }) {
             return;
         }
         // The last output of the process may contain the reason.
@@ -484,10 +484,10 @@ impl Manager {
         due = due.min(self.again_at.filter(|at| *at > now).unwrap_or(due));
         for process in &self.processes {
             due = due.min(match process.state {
-                State::Starting { until } | State::Stopping { until } | State::Over { until } => {
+                PoolProcessState::Starting { until } | PoolProcessState::Stopping { until } | PoolProcessState::Over { until } => {
                     until
                 }
-                State::Ready => match process.oldest() {
+                PoolProcessState::Ready => match process.oldest() {
                     Some((since, _)) => since + self.options.event_timeout,
                     None => continue,
                 },
@@ -538,7 +538,7 @@ impl Manager {
     fn retire(&mut self, key: ProcessKey, now: Instant) {
         let index = self.processes.iter().position(|one| one.key == key);
         let Some(index) = index else { return };
-        if self.processes[index].state == State::Ready {
+        if self.processes[index].state == PoolProcessState::Ready {
             let process = &self.processes[index];
             let (app, instance, pid) = (&self.options.name, process.instance, process.pid());
             if let Some(reason) = process.worn {
@@ -552,13 +552,13 @@ impl Manager {
 }
 
 /// Returns the reason for replacing a process because of its number of events.
-fn spent(process: &Process, options: &Options) -> Option<RestartReason> {
+fn spent(process: &PoolProcess, options: &Options) -> Option<RestartReason> {
     let is_spent = options.jobs_max > 0 && process.jobs > options.jobs_max;
     is_spent.then_some(RestartReason::MaxJobs)
 }
 
 /// Returns the reason for replacing a process because of its age, idle time or memory.
-fn worn(process: &Process, options: &Options, now: Instant) -> Option<RestartReason> {
+fn worn(process: &PoolProcess, options: &Options, now: Instant) -> Option<RestartReason> {
     let since = |at: Instant| now.saturating_duration_since(at);
     if options.ttl.is_some_and(|ttl| since(process.started) >= ttl) {
         return Some(RestartReason::Ttl);
@@ -574,11 +574,11 @@ fn worn(process: &Process, options: &Options, now: Instant) -> Option<RestartRea
     (process.rss_bytes > max).then_some(RestartReason::RssMax)
 }
 
-fn show_output(process: &mut Process, app: &str, is_over: bool) {
+fn show_output(process: &mut PoolProcess, app: &str, is_over: bool) {
     let (instance, pid) = (process.instance, process.pid());
     let out = |line: &str| info!(target: LOG, app, instance, pid, "{line}");
     let err = |line: &str| warn!(target: LOG, app, instance, pid, "{line}");
-    let is_starting = matches!(process.state, State::Starting { .. });
+    let is_starting = matches!(process.state, PoolProcessState::Starting { .. });
     let errors = &mut process.start_errors;
     let mut err = |line: &str| {
         err(line);
@@ -595,11 +595,11 @@ fn show_output(process: &mut Process, app: &str, is_over: bool) {
     }
 }
 
-fn reply(job: &Job, why: Unanswered, text: Option<String>) {
+fn reply(job: &EventJob, why: Unanswered, text: Option<String>) {
     put_unanswered(job, why, text, None);
 }
 
-fn put_unanswered(job: &Job, why: Unanswered, text: Option<String>, process: Option<LogProcess>) {
+fn put_unanswered(job: &EventJob, why: Unanswered, text: Option<String>, process: Option<LogProcess>) {
     let number = job.number;
     job.outlet.messages.push(PoolMessage::Unanswered {
         number,

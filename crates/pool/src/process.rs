@@ -8,13 +8,13 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use veche_runtime::wire::{Decoder, EventName, Limits, PREFIX_BYTES};
+use veche_runtime::wire::{FrameDecoder, EventName, FrameLimits, PREFIX_BYTES};
 use veche_spawner::{PoolLink, Spawned};
 
 use crate::figures::RestartReason;
 use crate::lines::Lines;
 use crate::options::Options;
-use crate::shared::{Job, ProcessKey};
+use crate::shared::{EventJob, ProcessKey};
 
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
@@ -34,7 +34,7 @@ const HEAD: &[u8] = br#"{"type":"event","id":"#;
 
 /// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum PoolProcessState {
     /// The deadline for the process to send hello and to answer the event `start`.
     Starting { until: Instant },
     /// Ready: it has answered the event `start` and takes events.
@@ -49,7 +49,7 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct InHand {
     /// `None` for the events `start` and `stop`.
-    pub(crate) job: Option<Job>,
+    pub(crate) job: Option<EventJob>,
     pub(crate) name: EventName,
     /// The time from which the process could handle the event; `None` while other events precede it.
     pub(crate) since: Option<Instant>,
@@ -57,10 +57,10 @@ pub(crate) struct InHand {
 
 /// One process of a pool.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct PoolProcess {
     pub(crate) key: ProcessKey,
     pub(crate) instance: u32,
-    pub(crate) state: State,
+    pub(crate) state: PoolProcessState,
     /// The process that is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
     /// The reason why the process is to be replaced.
@@ -86,7 +86,7 @@ pub(crate) struct Process {
     /// The latest lines of its error output, while it starts.
     pub(crate) start_errors: String,
     socket: Option<UnixStream>,
-    decoder: Decoder,
+    decoder: FrameDecoder,
     output: Vec<u8>,
     written: usize,
     last_id: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Process {
     is_used: bool,
 }
 
-impl Process {
+impl PoolProcess {
     /// Wraps a process that was just started.
     pub(crate) fn new(
         spawned: Spawned,
@@ -109,7 +109,7 @@ impl Process {
         Self {
             key,
             instance,
-            state: State::Starting {
+            state: PoolProcessState::Starting {
                 until: now + options.start_timeout,
             },
             replaces: None,
@@ -128,7 +128,7 @@ impl Process {
             stderr: Lines::new(Some(spawned.stderr)),
             start_errors: String::new(),
             socket: Some(spawned.socket),
-            decoder: Decoder::new(Limits::default()),
+            decoder: FrameDecoder::new(FrameLimits::default()),
             output: Vec::new(),
             written: 0,
             last_id: 0,
@@ -153,7 +153,7 @@ impl Process {
 
     /// Returns how many more events the process accepts now.
     pub(crate) fn room(&self) -> usize {
-        if self.state != State::Ready {
+        if self.state != PoolProcessState::Ready {
             return 0;
         }
         let ahead = match self.pace < QUICK {
@@ -169,7 +169,7 @@ impl Process {
     }
 
     /// Sends an event, whose frame has an id of 0, and whose outcome goes to the origin in the job.
-    pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<Job>, now: Instant) {
+    pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<EventJob>, now: Instant) {
         self.last_id += 1;
         let id = self.last_id.to_string();
         let (prefix, rest) = frame.split_at(PREFIX_BYTES);
@@ -268,7 +268,7 @@ impl Process {
             }
             Err(_) => return Err(String::new()),
         };
-        let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(Limits::default()));
+        let mut decoder = std::mem::replace(&mut self.decoder, FrameDecoder::new(FrameLimits::default()));
         let mut input = &buffer[..count];
         let result = loop {
             match decoder.decode(&mut input) {
@@ -292,7 +292,7 @@ impl Process {
         self.socket = None;
         self.output.clear();
         self.written = 0;
-        self.state = State::Over { until };
+        self.state = PoolProcessState::Over { until };
     }
 
     /// Kills the process and all its children.

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 
 use veche_runtime::wire::EventName;
 
-use crate::shared::{Job, Outlet};
+use crate::shared::{EventJob, ThreadOutlet};
 use std::sync::Arc;
 
 /// The events that wait for a process. Events of one connection never wait together, so they are ordered by arrival
 /// only.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    jobs: VecDeque<(Instant, Job)>,
+pub(crate) struct WaitingEvents {
+    jobs: VecDeque<(Instant, EventJob)>,
     /// Closes of connections, which wait without a time limit.
-    ends: VecDeque<(Instant, Job)>,
+    ends: VecDeque<(Instant, EventJob)>,
 }
 
-impl Queue {
+impl WaitingEvents {
     /// Adds an event; returns one that must be refused because the queue is full.
-    pub(crate) fn push(&mut self, job: Job, max: usize, now: Instant) -> Option<Job> {
+    pub(crate) fn push(&mut self, job: EventJob, max: usize, now: Instant) -> Option<EventJob> {
         let is_end = matches!(job.name, EventName::Close | EventName::Disconnect);
         if is_end {
             self.ends.push_back((now, job));
@@ -35,7 +35,7 @@ impl Queue {
     }
 
     /// Takes the event that has waited the longest, and the time of its arrival.
-    pub(crate) fn pop(&mut self) -> Option<(Instant, Job)> {
+    pub(crate) fn pop(&mut self) -> Option<(Instant, EventJob)> {
         let (first, end) = (self.jobs.front(), self.ends.front());
         let takes_end = match (first, end) {
             (Some((at, _)), Some((end_at, _))) => end_at <= at,
@@ -51,7 +51,7 @@ impl Queue {
     }
 
     /// Removes and returns an event that has waited for too long.
-    pub(crate) fn pop_late(&mut self, patience: Duration, now: Instant) -> Option<Job> {
+    pub(crate) fn pop_late(&mut self, patience: Duration, now: Instant) -> Option<EventJob> {
         let (at, _) = self.jobs.front()?;
         if now.saturating_duration_since(*at) < patience {
             return None;
@@ -60,9 +60,9 @@ impl Queue {
     }
 
     /// Removes an event whose answer is no longer needed.
-    pub(crate) fn cancel(&mut self, number: u64, outlet: &Arc<Outlet>) -> bool {
+    pub(crate) fn cancel(&mut self, number: u64, outlet: &Arc<ThreadOutlet>) -> bool {
         let before = self.jobs.len();
-        let is_it = |job: &Job| job.number == number && Arc::ptr_eq(&job.outlet, outlet);
+        let is_it = |job: &EventJob| job.number == number && Arc::ptr_eq(&job.outlet, outlet);
         self.jobs.retain(|(_, job)| !is_it(job));
         self.jobs.len() < before
     }
@@ -86,9 +86,9 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn job(name: EventName, number: u64) -> Job {
-        Job {
-            outlet: Arc::new(Outlet::new(None)),
+    fn job(name: EventName, number: u64) -> EventJob {
+        EventJob {
+            outlet: Arc::new(ThreadOutlet::new(None)),
             number,
             name,
             frame: Vec::new(),
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_refuses_handshakes_and_keeps_messages_and_ends() {
-        let mut queue = Queue::default();
+        let mut queue = WaitingEvents::default();
         let now = veche_clock::now();
         let patience = Duration::from_secs(1);
         assert!(queue.push(job(EventName::Open, 1), 1, now).is_none());
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn events_leave_in_the_order_of_their_arrival() {
-        let mut queue = Queue::default();
+        let mut queue = WaitingEvents::default();
         let now = veche_clock::now();
         let names = [EventName::Close, EventName::Message, EventName::Close];
         for (number, name) in names.into_iter().enumerate() {

@@ -6,19 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
-use veche_runtime::LogProcess;
+use veche_runtime::{LogProcess, WorkerWaker};
 use veche_runtime::wire::EventName;
 
 use crate::inbox::Inbox;
 
-/// Wakes a server thread.
-pub(crate) type Wake = Arc<dyn Fn() + Send + Sync>;
-
 /// An event on its way to a process.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct EventJob {
     /// The recipient of the outcome.
-    pub(crate) outlet: Arc<Outlet>,
+    pub(crate) outlet: Arc<ThreadOutlet>,
     /// The number by which the server thread identifies the event.
     pub(crate) number: u64,
     pub(crate) name: EventName,
@@ -28,11 +25,11 @@ pub(crate) struct Job {
 
 /// A request of a server thread to the pool.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum PoolOrder {
     /// Requests the handling of an event.
-    Job(Job),
+    Job(EventJob),
     /// The answer to an event is no longer needed.
-    Cancel(u64, Arc<Outlet>),
+    Cancel(u64, Arc<ThreadOutlet>),
     /// A complete frame for a process, ignored if the process has ended.
     Frame(ProcessKey, Vec<u8>),
 }
@@ -80,26 +77,26 @@ pub(crate) enum PoolMessage {
 }
 
 /// The queue of messages for one server thread.
-pub(crate) struct Outlet {
+pub(crate) struct ThreadOutlet {
     pub(crate) messages: Inbox<PoolMessage>,
-    wake: Mutex<Option<Wake>>,
+    wake: Mutex<Option<WorkerWaker>>,
 }
 
-impl std::fmt::Debug for Outlet {
+impl std::fmt::Debug for ThreadOutlet {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Outlet")
+        out.write_str("ThreadOutlet")
     }
 }
 
-impl Outlet {
-    pub(crate) fn new(wake: Option<Wake>) -> Self {
+impl ThreadOutlet {
+    pub(crate) fn new(wake: Option<WorkerWaker>) -> Self {
         Self {
             messages: Inbox::new(),
             wake: Mutex::new(wake),
         }
     }
 
-    pub(crate) fn set_wake(&self, wake: Wake) {
+    pub(crate) fn set_wake(&self, wake: WorkerWaker) {
         *self.wake.lock() = Some(wake);
     }
 
@@ -117,11 +114,11 @@ impl Outlet {
 /// A pool as seen by its users.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) orders: Inbox<Order>,
+    pub(crate) orders: Inbox<PoolOrder>,
     /// Counts up when orders are announced.
     waker: OwnedFd,
     /// The queues of all server threads that have joined.
-    users: Mutex<Vec<Arc<Outlet>>>,
+    users: Mutex<Vec<Arc<ThreadOutlet>>>,
     /// Bit `n` stands for the event `EventName::ALL[n]`; meaningful once a process is ready.
     events: AtomicU32,
     is_ready: AtomicBool,
@@ -159,18 +156,18 @@ impl Shared {
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }
 
-    pub(crate) fn join(&self, outlet: &Arc<Outlet>) {
+    pub(crate) fn join(&self, outlet: &Arc<ThreadOutlet>) {
         self.users.lock().push(Arc::clone(outlet));
         self.wake();
     }
 
-    pub(crate) fn leave(&self, outlet: &Arc<Outlet>) {
+    pub(crate) fn leave(&self, outlet: &Arc<ThreadOutlet>) {
         self.users.lock().retain(|one| !Arc::ptr_eq(one, outlet));
         self.wake();
     }
 
     /// Returns the queue of the server thread that joined first.
-    pub(crate) fn first_user(&self) -> Option<Arc<Outlet>> {
+    pub(crate) fn first_user(&self) -> Option<Arc<ThreadOutlet>> {
         self.users.lock().first().cloned()
     }
 

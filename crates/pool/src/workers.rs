@@ -11,20 +11,20 @@ use veche_calls::{CallError, CallErrorKind, CallOutcome, WorkerConnection};
 use veche_runtime::hooks::{Hook, HookResponse};
 use veche_runtime::wire::{
     CallBridge, CallRequest, EffectBuilder, ErrorScope, EventConnection, EventName, EventOrigin,
-    Frame, FromWorker, HandlerOutput, Limits, OutgoingEvent, ResultHead, WorkerCall, encode,
+    Frame, FromWorker, HandlerOutput, FrameLimits, OutgoingEvent, ResultHead, WorkerCall, encode,
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
-    LogProcess, Replacement, Runtime, ServiceState, SlowHandler, Token, WaitResult,
+    LogProcess, Replacement, Runtime, ServiceState, SlowHandler, Token, WaitResult, WorkerWaker,
 };
 use veche_types::codes::CloseCode;
 use veche_types::{ConnectionId, Now};
 
-use self::about::HookCaller;
-use crate::connections::{Connection, Connections};
-use crate::link::Link;
+use self::about::LoggedClient;
+use crate::connections::{KnownConnection, KnownConnections};
+use crate::link::PoolHandle;
 use crate::program::Program;
-use crate::shared::{Job, Order, PoolMessage, ProcessKey, Unanswered, Wake};
+use crate::shared::{EventJob, PoolOrder, PoolMessage, ProcessKey, Unanswered};
 
 /// The interval of checking for messages if the server thread can't be woken.
 const POLL_MS: u64 = 1;
@@ -34,17 +34,17 @@ const POLL_MS: u64 = 1;
 pub struct Workers {
     program: Program,
     /// The generation that gets events; `None` once the application has ended.
-    link: Option<Link>,
+    link: Option<PoolHandle>,
     /// A newer generation, which gets events once one of its processes is ready.
-    newer: Option<Link>,
+    newer: Option<PoolHandle>,
     /// Older generations, which still have unanswered events.
-    older: Vec<Link>,
+    older: Vec<PoolHandle>,
     worker: u16,
     wake: WakeOf,
-    connections: Connections,
+    connections: KnownConnections,
     in_hand: HashMap<u64, InHand, FixedState>,
     /// The clients of hooks, by the number of the hook.
-    hook_callers: HashMap<u64, HookCaller, FixedState>,
+    hook_callers: HashMap<u64, LoggedClient, FixedState>,
     /// Effects of accepted handshakes, which apply once the connection is open.
     #[expect(
         clippy::type_complexity,
@@ -64,7 +64,7 @@ pub struct Workers {
 
 /// Wakes the server thread, if it can be woken.
 #[derive(Clone, Default)]
-struct WakeOf(Option<Wake>);
+struct WakeOf(Option<WorkerWaker>);
 
 impl std::fmt::Debug for WakeOf {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -92,14 +92,14 @@ struct Call {
 
 impl Workers {
     /// Returns all links, starting with the one that gets events.
-    fn links(&self) -> impl Iterator<Item = &Link> {
+    fn links(&self) -> impl Iterator<Item = &PoolHandle> {
         let others = self.newer.iter().chain(&self.older);
         self.link.iter().chain(others)
     }
 
-    fn join(&mut self, program: &Program) -> Result<Link, String> {
+    fn join(&mut self, program: &Program) -> Result<PoolHandle, String> {
         self.generation += 1;
-        Link::new(program, self.wake.0.clone(), self.generation)
+        PoolHandle::new(program, self.wake.0.clone(), self.generation)
     }
 
     fn takes(&self, name: EventName) -> bool {
@@ -138,20 +138,20 @@ impl Workers {
         };
         let mut frame = Vec::new();
         let (head, parts) = (&outgoing.head, &outgoing.parts);
-        if encode(&mut frame, Limits::default(), head, parts).is_err() {
+        if encode(&mut frame, FrameLimits::default(), head, parts).is_err() {
             self.log(name, "the event is longer than a frame");
             self.fail(origin);
             return true;
         }
         self.last += 1;
-        link.order(Order::Job(Job {
+        link.order(PoolOrder::Job(EventJob {
             outlet: link.outlet.clone(),
             number: self.last,
             name,
             frame,
         }));
         self.in_hand.insert(self.last, in_hand);
-        self.hook_callers.extend(HookCaller::of(event));
+        self.hook_callers.extend(LoggedClient::of(event));
         true
     }
 
@@ -400,17 +400,17 @@ impl Workers {
         let mut frame = Vec::new();
         let parts = [data];
         let parts = if data.is_empty() { &parts[..0] } else { &parts };
-        if encode(&mut frame, Limits::default(), head, parts).is_err() {
+        if encode(&mut frame, FrameLimits::default(), head, parts).is_err() {
             let words = "the result is longer than a frame".to_owned();
             let fault = CallError::new(CallErrorKind::Refused, words);
             let short = ResultHead::failed(call.id, &fault);
-            if encode(&mut frame, Limits::default(), &short, &[]).is_err() {
+            if encode(&mut frame, FrameLimits::default(), &short, &[]).is_err() {
                 return;
             }
         }
         let link = self.links().find(|link| link.generation == call.generation);
         if let Some(link) = link {
-            link.order(Order::Frame(call.process, frame));
+            link.order(PoolOrder::Frame(call.process, frame));
         }
     }
 
@@ -545,7 +545,7 @@ impl Workers {
         let link = self.links().find(|link| link.generation == generation);
         if let Some(link) = link {
             let outlet = link.outlet.clone();
-            link.order(Order::Cancel(number, outlet));
+            link.order(PoolOrder::Cancel(number, outlet));
         }
     }
 

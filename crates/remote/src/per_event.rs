@@ -7,13 +7,13 @@ use std::net::IpAddr;
 
 use foldhash::fast::FixedState;
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallOutcome, FastcgiClient, FastcgiReply, Reply,
+    Call, CallError, CallErrorKind, CallOutcome, FastcgiClient, FastcgiReply, CallReply,
     WorkerConnection,
 };
 use veche_runtime::hooks::{Hook, HookResponse};
 use veche_runtime::wire::{
-    CallBridge, Decoder, EffectBuilder, EventConnection, EventName, EventOrigin, Frame, FromWorker,
-    Limits, OutgoingEvent, encode,
+    CallBridge, FrameDecoder, EffectBuilder, EventConnection, EventName, EventOrigin, Frame, FromWorker,
+    FrameLimits, OutgoingEvent, encode,
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
@@ -22,7 +22,7 @@ use veche_runtime::{
 use veche_types::codes::CloseCode;
 use veche_types::{ConnectionId, Now};
 
-use crate::connections::{Connection, Connections};
+use crate::connections::{KnownConnection, KnownConnections};
 use crate::program::Program;
 
 /// The maximum size of one response's log lines, in bytes.
@@ -35,7 +35,7 @@ const LOG_BYTES_MAX: usize = 16 << 10;
 pub struct PerEvent {
     program: Program,
     worker: u16,
-    connections: Connections,
+    connections: KnownConnections,
     /// The events that are being handled, by the tokens of their calls, which are also their ids.
     in_hand: HashMap<u64, InHand, FixedState>,
     /// Effects of accepted handshakes, which count once the connection is open: the frames as received.
@@ -88,7 +88,7 @@ impl PerEvent {
         };
         if encode(
             &mut frame,
-            Limits::default(),
+            FrameLimits::default(),
             &outgoing.head,
             &outgoing.parts,
         )
@@ -115,7 +115,7 @@ impl PerEvent {
     /// Handles the outcome of an event's request.
     fn settle(&mut self, id: u64, in_hand: InHand, outcome: CallOutcome) {
         match outcome {
-            Ok(Reply::Fastcgi(reply)) => self.answered(id, &in_hand, reply),
+            Ok(CallReply::Fastcgi(reply)) => self.answered(id, &in_hand, reply),
             Ok(_) => self.fail(&in_hand, "an answer to another event"),
             Err(fault) if fault.kind == CallErrorKind::PoolFull => self.busy(id, in_hand, &fault),
             Err(fault) => self.fail(&in_hand, &fault.words),
@@ -164,7 +164,7 @@ impl PerEvent {
             worker: self.worker,
             origin: in_hand.origin,
         };
-        let mut decoder = Decoder::new(Limits::default());
+        let mut decoder = FrameDecoder::new(FrameLimits::default());
         let mut input = body;
         let mut effects = mem::take(&mut self.effects);
         let mut has_room = true;
@@ -316,7 +316,7 @@ fn read(frame: Frame<'_>, id: u64, name: EventName) -> Result<FromWorker<'_>, St
 
 /// Checks that a response consists of frames of this event, of which the last one is its answer.
 fn frames(body: &[u8], id: u64, name: EventName) -> Result<(), String> {
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = FrameDecoder::new(FrameLimits::default());
     let mut input = body;
     let mut has_ended = false;
     loop {
@@ -402,7 +402,7 @@ impl Runtime for PerEvent {
         Ok(Self {
             program: program.clone(),
             worker,
-            connections: Connections::default(),
+            connections: KnownConnections::default(),
             in_hand: HashMap::default(),
             opening: HashMap::default(),
             effects: Effects::default(),
@@ -624,7 +624,7 @@ impl Runtime for PerEvent {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.connections.capacity() * size_of::<(ConnectionId, Connection)>()
+        self.connections.capacity() * size_of::<(ConnectionId, KnownConnection)>()
     }
 
     fn all_memory_bytes(&self) -> usize {

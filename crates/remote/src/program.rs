@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_calls::{Fastcgi, FastcgiClient, FastcgiPool, Secret};
+use veche_calls::{FastcgiCall, FastcgiClient, FastcgiPool, Secret};
 use veche_runtime::wire::{EventName, VERSION};
 
 /// An application's configuration.
@@ -28,7 +28,7 @@ impl Program {
     }
 
     /// Returns the request for an event.
-    pub(crate) fn request(&self, client: FastcgiClient, body: Vec<u8>) -> Fastcgi {
+    pub(crate) fn request(&self, client: FastcgiClient, body: Vec<u8>) -> FastcgiCall {
         let mut variables = vec![
             ("VECHE_PROTOCOL", Secret(VERSION.to_string())),
             ("VECHE_APP", Secret(self.name.clone())),
@@ -38,7 +38,7 @@ impl Program {
             variables.push(("VECHE_API_URL", Secret(url.clone())));
             variables.extend(key.iter().map(|key| ("VECHE_API_KEY", key.clone())));
         }
-        Fastcgi {
+        FastcgiCall {
             pool: Arc::clone(&self.pool),
             client,
             variables,

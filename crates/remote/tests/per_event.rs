@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallOutcome, Fastcgi, FastcgiPool, FastcgiReply, Reply, Secret,
+    Call, CallError, CallErrorKind, CallOutcome, FastcgiCall, FastcgiPool, FastcgiReply, CallReply, Secret,
 };
 use veche_remote::{PerEvent, Program};
 use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Hook, HookResponse};
@@ -53,7 +53,7 @@ struct World {
     /// The effects of the last call, except requests.
     told: Vec<String>,
     /// Requests without an outcome.
-    asked: Vec<(Token, Box<Fastcgi>)>,
+    asked: Vec<(Token, Box<FastcgiCall>)>,
 }
 
 fn now() -> Now {
@@ -155,7 +155,7 @@ impl World {
 
     fn respond(&mut self, status: u16, body: Vec<u8>) {
         let log = Vec::new();
-        self.outcome(Ok(Reply::Fastcgi(FastcgiReply { status, body, log })));
+        self.outcome(Ok(CallReply::Fastcgi(FastcgiReply { status, body, log })));
     }
 
     fn fault(&mut self, kind: CallErrorKind) {

@@ -4,7 +4,7 @@
 //! those that have a [`Token`].
 
 use veche_calls::Call;
-use veche_calls::channel::ChannelRequest;
+use veche_calls::channel::AppChannelQuery;
 use veche_types::{ConnectionId, MessageKind, Since};
 
 use crate::dial::Dial;
@@ -211,11 +211,11 @@ pub enum Effect {
         /// The name of the channel, not validated; `#user` is a user's personal channel.
         channel: String,
         /// The kind of the query.
-        inquiry: ChannelRequest,
+        inquiry: AppChannelQuery,
         /// The token of the waiting handler.
         token: Token,
     },
-    /// Calls a method of the server API; answered by an outcome with [`Reply::Api`](veche_calls::Reply::Api).
+    /// Calls a method of the server API; answered by an outcome with [`CallReply::Api`](veche_calls::CallReply::Api).
     Command {
         /// The name of the method, not validated.
         method: String,

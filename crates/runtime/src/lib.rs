@@ -36,7 +36,7 @@ pub use progress::{HandlerProgress, SlowHandler, WaitResult};
 pub use publish_gate::PublishGate;
 pub use request::Request;
 pub use response::is_file_path;
-pub use runtime::{Host, Replacement, Runtime, ServiceState};
+pub use runtime::{Host, Replacement, Runtime, ServiceState, WorkerWaker};
 
 /// The error message of a call whose connection has closed.
 pub const CLOSED: &str = "the connection is closed";

@@ -13,11 +13,14 @@ use crate::hooks::{AppHookRequest, Hook};
 use crate::progress::{HandlerProgress, SlowHandler, WaitResult};
 use crate::publish_gate::PublishGate;
 
+/// Wakes the thread of a worker.
+pub type WorkerWaker = Arc<dyn Fn() + Send + Sync>;
+
 /// The facilities of a worker that its applications use.
 #[derive(Clone, Default)]
 pub struct Host {
     /// Wakes the worker's thread when another thread completes something.
-    pub wake: Option<Arc<dyn Fn() + Send + Sync>>,
+    pub wake: Option<WorkerWaker>,
     /// Returns whether the process is short of memory; handlers must not allocate more then.
     pub is_short: Option<Rc<dyn Fn() -> bool>>,
     /// The channels that can't be published to at the moment.

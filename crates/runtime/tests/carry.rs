@@ -3,10 +3,10 @@
 mod support;
 
 use support::vector;
-use veche_calls::{CallError, CallErrorKind, Reply, WorkerConnection, channel::ChannelReply};
+use veche_calls::{CallError, CallErrorKind, CallReply, WorkerConnection, channel::ChannelReply};
 use veche_runtime::hooks::{Blob, Grant, HookResponse, ServerSubscription};
 use veche_runtime::wire::{
-    CallBridge, Decoder, EffectBuilder, EventConnection, EventOrigin, Frame, FromWorker, Limits,
+    CallBridge, FrameDecoder, EffectBuilder, EventConnection, EventOrigin, Frame, FromWorker, FrameLimits,
     ResultHead, encode,
 };
 use veche_runtime::{
@@ -41,7 +41,7 @@ impl CallBridge for Own {
 fn carried(file: &str, name: &str, origin: EventOrigin) -> (Vec<String>, Own) {
     let vector = vector(file, name);
     let wire = vector.wire();
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = FrameDecoder::new(FrameLimits::default());
     let mut input = &wire[..];
     let frame: Frame<'_> = decoder.decode(&mut input).expect("a frame").expect("whole");
     let read = FromWorker::read(frame, |id| vector.in_hand(id)).expect("a frame of a worker");
@@ -363,10 +363,10 @@ fn calls_are_effects_whose_answer_is_a_result() {
     );
     let wire = |head: &ResultHead<'_>, payload: &[u8]| {
         let mut wire = Vec::new();
-        encode(&mut wire, Limits::default(), head, &[payload]).expect("it is short");
+        encode(&mut wire, FrameLimits::default(), head, &[payload]).expect("it is short");
         wire
     };
-    let outcome = |id, outcome: Result<Reply, CallError>| {
+    let outcome = |id, outcome: Result<CallReply, CallError>| {
         let (head, payload) = ResultHead::of_outcome(id, &outcome);
         wire(&head, &payload)
     };
@@ -375,8 +375,8 @@ fn calls_are_effects_whose_answer_is_a_result() {
         index,
         generation,
     };
-    let places = Reply::Places(vec![place(0, 3, 1), place(1, 8, 2)]);
-    let joined = Reply::Channel(ChannelReply::Joined {
+    let places = CallReply::Places(vec![place(0, 3, 1), place(1, 8, 2)]);
+    let joined = CallReply::Channel(ChannelReply::Joined {
         position: Some(("28t5cy4t".to_owned(), 44)),
         recovered: Some(true),
     });
@@ -397,12 +397,12 @@ fn calls_are_effects_whose_answer_is_a_result() {
     let table = [
         (
             "the result of api",
-            outcome(1, Ok(Reply::Api(br#"{"result":{"presence":{}}}"#.to_vec()))),
+            outcome(1, Ok(CallReply::Api(br#"{"result":{"presence":{}}}"#.to_vec()))),
         ),
         ("the result of connections", outcome(3, Ok(places))),
         (
             "the result of connections, none",
-            outcome(3, Ok(Reply::Places(Vec::new()))),
+            outcome(3, Ok(CallReply::Places(Vec::new()))),
         ),
         (
             "the result of connection",

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use support::{vector, vectors};
 use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Data, Hook};
 use veche_runtime::wire::{
-    AppDescription, EventConnection, EventName, FrameKind, HelloHead, Limits, OutgoingEvent, encode,
+    AppDescription, EventConnection, EventName, FrameKind, HelloHead, FrameLimits, OutgoingEvent, encode,
 };
 use veche_runtime::{Attribute, Attributes, Event, Request};
 use veche_types::{ConnectionId, MessageKind};
@@ -20,7 +20,7 @@ const ANN: ConnectionId = ConnectionId {
 fn written(event: &Event<'_>, id: u64, known: EventConnection<'_>) -> Option<Vec<u8>> {
     let OutgoingEvent { head, parts } = OutgoingEvent::of(event, id, known)?;
     let mut wire = Vec::new();
-    encode(&mut wire, Limits::default(), &head, &parts).expect("it is short");
+    encode(&mut wire, FrameLimits::default(), &head, &parts).expect("it is short");
     Some(wire)
 }
 
@@ -234,7 +234,7 @@ fn a_hello_is_answered_by_what_both_sides_have() {
     let offer = AppDescription {
         app: "chat",
         instance: 1,
-        limits: Limits::default(),
+        limits: FrameLimits::default(),
         options: None,
     };
     let hello = |events: &[&str], versions: &[u32], concurrency| HelloHead {
@@ -251,13 +251,13 @@ fn a_hello_is_answered_by_what_both_sides_have() {
     let welcome = offer
         .answer(&hello(&events, &[3, 1], 1))
         .expect("a version in common");
-    encode(&mut wire, Limits::default(), &welcome, &[]).expect("it is short");
+    encode(&mut wire, FrameLimits::default(), &welcome, &[]).expect("it is short");
     assert_eq!(wire, vector("hello", "welcome").wire());
     let refused = offer
         .answer(&hello(&events, &[2], 1))
         .expect_err("it speaks another version");
     wire.clear();
-    encode(&mut wire, Limits::default(), &refused, &[]).expect("it is short");
+    encode(&mut wire, FrameLimits::default(), &refused, &[]).expect("it is short");
     assert_eq!(wire, vector("hello", "refuse").wire());
     let idle = offer
         .answer(&hello(&events, &[1], 0))

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use veche_runtime::wire::{
-    Decoder, Frame, FrameError, FrameTooLong, FromWorker, Limits, PREFIX_BYTES, ToWorker, encode,
+    FrameDecoder, Frame, FrameError, FrameTooLong, FromWorker, FrameLimits, PREFIX_BYTES, ToWorker, encode,
 };
 
-const SMALL: Limits = Limits {
+const SMALL: FrameLimits = FrameLimits {
     head_bytes_max: 200,
     payload_bytes_max: 4096,
 };
@@ -27,7 +27,7 @@ proptest! {
         cuts in prop::collection::vec(1usize..90, 1..40),
     ) {
         let wire = stream(&frames);
-        let mut decoder = Decoder::new(SMALL);
+        let mut decoder = FrameDecoder::new(SMALL);
         let mut found = Vec::new();
         let (mut rest, mut cuts) = (&wire[..], cuts.into_iter().cycle());
         while !rest.is_empty() {
@@ -49,7 +49,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         size in 1usize..50,
     ) {
-        let mut decoder = Decoder::new(SMALL);
+        let mut decoder = FrameDecoder::new(SMALL);
         let mut failed = None;
         for mut input in bytes.chunks(size) {
             loop {
@@ -79,7 +79,7 @@ proptest! {
 
 #[test]
 fn a_frame_in_pieces_takes_no_more_memory_than_it_may() {
-    let limits = Limits {
+    let limits = FrameLimits {
         head_bytes_max: 1000,
         payload_bytes_max: 100_000,
     };
@@ -89,7 +89,7 @@ fn a_frame_in_pieces_takes_no_more_memory_than_it_may() {
     for size in [1, 7, 1000, 65_536, wire.len() - 1] {
         let mut frames = 0;
         let memory = allocation_counter::measure(|| {
-            let mut decoder = Decoder::new(limits);
+            let mut decoder = FrameDecoder::new(limits);
             for mut input in wire.chunks(size) {
                 while decoder.decode(&mut input).expect("a good frame").is_some() {
                     frames += 1;
@@ -105,7 +105,7 @@ fn a_frame_in_pieces_takes_no_more_memory_than_it_may() {
     // An announced frame that never arrives takes no memory.
     let promise = &wire[..PREFIX_BYTES + 1];
     let memory = allocation_counter::measure(|| {
-        let mut decoder = Decoder::new(limits);
+        let mut decoder = FrameDecoder::new(limits);
         let mut input = promise;
         assert_eq!(decoder.decode(&mut input), Ok(None));
         assert!(decoder.is_within_frame());
@@ -122,7 +122,7 @@ fn whole_frames_are_lent_as_they_lie_and_allocate_nothing() {
     }
     let mut frames = 0;
     let memory = allocation_counter::measure(|| {
-        let mut decoder = Decoder::new(SMALL);
+        let mut decoder = FrameDecoder::new(SMALL);
         let mut input = &wire[..];
         while let Ok(Some(frame)) = decoder.decode(&mut input) {
             assert!(wire.as_ptr_range().contains(&frame.payload.as_ptr()));
@@ -156,7 +156,7 @@ fn a_frame_that_is_too_long_is_not_written() {
 
 #[test]
 fn a_broken_stream_stays_broken() {
-    let mut decoder = Decoder::new(SMALL);
+    let mut decoder = FrameDecoder::new(SMALL);
     let error = FrameError::HeadTooLong {
         bytes: 201,
         max: 200,

@@ -10,10 +10,10 @@ use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMo
 use veche_calls::redis::{RedisAction, RedisDatabase, RedisReply, RedisValue};
 use veche_calls::{
     Call, CallError, CallErrorKind, CallOutcome, CertificateTrust, Databases, HttpCall, HttpReply,
-    Reply, ReplyBody, ServerAccount, TlsMode,
+    CallReply, ReplyBody, ServerAccount, TlsMode,
 };
 use veche_runtime::wire::{
-    CallRequest, Decoder, Frame, FromWorker, Limits, Outside, ResultHead, encode,
+    CallRequest, FrameDecoder, Frame, FromWorker, FrameLimits, Outside, ResultHead, encode,
 };
 
 fn server(port: u16) -> ServerAccount {
@@ -61,7 +61,7 @@ fn configured() -> Databases {
 fn call(name: &str) -> Result<Call, CallError> {
     let vector = vector("calls", name);
     let wire = vector.wire();
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = FrameDecoder::new(FrameLimits::default());
     let mut input = &wire[..];
     let frame: Frame<'_> = decoder.decode(&mut input).expect("a frame").expect("whole");
     match FromWorker::read(frame, |id| vector.in_hand(id)).expect("a frame of a worker") {
@@ -88,7 +88,7 @@ fn requests_have_the_limits_of_all() {
     assert_eq!(fetch.timeout, Duration::from_millis(2500));
     assert_eq!(
         fetch.body_bytes_max,
-        Limits::default().payload_bytes_max as u64
+        FrameLimits::default().payload_bytes_max as u64
     );
     assert_eq!(
         (&fetch.trust, fetch.is_stream),
@@ -213,22 +213,22 @@ fn results_are_those_of_the_vectors() {
         rows: None,
     };
     for (name, id, reply) in [
-        ("the result of http", 8, Reply::Http(Box::new(response))),
+        ("the result of http", 8, CallReply::Http(Box::new(response))),
         (
             "the result of mysql, rows",
             10,
-            Reply::Mysql(MysqlReply::Rows(rows)),
+            CallReply::Mysql(MysqlReply::Rows(rows)),
         ),
         (
             "the result of mysql, a value",
             10,
-            Reply::Mysql(MysqlReply::Value(Some(MysqlValue::Number(0.5)))),
+            CallReply::Mysql(MysqlReply::Value(Some(MysqlValue::Number(0.5)))),
         ),
-        ("the result of mysql, changes", 10, Reply::Mysql(changes)),
+        ("the result of mysql, changes", 10, CallReply::Mysql(changes)),
         (
             "the result of redis",
             11,
-            Reply::Redis(RedisReply::Value(RedisValue::Map(vec![(
+            CallReply::Redis(RedisReply::Value(RedisValue::Map(vec![(
                 text("tags"),
                 tags,
             )]))),
@@ -237,7 +237,7 @@ fn results_are_those_of_the_vectors() {
         let outcome: CallOutcome = Ok(reply);
         let (head, payload) = ResultHead::of_outcome(id, &outcome);
         let mut wire = Vec::new();
-        encode(&mut wire, Limits::default(), &head, &[&payload]).expect("it is short");
+        encode(&mut wire, FrameLimits::default(), &head, &[&payload]).expect("it is short");
         assert_eq!(wire, vector("calls", name).wire(), "{name}");
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 use support::{GOOD, vectors};
 use veche_calls::CallErrorKind;
-use veche_runtime::wire::{CALLS, EFFECTS, EventName, FrameKind, Limits, PREFIX_BYTES, VERSION};
+use veche_runtime::wire::{CALLS, EFFECTS, EventName, FrameKind, FrameLimits, PREFIX_BYTES, VERSION};
 
 fn page() -> String {
     let path =
@@ -101,7 +101,7 @@ fn fields_of_all_vectors_are_named() {
 #[test]
 fn numbers_are_those_of_the_code() {
     let page = page();
-    let limits = Limits::default();
+    let limits = FrameLimits::default();
     assert!(page.contains(&format!("Version {VERSION}.")));
     assert_eq!(PREFIX_BYTES, 8);
     assert!(page.contains("| 8– | the head |"));

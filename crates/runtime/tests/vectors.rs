@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use support::{GOOD, Vector, vectors};
 use veche_runtime::wire::{
-    AnswerHead, CALLS, CallHead, CancelHead, Decoder, EFFECTS, ErrorScope, EventHead, EventName,
-    Frame, FrameError, FrameKind, FromWorker, HelloHead, Limits, RefuseHead, ResultHead, ToWorker,
+    AnswerHead, CALLS, CallHead, CancelHead, FrameDecoder, EFFECTS, ErrorScope, EventHead, EventName,
+    Frame, FrameError, FrameKind, FromWorker, HelloHead, FrameLimits, RefuseHead, ResultHead, ToWorker,
     WelcomeHead, encode,
 };
 
@@ -17,7 +17,7 @@ type Frames = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Decodes a stream split into pieces of the given lengths.
 fn decode(wire: &[u8], mut piece: impl FnMut(usize) -> usize) -> Result<Frames, FrameError> {
-    let mut decoder = Decoder::new(Limits::default());
+    let mut decoder = FrameDecoder::new(FrameLimits::default());
     let mut frames = Vec::new();
     let mut rest = wire;
     while !rest.is_empty() {
@@ -115,7 +115,7 @@ fn heads_are_written_as_they_were_read() {
         macro_rules! again {
             ($type:ty) => {{
                 let head: $type = serde_json::from_slice(&head).expect("a head");
-                encode(&mut wire, Limits::default(), &head, &[&payload])
+                encode(&mut wire, FrameLimits::default(), &head, &[&payload])
             }};
         }
         let written = match kind.unwrap_or_default() {

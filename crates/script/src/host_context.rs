@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use foldhash::fast::RandomState;
-use veche_calls::channel::ChannelRequest;
+use veche_calls::channel::AppChannelQuery;
 use veche_calls::redis::RedisDatabase;
 use veche_calls::{Call, CallOutcome, Handle, Lease, WorkerConnection};
 use veche_store::Store;
@@ -29,7 +29,7 @@ use crate::modules::growing_list::GrowingList;
 use crate::modules::held_values::HeldValues;
 use crate::raw::{BoundTables, Coroutine, IsShort, Reference, VmMemory};
 use crate::streams::StreamTable;
-use crate::task::Owner;
+use crate::task::TaskOwner;
 use crate::{ConnectionId, MessageKind};
 pub(crate) use hooks::{OpenHook, is_binary};
 pub(crate) use publishers::PublishWaiters;
@@ -114,7 +114,7 @@ pub(crate) struct HostContext {
     memory: OnceCell<Rc<VmMemory>>,
     is_retired: Cell<bool>,
     /// The owner of the coroutine that was resumed last.
-    running: Cell<Option<Owner>>,
+    running: Cell<Option<TaskOwner>>,
     spawned: RefCell<VecDeque<SpawnedCoroutine>>,
     woken: RefCell<VecDeque<(Token, WakeReason)>>,
     /// Sleeping coroutines by time. The second number breaks ties: random in a test, otherwise in order of arrival.
@@ -154,7 +154,7 @@ pub(crate) struct SpawnedCoroutine {
 
 /// The result of sending a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendResult {
+pub(crate) enum SendAdmission {
     /// The message was accepted.
     Yes,
     /// The connection has closed.
@@ -246,18 +246,18 @@ impl HostContext {
         self.is_retired.get()
     }
 
-    pub(crate) fn send(&self, to: ConnectionId, kind: MessageKind, data: &[u8]) -> SendResult {
+    pub(crate) fn send(&self, to: ConnectionId, kind: MessageKind, data: &[u8]) -> SendAdmission {
         let batch = self.world.batch.get();
         let mut connections = self.world.connections.borrow_mut();
         let sent = match connections.take_room(to, data.len(), batch) {
-            Some(SendRoom::Yes) => SendResult::Yes,
-            Some(SendRoom::Over) => SendResult::Over,
-            Some(SendRoom::No) => return SendResult::Full,
-            None => return SendResult::Closed,
+            Some(SendRoom::Yes) => SendAdmission::Yes,
+            Some(SendRoom::Over) => SendAdmission::Over,
+            Some(SendRoom::No) => return SendAdmission::Full,
+            None => return SendAdmission::Closed,
         };
         let mut effects = self.world.effects.borrow_mut();
         let Some(data) = effects.store(data) else {
-            return SendResult::TooMuch;
+            return SendAdmission::TooMuch;
         };
         effects.list.push(Effect::Send { to, kind, data });
         sent
@@ -330,7 +330,7 @@ impl HostContext {
     }
 
     /// Sets the owner of the running coroutine.
-    pub(crate) fn set_running(&self, owner: Owner) {
+    pub(crate) fn set_running(&self, owner: TaskOwner) {
         self.running.set(Some(owner));
     }
 
@@ -358,12 +358,12 @@ impl HostContext {
             process: None,
         };
         match self.running.get()? {
-            Owner::Connection(id, _) => {
+            TaskOwner::Connection(id, _) => {
                 let connections = self.world.connections.borrow();
                 let request = connections.find(id)?.request.as_ref()?;
                 Some(about(id, request))
             }
-            Owner::Request(number) | Owner::Handshake(number) => {
+            TaskOwner::Request(number) | TaskOwner::Handshake(number) => {
                 self.requests.borrow().about(number, about)
             }
             _ => None,
@@ -493,7 +493,7 @@ impl HostContext {
     }
 
     /// Starts a query of a channel.
-    pub(crate) fn query_channel(&self, channel: String, inquiry: ChannelRequest) -> Token {
+    pub(crate) fn query_channel(&self, channel: String, inquiry: AppChannelQuery) -> Token {
         let token = self.token();
         self.calls.borrow_mut().insert(token);
         self.effect(Effect::Inquire {

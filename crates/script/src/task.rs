@@ -12,7 +12,7 @@ use veche_runtime::hooks::Hook;
 
 /// The owner of a coroutine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum TaskOwner {
     /// A run of `app.start`.
     Start,
     /// A run of `app.stop`.
@@ -33,7 +33,7 @@ pub(crate) enum Owner {
     Spawned(u64),
 }
 
-impl Owner {
+impl TaskOwner {
     /// Returns the name for logs.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Owner {
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) coroutine: Coroutine,
-    pub(crate) owner: Owner,
+    pub(crate) owner: TaskOwner,
     /// The token that it waits for; `None` before it has started.
     pub(crate) token: Option<Token>,
 }
@@ -82,7 +82,7 @@ impl Tasks {
         if let Some(token) = task.token {
             self.waits.insert(token, place);
         }
-        if let Owner::Spawned(number) = task.owner {
+        if let TaskOwner::Spawned(number) = task.owner {
             self.spawned.insert(number, place);
         }
         self.slots[place as usize] = Some(task);
@@ -90,7 +90,7 @@ impl Tasks {
     }
 
     /// Stores a coroutine that has not started and returns its index.
-    pub(crate) fn keep_prepared(&mut self, coroutine: Coroutine, owner: Owner) -> u32 {
+    pub(crate) fn keep_prepared(&mut self, coroutine: Coroutine, owner: TaskOwner) -> u32 {
         self.keep(Task {
             coroutine,
             owner,
@@ -99,7 +99,7 @@ impl Tasks {
     }
 
     /// Returns the owner of the task at an index.
-    pub(crate) fn owner_at(&self, place: u32) -> Option<Owner> {
+    pub(crate) fn owner_at(&self, place: u32) -> Option<TaskOwner> {
         let task = self.slots.get(place as usize)?.as_ref()?;
         Some(task.owner)
     }
@@ -116,7 +116,7 @@ impl Tasks {
     fn vacate(&mut self, place: u32) -> Option<Task> {
         let task = self.slots.get_mut(place as usize)?.take()?;
         self.free.push(place);
-        if let Owner::Spawned(number) = task.owner {
+        if let TaskOwner::Spawned(number) = task.owner {
             self.spawned.remove(&number);
         }
         Some(task)
@@ -134,7 +134,7 @@ impl Tasks {
     }
 
     /// Takes the task whose owner matches, with its index, unless it is running. Searches linearly.
-    pub(crate) fn take_of(&mut self, is_it: impl Fn(Owner) -> bool) -> Option<(u32, Task)> {
+    pub(crate) fn take_of(&mut self, is_it: impl Fn(TaskOwner) -> bool) -> Option<(u32, Task)> {
         let mut slots = self.slots.iter();
         let place = slots.position(|task| task.as_ref().is_some_and(|task| is_it(task.owner)))?;
         let place = place as u32;
@@ -142,11 +142,11 @@ impl Tasks {
     }
 
     /// Returns the requests and handshakes that have not been answered.
-    pub(crate) fn requests(&self) -> Vec<(u64, Owner)> {
+    pub(crate) fn requests(&self) -> Vec<(u64, TaskOwner)> {
         let owners = self.slots.iter().flatten().map(|task| task.owner);
         owners
             .filter_map(|owner| match owner {
-                Owner::Request(number) | Owner::Handshake(number) => Some((number, owner)),
+                TaskOwner::Request(number) | TaskOwner::Handshake(number) => Some((number, owner)),
                 _ => None,
             })
             .collect()

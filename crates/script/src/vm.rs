@@ -32,7 +32,7 @@ use crate::host_context::HostContext;
 use crate::modules;
 use crate::raw::{Argument, Coroutine, LuaError, LuaVm, Reference, RunEnd};
 use crate::role::AppRole;
-use crate::task::{Owner, Task, Tasks};
+use crate::task::{TaskOwner, Task, Tasks};
 use crate::watch::TICK;
 use crate::{ConnectionId, MessageKind};
 use veche_runtime::Request;
@@ -271,7 +271,7 @@ impl Vm {
             HandlerName::Request,
             self.serve,
             request,
-            Owner::Request,
+            TaskOwner::Request,
         );
     }
 
@@ -283,7 +283,7 @@ impl Vm {
             HandlerName::Handshake,
             self.shake,
             request.into(),
-            Owner::Handshake,
+            TaskOwner::Handshake,
         );
     }
 
@@ -370,7 +370,7 @@ impl Vm {
             };
         };
         let coroutine = self.machine.prepare(function, arguments);
-        let owner = Owner::Connection(id, handler);
+        let owner = TaskOwner::Connection(id, handler);
         let is_late = !self.admits_calls();
         if is_busy || is_gated || is_late {
             let place = self.tasks.keep_prepared(coroutine, owner);
@@ -415,7 +415,7 @@ impl Vm {
         handler: HandlerName,
         wrapper: Reference,
         request: Box<Request>,
-        owner: fn(u64) -> Owner,
+        owner: fn(u64) -> TaskOwner,
     ) {
         if !self.has_room() {
             self.context.log(Level::Error, OVER_MEMORY);
@@ -437,7 +437,7 @@ impl Vm {
     }
 
     /// Starts or resumes a coroutine and handles the result.
-    fn run(&mut self, coroutine: Coroutine, owner: Owner, answer: &[Argument<'_>]) {
+    fn run(&mut self, coroutine: Coroutine, owner: TaskOwner, answer: &[Argument<'_>]) {
         let ran = self.resume(&coroutine, answer, owner, owner.name());
         self.left(coroutine, owner, ran);
     }
@@ -447,7 +447,7 @@ impl Vm {
         &mut self,
         coroutine: &Coroutine,
         answer: &[Argument<'_>],
-        owner: Owner,
+        owner: TaskOwner,
         handler: &'static str,
     ) -> RunEnd {
         self.context.set_running(owner);
@@ -485,7 +485,7 @@ impl Vm {
     }
 
     /// Handles the end of a coroutine's run.
-    fn left(&mut self, coroutine: Coroutine, owner: Owner, ran: RunEnd) {
+    fn left(&mut self, coroutine: Coroutine, owner: TaskOwner, ran: RunEnd) {
         match ran {
             RunEnd::Waits(token) => {
                 self.tasks.keep(Task {
@@ -493,7 +493,7 @@ impl Vm {
                     owner,
                     token: Some(token),
                 });
-                if let Owner::Connection(id, handler) = owner {
+                if let TaskOwner::Connection(id, handler) = owner {
                     self.waits_of_closed(id, handler, token);
                 }
             }
@@ -505,7 +505,7 @@ impl Vm {
             RunEnd::Failed(failure) => {
                 self.close_streams(&coroutine);
                 let is_ruled = match owner {
-                    Owner::Question(number, _) => self.respond_with_error(number, &coroutine),
+                    TaskOwner::Question(number, _) => self.respond_with_error(number, &coroutine),
                     _ => false,
                 };
                 self.drop_dead(coroutine);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use support::Bench;
 use veche_calls::{
     Call, CallError, CallErrorKind, CertificateTrust, Handle, HttpCall, HttpReply, HttpRequest,
-    Reply, ReplyBody,
+    CallReply, ReplyBody,
 };
 use veche_script::{Effect, Token};
 
@@ -18,7 +18,7 @@ fn stream() -> (Arc<()>, ReplyBody) {
     (life, ReplyBody::Stream(handle))
 }
 
-fn reply(body: ReplyBody) -> Result<Reply, CallError> {
+fn reply(body: ReplyBody) -> Result<CallReply, CallError> {
     let headers = [
         ("content-type", "text/plain"),
         ("vary", "a"),
@@ -27,7 +27,7 @@ fn reply(body: ReplyBody) -> Result<Reply, CallError> {
         ("set-cookie", "b=2"),
     ];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.into()));
-    Ok(Reply::Http(Box::new(HttpReply {
+    Ok(CallReply::Http(Box::new(HttpReply {
         status: 201,
         headers: headers.to_vec(),
         url: "http://a.test/there".to_owned(),
@@ -35,7 +35,7 @@ fn reply(body: ReplyBody) -> Result<Reply, CallError> {
     })))
 }
 
-fn whole(text: &str) -> Result<Reply, CallError> {
+fn whole(text: &str) -> Result<CallReply, CallError> {
     reply(ReplyBody::Whole(text.into()))
 }
 
@@ -72,7 +72,7 @@ impl Client {
         }
     }
 
-    fn reply(&mut self, token: Token, outcome: Result<Reply, CallError>) {
+    fn reply(&mut self, token: Token, outcome: Result<CallReply, CallError>) {
         self.0.vm.replied(token, outcome, self.0.now);
     }
 }
@@ -225,7 +225,7 @@ fn streams_are_read_piece_by_piece() {
         let piece = piece.map(|piece| piece.as_bytes().to_vec());
         let token = *token;
         drop(effects);
-        client.reply(token, Ok(Reply::Chunk(piece)));
+        client.reply(token, Ok(CallReply::Chunk(piece)));
     }
     assert_eq!(client.0.told(), ["nil"]);
     // `app.start` has ended.

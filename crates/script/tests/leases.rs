@@ -7,7 +7,7 @@ use std::sync::Arc;
 use support::{ANN, Bench};
 use veche_calls::mysql::{MysqlAction, MysqlReply};
 use veche_calls::redis::{RedisAction, RedisReply};
-use veche_calls::{Call, Lease, Reply};
+use veche_calls::{Call, Lease, CallReply};
 use veche_script::Effect;
 
 /// Counts the resources in use.
@@ -32,10 +32,10 @@ impl Held {
             let lease = Lease::new(Arc::clone(&self.0));
             let reply = match *call {
                 Call::Mysql(call) if call.action == MysqlAction::Begin => {
-                    Reply::Mysql(MysqlReply::Begun(lease))
+                    CallReply::Mysql(MysqlReply::Begun(lease))
                 }
                 Call::Redis(call) if matches!(call.action, RedisAction::Subscribe { .. }) => {
-                    Reply::Redis(RedisReply::Subscribed(lease))
+                    CallReply::Redis(RedisReply::Subscribed(lease))
                 }
                 _ => continue,
             };

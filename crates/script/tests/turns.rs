@@ -4,7 +4,7 @@
 mod support;
 
 use support::{ANN, BOB, Bench, request};
-use veche_calls::{CallOutcome, Reply};
+use veche_calls::{CallOutcome, CallReply};
 use veche_script::{ConnectionId, Effect, MessageKind, Token};
 
 /// Returns what was printed.
@@ -39,7 +39,7 @@ fn turn_with_messages(bench: &mut Bench, clients: u32) {
 }
 
 fn addresses() -> CallOutcome {
-    Ok(Reply::Addresses(Vec::new()))
+    Ok(CallReply::Addresses(Vec::new()))
 }
 
 fn call_of(bench: &mut Bench) -> Option<Token> {

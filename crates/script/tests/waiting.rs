@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use support::Bench;
 use veche_calls::password::{PasswordAction, PasswordReply};
-use veche_calls::{Call, CallError, CallErrorKind, PasswordCall, Reply, ResolveCall};
+use veche_calls::{Call, CallError, CallErrorKind, PasswordCall, CallReply, ResolveCall};
 use veche_script::{Effect, Token};
 
 fn check(body: &str, expected: &[&str]) {
@@ -212,7 +212,7 @@ fn outgoing_calls_return_their_results() {
     let (mut bench, token) =
         calling("local list = veche.resolve('example.org') print(#list, list[1], list[2])");
     let addresses = ["192.0.2.7", "2001:db8::1"].map(|text| text.parse().expect("an address"));
-    let reply = Ok(Reply::Addresses(addresses.to_vec()));
+    let reply = Ok(CallReply::Addresses(addresses.to_vec()));
     bench.vm.replied(token, reply.clone(), bench.now);
     assert_eq!(bench.told(), ["2\t192.0.2.7\t2001:db8::1"]);
     // One response is enough.
@@ -295,7 +295,7 @@ fn an_abandoned_call_is_cancelled() {
     bench.advance(1000);
     bench.pass_time();
     assert_eq!(bench.told(), ["cancel call", "true\tfalse\tcancelled"]);
-    let reply = Ok(Reply::Addresses(Vec::new()));
+    let reply = Ok(CallReply::Addresses(Vec::new()));
     bench.vm.replied(token, reply, bench.now);
     assert!(bench.told().is_empty());
 
@@ -350,7 +350,7 @@ fn passwords_are_hashed_elsewhere_and_a_busy_server_is_no_error() {
         assert_eq!(call, Call::Password(PasswordCall { password, action }));
         bench
             .vm
-            .replied(token, reply.map(Reply::Password), bench.now);
+            .replied(token, reply.map(CallReply::Password), bench.now);
         assert_eq!(bench.told(), [told], "{body}");
     }
 }

@@ -47,7 +47,7 @@ struct AccessLogState {
 }
 
 /// An opened log that is not in use yet.
-pub(crate) struct OpenedLog(Option<(AccessLogConfig, logging::Output)>);
+pub(crate) struct OpenedLog(Option<(AccessLogConfig, logging::LogOutput)>);
 
 impl AccessLogFile {
     /// Opens the configured log without using it, which may fail.

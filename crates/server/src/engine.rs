@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tracing::{info, warn};
-use veche_config::{Engine, RedisEngine};
+use veche_config::{EngineConfig, RedisEngine};
 use veche_hub::{NodeEngine, RemoteEngine};
 use veche_nodes::NodeId;
 use veche_nodes::engine::channel::{Event, Order};
@@ -14,15 +14,15 @@ use veche_outbound::engine::{EnginePort, EngineSettings, Notice, RemoteStore, Se
 const LOG: &str = "veche::engine";
 
 /// A worker's end of an engine outside the process.
-pub(crate) type Port = EnginePort<Order, Event>;
+pub(crate) type HomePort = EnginePort<Order, Event>;
 
 /// Connects to the engine; `None` if it is within this process.
 pub(crate) fn connect(
-    engine: &Engine,
+    engine: &EngineConfig,
     outbound: &Outbound,
     node: NodeId,
 ) -> Result<Option<RemoteStore>, String> {
-    let Engine::Redis(redis) = engine else {
+    let EngineConfig::Redis(redis) = engine else {
         return Ok(None);
     };
     let store = outbound.engine(settings(redis, node));

@@ -98,7 +98,7 @@ impl MetricsReport {
 
     /// Adds the figures of an engine outside the process, if there is one.
     pub(crate) fn with_engine(mut self, engine: Option<RemoteStore>) -> Self {
-        let engine = Box::new(engine::Engine(engine));
+        let engine = Box::new(engine::EngineMetrics(engine));
         self.registry.register_collector(engine);
         self
     }
@@ -531,7 +531,7 @@ impl Workers {
 
 #[cfg(test)]
 mod tests {
-    use veche_frontends::Process as _;
+    use veche_frontends::ProcessServices as _;
 
     use super::*;
 

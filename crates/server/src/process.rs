@@ -5,7 +5,7 @@
 use tracing::{info, warn};
 use veche_config::Config;
 use veche_files::make_folder;
-use veche_supervisor::process::{Program, StartOptions};
+use veche_supervisor::process::{ServerProgram, StartOptions};
 
 use crate::memory;
 use crate::sandbox::{self, SandboxState};
@@ -22,7 +22,7 @@ pub(crate) struct ServerProcess {
     keeps_memory: Option<String>,
 }
 
-impl Program for ServerProcess {
+impl ServerProgram for ServerProcess {
     type Control = RunningServer;
 
     fn confine(&mut self, config: &Config) -> Result<(), String> {

@@ -16,7 +16,7 @@ use landlock::{
 };
 
 use veche_config::{
-    Config, Engine, IdentitySource, JwtConfig, KeySource, RedisEngine, RouteHandler, StaticRoot,
+    Config, EngineConfig, IdentitySource, JwtConfig, KeySource, RedisEngine, RouteHandler, StaticRoot,
 };
 use veche_logging as logging;
 
@@ -162,7 +162,7 @@ pub(crate) fn enter(config: &Config) -> Result<SandboxState, SandboxError> {
 fn connects_to(config: &Config) -> Option<BTreeSet<u16>> {
     // Sentinels name the ports of servers.
     let has_sentinels = |redis: &RedisEngine| redis.sentinels.is_some();
-    let is_found = matches!(&config.engine, Engine::Redis(redis) if has_sentinels(redis));
+    let is_found = matches!(&config.engine, EngineConfig::Redis(redis) if has_sentinels(redis));
     let is_free = is_found || !config.apps.is_empty() || !config.services.is_empty();
     match is_free || !config.ordered().is_empty() {
         true => None,
@@ -194,8 +194,8 @@ fn config_ports(config: &Config) -> BTreeSet<u16> {
 /// Returns the port of an engine outside the process.
 fn engine_port(config: &Config) -> Option<u16> {
     match &config.engine {
-        Engine::Redis(redis) => Some(redis.keyspace.server.port),
-        Engine::Memory => None,
+        EngineConfig::Redis(redis) => Some(redis.keyspace.server.port),
+        EngineConfig::Memory => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tracing::{debug, info, warn};
-use veche_apps::{self as apps, AppHosts, AppRegistry, Wake};
+use veche_apps::{self as apps, AppHosts, AppRegistry};
 use veche_config::{Config, ConnectionCap, MemoryLimit, unix_now_ms};
 use veche_frontends::{Context, HubMailer, Outboxes, Requests, ShutdownReason};
 use veche_hub::{Hub, Now, WorkerId};
@@ -16,6 +16,7 @@ use veche_mailbox::{Class, Mailbox, Wake as _};
 use veche_net::Driver;
 use veche_nodes::NodeId;
 use veche_outbound::engine::RemoteStore;
+use veche_runtime::WorkerWaker;
 use veche_script::LoadRun;
 use veche_spawner::Spawner;
 use veche_supervisor::message::{DecisionFilter, DumpRequest};
@@ -27,7 +28,7 @@ use crate::access_log::AccessLogFile;
 use crate::back_end::{DriverInstance, DriverKind};
 use crate::bans::Bans;
 use crate::cluster::Cluster;
-use crate::cluster::thread::{self as cluster_thread, Identity};
+use crate::cluster::thread::{self as cluster_thread, NodeIdentity};
 use crate::dev::DevMode;
 use crate::dump::Dumps;
 use crate::engine;
@@ -137,7 +138,7 @@ pub(crate) fn start(
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
     if let Some((cluster, engine)) = cluster {
         let mailbox = ends.pop().ok_or("no mailbox for the node")?;
-        let identity = Identity {
+        let identity = NodeIdentity {
             id: node,
             name: node_name,
             settings: config.effective.agreed(),
@@ -202,7 +203,7 @@ pub(crate) fn start(
                     Ok(driver) => driver,
                 };
                 let waker = driver.waker();
-                let wake: Wake = Arc::new(move || waker.wake());
+                let wake: WorkerWaker = Arc::new(move || waker.wake());
                 let own = Arc::clone(&wake);
                 let port = outbound.port(move || own());
                 match AppHosts::start(me as u16, workers as u16, &app_set, Box::new(port)) {

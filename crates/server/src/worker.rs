@@ -31,7 +31,7 @@ use veche_apps::AppHosts;
 use veche_frontends::Context;
 use veche_frontends::access_log_buffer::SlowEventKind;
 use veche_mailbox::Mailbox;
-use veche_net::{CloseReason, ConnectionId, Driver, Event};
+use veche_net::{CloseReason, ConnectionId, Driver, DriverEvent};
 use veche_supervisor::pulse::{TurnStep, WorkerPulse};
 use veche_worker::{AcceptPolicy, TurnLimits, TurnState};
 
@@ -76,7 +76,7 @@ struct WorkerState<A: WorkerApps> {
     /// The history writer, if history is stored.
     ledger: Option<HistoryWriter>,
     /// The way to an engine outside the process.
-    engine: Option<Box<crate::engine::Port>>,
+    engine: Option<Box<crate::engine::HomePort>>,
     /// Replaces the hooks in tests.
     decider: Option<Box<dyn HookExecutor>>,
     /// Receives completions of other threads.
@@ -148,7 +148,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     }
 
     /// The hub's engine is outside the process.
-    pub(crate) fn set_engine(&mut self, port: crate::engine::Port) {
+    pub(crate) fn set_engine(&mut self, port: crate::engine::HomePort) {
         self.rest.engine = Some(Box::new(port));
     }
 
@@ -245,7 +245,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.shared_mut().is_short_of_memory = self.common.memory.is_short(now_ms);
     }
 
-    fn event<D: Driver>(&mut self, driver: &mut D, event: Event<'_>) {
+    fn event<D: Driver>(&mut self, driver: &mut D, event: DriverEvent<'_>) {
         // The first event ends the wait.
         if self.began.is_none() {
             self.began = Some(clock_now());
@@ -257,38 +257,38 @@ impl<A: WorkerApps> WorkerState<A> {
             self.check_memory(driver.now_ms());
         }
         match event {
-            Event::Received { id, bytes } => {
+            DriverEvent::Received { id, bytes } => {
                 let stats = &self.worker.shared().stats;
                 stats.bytes_received.add(bytes.len() as u64);
                 self.received(driver, id, bytes);
             }
-            Event::Accepted { id, listener, peer } => {
+            DriverEvent::Accepted { id, listener, peer } => {
                 self.accepted(driver, id, listener, peer.ip());
             }
-            Event::Ended { id } => self.ended(id),
-            Event::Sent { id, buffer } => {
+            DriverEvent::Ended { id } => self.ended(id),
+            DriverEvent::Sent { id, buffer } => {
                 self.recycle(buffer);
                 self.worker.handle_sent(id, driver.unsent(id));
             }
-            Event::Progressed { id } | Event::Drained { id } => {
+            DriverEvent::Progressed { id } | DriverEvent::Drained { id } => {
                 self.worker.handle_sent(id, driver.unsent(id));
             }
-            Event::Closed { id, reason } => self.closed(id, reason),
-            Event::Timer { id } => match self.timeout_reason(id) {
+            DriverEvent::Closed { id, reason } => self.closed(id, reason),
+            DriverEvent::Timer { id } => match self.timeout_reason(id) {
                 Some(why) => self.worker.handle_late(id, why),
                 None => {
                     self.worker.handle_timeout(id);
                     self.arm_opening(id);
                 }
             },
-            Event::AcceptStalled { errno, .. } => {
+            DriverEvent::AcceptStalled { errno, .. } => {
                 self.worker.shared().stats.accepts_stalled.add(1);
                 self.common.warn_throttled(|| {
                     let errno = std::io::Error::from_raw_os_error(errno);
                     tracing::warn!(%errno, "can't accept; trying again");
                 });
             }
-            Event::Connected { .. } | Event::Woken => {}
+            DriverEvent::Connected { .. } | DriverEvent::Woken => {}
         }
         self.command_transports(driver);
     }

@@ -8,6 +8,8 @@ mod codes;
 mod imports;
 #[path = "tidy/layers.rs"]
 mod layers;
+#[path = "tidy/types.rs"]
+mod types;
 #[path = "tidy/words.rs"]
 mod words;
 

@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use veche_clock::now;
 
 use crate::helper::SELF;
-use crate::wire::{FromSpawner, Port, Setup, ToSpawner, WorkerProgram, to_memory};
+use crate::wire::{FromSpawner, MessageSocket, SpawnerSetup, ToSpawner, WorkerProgram, to_memory};
 
 /// The longest wait for an answer: the spawner forks, and other pools may be served first.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
@@ -42,13 +42,13 @@ impl PendingSpawner {
     ///
     /// # Errors
     /// Errors of the system, such as too many descriptors.
-    pub fn new(setup: &Setup) -> io::Result<(Self, OwnedFd)> {
+    pub fn new(setup: &SpawnerSetup) -> io::Result<(Self, OwnedFd)> {
         Self::with(&ToSpawner::Setup, to_memory(setup)?)
     }
 
     fn with(first: &ToSpawner, memory: OwnedFd) -> io::Result<(Self, OwnedFd)> {
-        let (ours, socket) = Port::pair()?;
-        Port::new(ours.try_clone()?)?.send(first, &[memory.as_fd()])?;
+        let (ours, socket) = MessageSocket::pair()?;
+        MessageSocket::new(ours.try_clone()?)?.send(first, &[memory.as_fd()])?;
         Ok((Self { socket }, ours))
     }
 
@@ -78,9 +78,9 @@ pub struct Spawner(Mutex<Source>);
 #[derive(Debug)]
 enum Source {
     /// The main socket of one that the supervisor started.
-    Given(Port),
+    Given(MessageSocket),
     /// The programs of one that this process starts when it is first needed.
-    Own(Vec<WorkerProgram>, Option<(Child, Port)>),
+    Own(Vec<WorkerProgram>, Option<(Child, MessageSocket)>),
 }
 
 impl Spawner {
@@ -89,7 +89,7 @@ impl Spawner {
     /// # Errors
     /// The descriptor is not a socket.
     pub fn given(socket: OwnedFd) -> io::Result<Self> {
-        Ok(Self(Mutex::new(Source::Given(Port::new(socket)?))))
+        Ok(Self(Mutex::new(Source::Given(MessageSocket::new(socket)?))))
     }
 
     /// Returns a spawner of this process, for programs that run with its rights.
@@ -103,7 +103,7 @@ impl Spawner {
     /// # Errors
     /// The descriptor is not a socket.
     pub fn replace(&self, socket: OwnedFd) -> io::Result<()> {
-        *self.0.lock() = Source::Given(Port::new(socket)?);
+        *self.0.lock() = Source::Given(MessageSocket::new(socket)?);
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Spawner {
                     };
                     let memory = to_memory(programs)?;
                     let (prepared, main) = PendingSpawner::with(&ToSpawner::Programs, memory)?;
-                    *running = Some((prepared.start(how)?, Port::new(main)?));
+                    *running = Some((prepared.start(how)?, MessageSocket::new(main)?));
                 }
                 let (_, main) = running.as_ref().ok_or(io::ErrorKind::NotConnected)?;
                 PoolLink::new(main).map_err(gone)
@@ -174,16 +174,16 @@ pub struct Spawned {
 /// A pool's socket to the spawner. Dropping it ends all processes that it started.
 #[derive(Debug)]
 pub struct PoolLink {
-    port: Port,
+    port: MessageSocket,
     ended: VecDeque<(u64, ExitStatus)>,
 }
 
 impl PoolLink {
-    fn new(main: &Port) -> io::Result<Self> {
-        let (ours, theirs) = Port::pair()?;
+    fn new(main: &MessageSocket) -> io::Result<Self> {
+        let (ours, theirs) = MessageSocket::pair()?;
         main.send(&ToSpawner::Pool, &[theirs.as_fd()])?;
         Ok(Self {
-            port: Port::new(ours)?,
+            port: MessageSocket::new(ours)?,
             ended: VecDeque::new(),
         })
     }

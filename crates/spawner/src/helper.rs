@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use veche_clock::now;
 
-use crate::wire::{FromSpawner, Port, Setup, ToSpawner, WorkerProgram, from_memory};
+use crate::wire::{FromSpawner, MessageSocket, SpawnerSetup, ToSpawner, WorkerProgram, from_memory};
 
 /// The running binary, even if its file has been replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
@@ -32,7 +32,7 @@ const LEFT_WAIT: Duration = Duration::from_secs(1);
 const MESSAGES_MAX: usize = 64;
 
 /// Runs a spawner, whose standard input is its main socket. `programs` reads the worker programs of a configuration.
-pub fn run(programs: impl FnOnce(&Setup) -> Result<Vec<WorkerProgram>, String>) -> ExitCode {
+pub fn run(programs: impl FnOnce(&SpawnerSetup) -> Result<Vec<WorkerProgram>, String>) -> ExitCode {
     match Spawner::begin(programs) {
         Ok(mut spawner) => {
             while spawner.is_needed() {
@@ -57,7 +57,7 @@ struct Running {
 /// A pool of the server process.
 struct Pool {
     /// `None` once it has ended.
-    port: Option<Port>,
+    port: Option<MessageSocket>,
     /// Messages that its socket has not accepted: at most one per request, and one per process.
     unsent: VecDeque<(FromSpawner, Option<OwnedFd>)>,
     running: Vec<Running>,
@@ -67,7 +67,7 @@ struct Pool {
 
 struct Spawner {
     /// `None` once no pool can come any more.
-    main: Option<Port>,
+    main: Option<MessageSocket>,
     children: UnixStream,
     programs: Vec<WorkerProgram>,
     pools: Vec<Pool>,
@@ -75,12 +75,12 @@ struct Spawner {
 
 impl Spawner {
     fn begin(
-        programs: impl FnOnce(&Setup) -> Result<Vec<WorkerProgram>, String>,
+        programs: impl FnOnce(&SpawnerSetup) -> Result<Vec<WorkerProgram>, String>,
     ) -> Result<Self, String> {
         let named = |error: io::Error| error.to_string();
         let stdin = io::stdin();
         rustix::net::sockopt::socket_type(&stdin).map_err(|error| error.to_string())?;
-        let main = Port::new(stdin.as_fd().try_clone_to_owned().map_err(named)?).map_err(named)?;
+        let main = MessageSocket::new(stdin.as_fd().try_clone_to_owned().map_err(named)?).map_err(named)?;
         let null = File::open("/dev/null").map_err(named)?;
         rustix::stdio::dup2_stdin(null).map_err(|error| error.to_string())?;
         // Set-user-ID programs would give a worker more rights than its account has.
@@ -158,7 +158,7 @@ impl Spawner {
         while let Some(main) = &self.main {
             match main.receive() {
                 Ok(Some((ToSpawner::Pool, mut with))) => {
-                    let port = with.pop().and_then(|socket| Port::new(socket).ok());
+                    let port = with.pop().and_then(|socket| MessageSocket::new(socket).ok());
                     self.pools.extend(port.map(Pool::new));
                 }
                 Ok(Some(_)) => {}
@@ -171,7 +171,7 @@ impl Spawner {
 }
 
 impl Pool {
-    fn new(port: Port) -> Self {
+    fn new(port: MessageSocket) -> Self {
         Self {
             port: Some(port),
             unsent: VecDeque::new(),

@@ -14,7 +14,7 @@ mod wire;
 pub use client::{PendingSpawner, PoolLink, Spawned, Spawner, Start};
 pub use helper::run;
 pub use launch::launch;
-pub use wire::{Setup, WorkerProgram};
+pub use wire::{SpawnerSetup, WorkerProgram};
 
 /// The argument that makes the program a spawner; only the supervisor and the server process use it.
 pub const SPAWNER: &str = "worker-spawner";

@@ -19,7 +19,7 @@ const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// What a spawner starts: read once, before the server process can reach it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setup {
+pub struct SpawnerSetup {
     /// The path of the configuration.
     pub config: PathBuf,
     /// The text of the configuration.
@@ -45,7 +45,7 @@ pub struct WorkerProgram {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ToSpawner {
-    /// The first message: a descriptor of a file with a [`Setup`].
+    /// The first message: a descriptor of a file with a [`SpawnerSetup`].
     Setup,
     /// The first message of a process that starts its own programs: a descriptor of a file with them.
     Programs,
@@ -98,9 +98,9 @@ pub(crate) enum FromSpawner {
 
 /// One end of a socket of messages.
 #[derive(Debug)]
-pub(crate) struct Port(OwnedFd);
+pub(crate) struct MessageSocket(OwnedFd);
 
-impl Port {
+impl MessageSocket {
     pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
         Ok(socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)?)
@@ -147,7 +147,7 @@ impl Port {
     }
 }
 
-impl AsFd for Port {
+impl AsFd for MessageSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn messages_arrive_whole_with_their_descriptors() {
-        let (ours, theirs) = Port::pair().expect("a pair");
+        let (ours, theirs) = MessageSocket::pair().expect("a pair");
         let (ours, theirs) = (
-            Port::new(ours).expect("ours"),
-            Port::new(theirs).expect("theirs"),
+            MessageSocket::new(ours).expect("ours"),
+            MessageSocket::new(theirs).expect("theirs"),
         );
         let memory = to_memory(&"x".repeat(1 << 20)).expect("written");
         ours.send(&ToSpawner::Setup, &[memory.as_fd()])

@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
 use crate::error::Error;
-use crate::shard::{Entry, Key, Shard, cost};
+use crate::shard::{DictEntry, EntryKey, Shard, cost};
 use crate::value::Value;
 
 /// Number of locks: more than there will be workers using the dictionary at the same moment.
@@ -220,7 +220,7 @@ impl Dict {
         now_ms: u64,
         goes_on: impl Fn() -> bool,
     ) -> Option<Vec<Arc<[u8]>>> {
-        let mut found: Vec<Key> = Vec::new();
+        let mut found: Vec<EntryKey> = Vec::new();
         for Padded(shard) in &self.shards {
             if !goes_on() {
                 return None;
@@ -265,7 +265,7 @@ impl Dict {
         &self,
         key: &[u8],
         now_ms: u64,
-        decide: impl Fn(Option<&Entry>) -> Result<Change<R>, Error>,
+        decide: impl Fn(Option<&DictEntry>) -> Result<Change<R>, Error>,
     ) -> Result<R, Error> {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::Key);

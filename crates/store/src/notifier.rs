@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-type Wake = Box<dyn Fn() + Send + Sync>;
+type WakeCallback = Box<dyn Fn() + Send + Sync>;
 
 /// A waiter's notifier. It receives the numbers of completed waits, and only its owner reads them.
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub struct Notifier {
     numbers: Mutex<Vec<u64>>,
     /// Whether there are any; for checks without the lock.
     has_numbers: AtomicBool,
-    wake: OnceLock<Wake>,
+    wake: OnceLock<WakeCallback>,
 }
 
 impl std::fmt::Debug for Notifier {

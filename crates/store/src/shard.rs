@@ -15,10 +15,10 @@ const ENTRY_BYTES: usize = 112;
 const EXPIRY_BYTES: usize = 48;
 
 /// A key, shared with the list of expiries.
-pub(crate) type Key = Arc<[u8]>;
+pub(crate) type EntryKey = Arc<[u8]>;
 
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct DictEntry {
     pub(crate) value: Value,
     /// Monotonic time of the expiry in milliseconds; `u64::MAX` for permanent entries.
     pub(crate) expires_ms: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) version: u64,
 }
 
-impl Entry {
+impl DictEntry {
     fn is_alive(&self, now_ms: u64) -> bool {
         now_ms < self.expires_ms
     }
@@ -34,9 +34,9 @@ impl Entry {
 
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<EntryKey, DictEntry>,
     /// Entries that expire, soonest first.
-    expiries: BTreeSet<(u64, Key)>,
+    expiries: BTreeSet<(u64, EntryKey)>,
     changes: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn cost(key: &[u8], value: &Value, expires_ms: u64) -> usize {
 
 impl Shard {
     /// Returns the entry of a key unless it has expired.
-    pub(crate) fn find(&self, key: &[u8], now_ms: u64) -> Option<&Entry> {
+    pub(crate) fn find(&self, key: &[u8], now_ms: u64) -> Option<&DictEntry> {
         let entry = self.entries.get(key)?;
         entry.is_alive(now_ms).then_some(entry)
     }
@@ -67,7 +67,7 @@ impl Shard {
     pub(crate) fn put(&mut self, key: &[u8], value: Value, expires_ms: u64) {
         self.changes += 1;
         let version = self.changes;
-        let entry = Entry {
+        let entry = DictEntry {
             value,
             expires_ms,
             version,
@@ -87,7 +87,7 @@ impl Shard {
     }
 
     /// Removes an entry, expired or not.
-    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<DictEntry> {
         let (key, entry) = self.entries.remove_entry(key)?;
         self.changes += 1;
         if entry.expires_ms != u64::MAX {
@@ -128,7 +128,7 @@ impl Shard {
         most: usize,
         last: Option<&[u8]>,
         now_ms: u64,
-    ) -> Vec<Key> {
+    ) -> Vec<EntryKey> {
         let from = (Bound::Included(prefix), Bound::Unbounded);
         self.entries
             .range::<[u8], _>(from)

@@ -5,12 +5,12 @@
 //! signals, the server process's control socket and the clients of the control socket (`veche status`, `reload`,
 //! `stop`) together, and every buffer is bounded. It never reads data of Veche's clients; only the server process does,
 //! and it can crash without closing the sockets. [`process::run`] is the server process: it receives the config and the
-//! sockets, and runs a [`Program`](process::Program). [`message`] contains the messages between the two, [`request`]
-//! those from commands to the supervisor.
+//! sockets, and runs a [`ServerProgram`](process::ServerProgram). [`message`] contains the messages between the two,
+//! [`request`] those from commands to the supervisor.
 //!
 //! The crate handles processes, signals, file descriptors, listening sockets, reloads of the config and the service
 //! manager. It does not know workers, connections or the hub: what a server does is behind
-//! [`Program`](process::Program) and [`ServerControl`](process::ServerControl).
+//! [`ServerProgram`](process::ServerProgram) and [`ServerControl`](process::ServerControl).
 //!
 //! Signals: SIGTERM and SIGINT drain, a second one kills; SIGHUP reloads the config; SIGUSR1 reopens the log files in
 //! both processes; SIGUSR2 upgrades the program. Start reading at [`run`], then `Supervisor::turn`.
@@ -65,7 +65,7 @@ use self::control_socket::{ControlSocket, ControlSocketError};
 use self::handover::{InheritedState, StartRole};
 use self::lifecycle::LastExit;
 use self::listening::{ListenError, ListeningSockets, listen_on};
-use self::notify::Notifier;
+use self::notify::ServiceNotifier;
 use self::reload::{LoadedConfig, PendingReload};
 use self::replacement::ReplacementKind;
 use self::server::ServerChild;
@@ -151,7 +151,7 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
     // Stored until there is a log.
     let mut remarks = Vec::new();
-    let notifier = Notifier::from_environment(now(), &mut remarks);
+    let notifier = ServiceNotifier::from_environment(now(), &mut remarks);
     let listening = listen(&config, sockets_each, &notifier, &mut remarks)?;
     let account = Account::of(config.server.run_as.as_ref())?;
     worker_spawner::check_accounts(&config, account.as_ref())?;
@@ -231,7 +231,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
     }
     reload::log_warnings(&loaded.config);
     let mut remarks = Vec::new();
-    let notifier = Notifier::from_environment(now(), &mut remarks);
+    let notifier = ServiceNotifier::from_environment(now(), &mut remarks);
     if let Err(error) = notifier.store(&listening) {
         remarks.push(format!("{NOT_STORED}: {error}"));
     }
@@ -273,7 +273,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
 fn listen(
     config: &Config,
     sockets_each: usize,
-    notifier: &Notifier,
+    notifier: &ServiceNotifier,
     remarks: &mut Vec<String>,
 ) -> Result<Vec<ListeningSockets>, ListenError> {
     let mut kept = stored::take(remarks);
@@ -321,7 +321,7 @@ struct Supervisor {
     signals: Signals,
     clients: ControlClients,
     logs: Logs,
-    notifier: Notifier,
+    notifier: ServiceNotifier,
     /// The account of the server process, if it is not our own.
     account: Option<Account>,
     server: Option<ServerChild>,
@@ -362,7 +362,7 @@ struct SupervisorParts {
     signals: Signals,
     clients: ControlClients,
     logs: Logs,
-    notifier: Notifier,
+    notifier: ServiceNotifier,
     account: Option<Account>,
 }
 

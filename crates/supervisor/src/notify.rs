@@ -26,13 +26,13 @@ pub(super) const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// The connection to the service manager.
 #[derive(Default)]
-pub(super) struct Notifier {
+pub(super) struct ServiceNotifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
     /// The watchdog interval and the time of the next notification.
     watchdog: Option<(Duration, Instant)>,
 }
 
-impl Notifier {
+impl ServiceNotifier {
     /// Connects as the environment says; adds the reason to `remarks` if that fails.
     pub(super) fn from_environment(now: Instant, remarks: &mut Vec<String>) -> Self {
         let Some(address) = std::env::var_os(SOCKET) else {

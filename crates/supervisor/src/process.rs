@@ -79,7 +79,7 @@ pub enum DrainReason {
 }
 
 /// The server-specific part of a server process; [`run`] does the rest.
-pub trait Program {
+pub trait ServerProgram {
     /// The handle of the running server.
     type Control: ServerControl;
 
@@ -146,12 +146,12 @@ pub trait ServerControl {
 /// Runs a server process started by a supervisor; must be called on its main thread.
 ///
 /// When this returns, the process has to exit with the code: workers may still be running.
-pub fn run(program: impl Program) -> ExitCode {
+pub fn run(program: impl ServerProgram) -> ExitCode {
     run_on(ControlLink::from_stdin(), program)
 }
 
 /// Does the same with a given end of the control socket.
-pub(crate) fn run_on(link: io::Result<ControlLink>, program: impl Program) -> ExitCode {
+pub(crate) fn run_on(link: io::Result<ControlLink>, program: impl ServerProgram) -> ExitCode {
     match ServerRun::begin(link, program) {
         Ok((process, started)) => process.serve(started),
         Err(error) => {
@@ -205,7 +205,7 @@ struct PreparedServer {
 }
 
 impl PreparedServer {
-    fn of(link: &mut ControlLink, program: &mut impl Program) -> Result<Self, String> {
+    fn of(link: &mut ControlLink, program: &mut impl ServerProgram) -> Result<Self, String> {
         let start = await_start(link)?;
         let listeners = start
             .listeners
@@ -294,7 +294,7 @@ impl PreparedServer {
     }
 }
 
-impl<P: Program> ServerRun<P> {
+impl<P: ServerProgram> ServerRun<P> {
     /// Returns errors that have not been reported.
     fn begin(
         link: io::Result<ControlLink>,

@@ -14,7 +14,7 @@ use serde_json::json;
 use tracing::{error, info, warn};
 use veche_config::Account;
 use veche_config::{self as config, Config};
-use veche_logging::{self as logging, Output};
+use veche_logging::{self as logging, LogOutput};
 use veche_terminal::{ProblemReport, as_ms};
 
 use super::{Supervisor, worker_spawner};
@@ -52,7 +52,7 @@ impl LoadedConfig {
 pub(super) struct PendingReload {
     id: u64,
     loaded: LoadedConfig,
-    output: Output,
+    output: LogOutput,
     changed: Vec<String>,
     kept: Vec<String>,
     /// The client of the control socket that waits for the result.

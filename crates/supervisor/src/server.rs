@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use veche_config::Account;
-use veche_spawner::{PendingSpawner, Setup};
+use veche_spawner::{PendingSpawner, SpawnerSetup};
 
 use super::handover::HANDOVER_VARIABLE;
 use super::listening::ListeningSockets;
@@ -151,7 +151,7 @@ impl ServerChild {
     }
 
     /// Starts a spawner of the same program for a configuration.
-    pub(crate) fn spawner(&self, setup: &Setup) -> io::Result<OwnedFd> {
+    pub(crate) fn spawner(&self, setup: &SpawnerSetup) -> io::Result<OwnedFd> {
         let (prepared, socket) = PendingSpawner::new(setup)?;
         worker_spawner::start(&self.binary, prepared)?;
         Ok(socket)

@@ -1,9 +1,9 @@
 //! Listening sockets that outlive the supervisor in systemd's descriptor store: connections made between two runs queue
 //! on them.
 //!
-//! [`Notifier::store`](super::notify::Notifier::store) stores them; the next start gets them by number, from 3 on
-//! (`LISTEN_FDS`, sd_listen_fds(3)). All have the same name and are distinguished by their addresses. Their order may
-//! be reversed, which leaves the workers' shares [even](veche_net::spread_evenly).
+//! [`ServiceNotifier::store`](super::notify::ServiceNotifier::store) stores them; the next start gets them by number,
+//! from 3 on (`LISTEN_FDS`, sd_listen_fds(3)). All have the same name and are distinguished by their addresses. Their
+//! order may be reversed, which leaves the workers' shares [even](veche_net::spread_evenly).
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};

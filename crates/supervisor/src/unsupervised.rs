@@ -13,7 +13,7 @@ use super::server::{SELF, introduce};
 use super::{ServeError, worker_spawner};
 use crate::link::ControlLink;
 use crate::message::{StartMessage, ToSupervisor, VERSION};
-use crate::process::{Program, run_on};
+use crate::process::{ServerProgram, run_on};
 use crate::restarts::Restarts;
 use veche_net::descriptors;
 use veche_spawner::PendingSpawner;
@@ -22,7 +22,7 @@ use veche_spawner::PendingSpawner;
 ///
 /// # Errors
 /// The configuration is invalid or requires another user, an address can't be listened on, or the server can't start.
-pub fn run(file: &Path, program: impl Program) -> Result<(), ServeError> {
+pub fn run(file: &Path, program: impl ServerProgram) -> Result<(), ServeError> {
     let LoadedConfig { config, text } = LoadedConfig::read(file)?;
     if config.server.run_as.is_some() {
         let why = "without a supervisor the server can't change to the user of server.run_as";

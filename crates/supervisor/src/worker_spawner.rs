@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use veche_config::{self as config, Account, AccountError, AppConfig, Config};
-use veche_spawner::{PendingSpawner, Setup, Start, WorkerProgram};
+use veche_spawner::{PendingSpawner, SpawnerSetup, Start, WorkerProgram};
 
 use super::{handover, notify, stored};
 
@@ -16,7 +16,7 @@ use super::{handover, notify, stored};
 ///
 /// # Errors
 /// The configuration is invalid, or an account is unknown.
-pub fn programs(setup: &Setup) -> Result<Vec<WorkerProgram>, String> {
+pub fn programs(setup: &SpawnerSetup) -> Result<Vec<WorkerProgram>, String> {
     let config = config::parse_again(&setup.config, &setup.text);
     let config = config.map_err(|report| report.to_string())?;
     let server = setup.account.map(|(uid, gid)| Account { uid, gid });
@@ -52,8 +52,8 @@ pub(super) fn is_needed(config: &Config) -> bool {
 }
 
 /// Returns the setup of a spawner.
-pub(super) fn setup(file: &Path, text: &str, account: Option<&Account>) -> Setup {
-    Setup {
+pub(super) fn setup(file: &Path, text: &str, account: Option<&Account>) -> SpawnerSetup {
+    SpawnerSetup {
         config: file.to_owned(),
         text: text.to_owned(),
         account: account.map(|account| (account.uid, account.gid)),

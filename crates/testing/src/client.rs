@@ -16,7 +16,7 @@ use veche_proto::websocket::{
 use veche_script::Plain;
 use veche_types::codes::CloseCode;
 
-use super::response::Response;
+use super::response::CompleteResponse;
 
 /// Messages may be as long as the server sends them.
 const LIMITS: MessageLimits = MessageLimits {
@@ -44,10 +44,10 @@ pub(super) enum ReceivedItem {
 
 /// The state of a handshake.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Opening {
+pub(super) enum OpeningState {
     UnderWay,
     Open { protocol: Option<String> },
-    Refused(Response),
+    Refused(CompleteResponse),
     Failed(String),
 }
 
@@ -83,10 +83,10 @@ pub(super) struct TestClient {
     /// As a server: the headers of the handshake.
     pub(super) request: Plain,
     received: Vec<u8>,
-    pub(super) opening: Opening,
+    pub(super) opening: OpeningState,
     pub(super) heard: VecDeque<ReceivedItem>,
     /// The response to the client's request.
-    pub(super) response: Option<Result<Response, String>>,
+    pub(super) response: Option<Result<CompleteResponse, String>>,
     /// Lines received by a back end.
     pub(super) lines: VecDeque<String>,
     has_closed: bool,
@@ -101,7 +101,7 @@ impl TestClient {
             mask: Some(MASK),
             request: Plain::Nil,
             received: Vec::new(),
-            opening: Opening::UnderWay,
+            opening: OpeningState::UnderWay,
             heard: VecDeque::new(),
             response: None,
             lines: VecDeque::new(),
@@ -217,13 +217,13 @@ impl TestClient {
             }
             Speaks::WebSocket(_) => self.hear_frames(network, codecs),
             Speaks::Http { is_head } => {
-                self.response = Response::read(&self.received, *is_head, has_ended).transpose();
+                self.response = CompleteResponse::read(&self.received, *is_head, has_ended).transpose();
             }
             Speaks::Lines => self.hear_lines(),
             Speaks::Nothing => {}
         }
         let is_answered = self.response.is_some()
-            || matches!(self.opening, Opening::Refused(_) | Opening::Failed(_))
+            || matches!(self.opening, OpeningState::Refused(_) | OpeningState::Failed(_))
                 && !matches!(self.speaks, Speaks::Nothing);
         if is_answered {
             network.forget(self.id);
@@ -245,23 +245,23 @@ impl TestClient {
         match handshake::read_response(&self.received, key, protocols, None) {
             Ok(None) if has_ended => {
                 self.opening =
-                    Opening::Failed("the connection ended without a response".to_owned());
+                    OpeningState::Failed("the connection ended without a response".to_owned());
             }
             Ok(None) => {}
             Ok(Some((taken, accepted))) => {
                 let protocol = accepted.protocol.map(str::to_owned);
-                self.opening = Opening::Open { protocol };
+                self.opening = OpeningState::Open { protocol };
                 self.speaks = Speaks::WebSocket(Decoder::new(Role::Client, None));
                 self.received.drain(..taken);
             }
             Err(handshake::ResponseError::Status(_)) => {
-                match Response::read(&self.received, false, has_ended) {
-                    Ok(Some(response)) => self.opening = Opening::Refused(response),
+                match CompleteResponse::read(&self.received, false, has_ended) {
+                    Ok(Some(response)) => self.opening = OpeningState::Refused(response),
                     Ok(None) => {}
-                    Err(words) => self.opening = Opening::Failed(words),
+                    Err(words) => self.opening = OpeningState::Failed(words),
                 }
             }
-            Err(error) => self.opening = Opening::Failed(error.to_string()),
+            Err(error) => self.opening = OpeningState::Failed(error.to_string()),
         }
     }
 
@@ -277,7 +277,7 @@ impl TestClient {
             }
             Ok(Some(read)) => read,
             Err(error) => {
-                self.opening = Opening::Failed(error.reason.to_owned());
+                self.opening = OpeningState::Failed(error.reason.to_owned());
                 return;
             }
         };
@@ -290,7 +290,7 @@ impl TestClient {
         let key = match handshake::read(&head) {
             Ok(Some(upgrade)) => upgrade.key.to_owned(),
             _ => {
-                self.opening = Opening::Failed("no handshake".to_owned());
+                self.opening = OpeningState::Failed("no handshake".to_owned());
                 return;
             }
         };
@@ -300,14 +300,14 @@ impl TestClient {
             network.write(self.id, [head.into_bytes(), body].concat());
             network.finish(self.id);
             self.speaks = Speaks::Nothing;
-            self.opening = Opening::Failed("refused".to_owned());
+            self.opening = OpeningState::Failed("refused".to_owned());
             return;
         }
         let mut response = Vec::new();
         let protocol = welcome.protocol;
         handshake::write_response(&mut response, &key, protocol.as_deref(), None);
         network.write(self.id, response);
-        self.opening = Opening::Open { protocol };
+        self.opening = OpeningState::Open { protocol };
         self.speaks = Speaks::WebSocket(Decoder::new(Role::Server, None));
         self.received = received[taken..].to_vec();
     }

@@ -90,7 +90,7 @@ pub struct Failed {
 
 /// The reason why nothing was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunError {
+pub enum TestRunError {
     /// No test matches the paths and the filter.
     Nothing(String),
     /// The applications can't be loaded.
@@ -100,15 +100,15 @@ pub enum RunError {
 /// Runs the selected tests of a folder on the server that `load` returns, and reports progress to `report`.
 ///
 /// # Errors
-/// See [`RunError`].
+/// See [`TestRunError`].
 pub fn run(
     root: &Path,
     load: impl FnOnce() -> Result<Box<dyn TestServer>, String>,
     plan: &TestPlan,
     report: &mut impl FnMut(TestProgress<'_>),
-) -> Result<Vec<FileResults>, RunError> {
-    let paths = find(root, &plan.paths).map_err(RunError::Nothing)?;
-    let server = load().map_err(RunError::Load)?;
+) -> Result<Vec<FileResults>, TestRunError> {
+    let paths = find(root, &plan.paths).map_err(TestRunError::Nothing)?;
+    let server = load().map_err(TestRunError::Load)?;
     let mut files = Vec::new();
     for path in paths {
         let file = run_file(&*server, root, &path, plan, report);
@@ -118,7 +118,7 @@ pub fn run(
         }
     }
     if files.is_empty() {
-        return Err(RunError::Nothing(match &plan.filter {
+        return Err(TestRunError::Nothing(match &plan.filter {
             Some(filter) => format!("no test has {filter:?} in its name"),
             None => "the files have no test.case".to_owned(),
         }));

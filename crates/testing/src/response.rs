@@ -10,14 +10,14 @@ const HEADERS_MAX: usize = 200;
 
 /// A complete HTTP response.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Response {
+pub(super) struct CompleteResponse {
     pub(super) status: u16,
     /// Names in lower case, with all values in order.
     headers: BTreeMap<String, Vec<String>>,
     pub(super) body: Vec<u8>,
 }
 
-impl Response {
+impl CompleteResponse {
     /// Parses a response; `None` while it is incomplete. `is_head`: no body follows. `is_ended`: the connection has
     /// ended.
     pub(super) fn read(
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn read(bytes: &str, is_ended: bool) -> Result<Option<(u16, String)>, String> {
-        let response = Response::read(bytes.as_bytes(), false, is_ended)?;
+        let response = CompleteResponse::read(bytes.as_bytes(), false, is_ended)?;
         Ok(response.map(|response| {
             let body = String::from_utf8_lossy(&response.body).into_owned();
             (response.status, body)

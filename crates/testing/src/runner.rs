@@ -18,7 +18,7 @@ use veche_script::{
 use veche_store::Store;
 use veche_types::codes::CloseCode;
 
-use super::client::{Opening, ReceivedItem};
+use super::client::{OpeningState, ReceivedItem};
 use super::world::{MONO_MS, TestServer, TestWorld};
 
 /// The time limit for a response or a handshake, by the test's clock: longer than the server's own limits.
@@ -348,14 +348,14 @@ impl TestRunner<'_> {
                 let number = *client;
                 let (client, _) = self.world.client(number)?;
                 match &client.opening {
-                    Opening::Open { protocol } => Some(Ok(Plain::map([
+                    OpeningState::Open { protocol } => Some(Ok(Plain::map([
                         ("client", Plain::Number(number as f64)),
                         (
                             "protocol",
                             protocol.as_deref().map_or(Plain::Nil, Plain::from),
                         ),
                     ]))),
-                    Opening::Refused(response) => {
+                    OpeningState::Refused(response) => {
                         let answer = Plain::map([("refusal", response.to_plain())]);
                         let text = response.refusal();
                         let level = Level::Info;
@@ -364,8 +364,8 @@ impl TestRunner<'_> {
                             .write(RecordedEntry::Noted { level, text });
                         Some(Ok(answer))
                     }
-                    Opening::Failed(words) => Some(Err(words.clone())),
-                    Opening::UnderWay => is_late.then(|| Err(NO_ANSWER.to_owned())),
+                    OpeningState::Failed(words) => Some(Err(words.clone())),
+                    OpeningState::UnderWay => is_late.then(|| Err(NO_ANSWER.to_owned())),
                 }
             }
             WaitKind::Response(client) => {
@@ -408,7 +408,7 @@ impl TestRunner<'_> {
     fn accepted(&mut self, number: usize, url: &str) -> Plain {
         let client = &self.world.clients[number];
         let protocol = match &client.opening {
-            Opening::Open { protocol } => protocol.as_deref(),
+            OpeningState::Open { protocol } => protocol.as_deref(),
             _ => None,
         };
         Plain::map([

@@ -14,7 +14,7 @@ use veche_net::{ConnectionId, Driver as _, ListenerId, Simulated};
 use veche_proto::websocket::Codecs;
 use veche_script::Now;
 
-use super::client::{Opening, TestClient, Welcome};
+use super::client::{OpeningState, TestClient, Welcome};
 use super::outside::{DialedSocket, MockServices};
 
 /// The start of each run: 2026-01-01 00:00:00 UTC.
@@ -262,7 +262,7 @@ impl TestWorld {
     /// Accepts the next connection of a mocked WebSocket server: client and address.
     pub(super) fn accept(&mut self, stub: usize) -> Option<(usize, String)> {
         let clients = &self.clients;
-        let is_open = |client: usize| matches!(clients[client].opening, Opening::Open { .. });
+        let is_open = |client: usize| matches!(clients[client].opening, OpeningState::Open { .. });
         let mut callers = self.callers.iter();
         let place = callers.position(|(of, client, _)| *of == stub && is_open(*client))?;
         let (_, client, url) = self.callers.remove(place);

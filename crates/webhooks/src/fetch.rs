@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallOutcome, CertificateTrust, HttpCall, HttpRequest, Reply,
+    Call, CallError, CallErrorKind, CallOutcome, CertificateTrust, HttpCall, HttpRequest, CallReply,
     ReplyBody,
 };
 
@@ -65,7 +65,7 @@ impl FetchResponse {
     /// Converts the outcome of a request; error texts contain no data of the request.
     pub fn of(outcome: CallOutcome) -> Result<Self, CallError> {
         match outcome {
-            Ok(Reply::Http(reply)) => {
+            Ok(CallReply::Http(reply)) => {
                 let ReplyBody::Whole(body) = reply.body else {
                     return Err(broken("the response was streamed"));
                 };

@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use veche_frontends::app::{
-    AbandonReason, AppResponse, HandlerProgress, HandshakeDecision, MaybeDeferred, RequestView,
+    AbandonReason, AppResponse, AppProgress, HandshakeDecision, MaybeDeferred, RequestView,
 };
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::worker_context::TokenRenewal;
@@ -114,7 +114,7 @@ impl Apps for NoApps {
         _: ConnectionId,
         _: &RequestView<'_>,
         _: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         match *self {}
     }
 
@@ -125,7 +125,7 @@ impl Apps for NoApps {
         _: MessageKind,
         _: &[u8],
         _: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         match *self {}
     }
 

@@ -8,7 +8,7 @@ use super::coverage;
 use super::trace::say;
 use super::world::World;
 use crate::Failure;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 
 /// Kinds of moves of a port, and of a node.
 const MOVES: u8 = 6;
@@ -21,7 +21,7 @@ const RETURN_MS: u64 = 1_000;
 
 impl World {
     /// Some messages in flight arrive.
-    pub(super) fn round(&mut self, random: &mut Rng) -> Check {
+    pub(super) fn round(&mut self, random: &mut Rng) -> PromiseResult {
         let ports = self.nodes.len() * usize::from(self.setup.workers);
         for _ in 0..random.usize(1..=8 * ports) {
             let node = random.usize(..self.nodes.len());
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// All messages in flight arrive.
-    pub(super) fn drain(&mut self, random: &mut Rng) -> Check {
+    pub(super) fn drain(&mut self, random: &mut Rng) -> PromiseResult {
         for _ in 0..MOVES_MAX {
             let mut is_idle = true;
             for node in 0..self.nodes.len() {
@@ -152,7 +152,7 @@ impl World {
         let is_repetition =
             matches!(&order, Order::Publish(publish) if publish.repeats_since.is_some());
         if is_repetition {
-            self.seen.note(coverage::Event::Repeated);
+            self.seen.note(coverage::ClusterEvent::Repeated);
         }
         say!("  server {number} carries out for node {node}.{worker} {order:?}");
         let (answer, message) = server.carry_out(order, &mut self.ledger, random)?;
@@ -184,7 +184,7 @@ impl World {
             }
             1 if control.server.is_none() && !is_cut => {
                 control.server = Some(primary);
-                control.handle(peer::Event::Up(veche_nodes::engine::Store::Same));
+                control.handle(peer::Event::Up(veche_nodes::engine::StoreState::Same));
                 true
             }
             2 => {
@@ -233,14 +233,14 @@ impl World {
                 "a node applies bans before it serves",
                 "node {node} is current without the bans {missing:?}"
             );
-            self.seen.note(coverage::Event::NodeCurrent);
+            self.seen.note(coverage::ClusterEvent::NodeCurrent);
         }
         Ok(has_moved)
     }
 
     /// Loses a connection of a node.
     pub(super) fn lose(&mut self, node: usize, random: &mut Rng) {
-        self.seen.note(coverage::Event::ConnectionLost);
+        self.seen.note(coverage::ClusterEvent::ConnectionLost);
         let worker = random.usize(..self.nodes[node].workers());
         match random.u8(..6) {
             0..=1 => {
@@ -279,7 +279,7 @@ impl World {
     }
 
     /// Lets time pass, in steps in which nothing is due twice.
-    pub(super) fn advance(&mut self, ms: u64) -> Check {
+    pub(super) fn advance(&mut self, ms: u64) -> PromiseResult {
         let mut left = ms;
         while left > 0 {
             let step = left.min(RETURN_MS / 2);
@@ -292,7 +292,7 @@ impl World {
         Ok(())
     }
 
-    fn tick(&mut self, at: usize) -> Check {
+    fn tick(&mut self, at: usize) -> PromiseResult {
         let now_ms = self.now_ms;
         if !self.setup.can_lose {
             // No order waits for a connection until it is given up.

@@ -15,15 +15,15 @@ pub(super) struct SessionLocation {
 
 /// A subscriber that keeps its positions while it moves from node to node.
 #[derive(Debug, Default)]
-pub(super) struct Client {
+pub(super) struct ClusterClient {
     pub(super) location: Option<SessionLocation>,
     pub(super) generation: u32,
-    pub(super) subscriptions: [Subscription; CHANNELS.len()],
+    pub(super) subscriptions: [ClusterSubscription; CHANNELS.len()],
 }
 
 /// A client's subscription to a channel.
 #[derive(Debug, Default)]
-pub(super) struct Subscription {
+pub(super) struct ClusterSubscription {
     pub(super) state: State,
     /// The last publication that the client has.
     pub(super) chain: Option<Chain>,
@@ -53,16 +53,16 @@ pub(super) enum Asked {
 
 /// A publication of a back end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Publication {
+pub(super) struct PushedPublication {
     pub(super) channel: usize,
     pub(super) is_keyed: bool,
-    pub(super) progress: Progress,
+    pub(super) progress: PublicationProgress,
     /// It was submitted while the store was sound.
     pub(super) is_safe: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum PublicationProgress {
     Asked,
     /// It may be stored.
     Unknown,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use veche_hub::{Caller, ConnectionId, Epoch, Ticket, WorkerId};
 use veche_nodes::engine::peer::{Event, LEASE_RENEWAL_MS, Order};
-use veche_nodes::node::{BLOCKS, Coverage, Node, Output, Part};
+use veche_nodes::node::{BLOCKS, AnswerCoverage, Node, Output, Part};
 use veche_nodes::{Announcement, Ban, BanRequest, Envelope, NodeAnswer, NodeId, NodeMessage};
 
 use super::link::Link;
@@ -17,13 +17,13 @@ const NODE_WORKER: WorkerId = WorkerId(1);
 
 /// A message for the channel of a node, of all nodes, or of the control stream.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
+pub(super) struct ControlMessage {
     pub(super) to: Option<NodeId>,
     pub(super) event: Event,
 }
 
 /// See the [module](self).
-pub(super) struct Control {
+pub(super) struct NodeControl {
     node: Node,
     pub(super) link: Link<Order, Event>,
     /// The connection of its feed.
@@ -34,14 +34,14 @@ pub(super) struct Control {
     /// Bans that were in the stream when its connection began: it may not serve without them.
     pub(super) due: BTreeSet<u32>,
     /// Answers to bans of this node: which ban, and the nodes that the answer covers.
-    pub(super) answers: Vec<(u32, Coverage)>,
+    pub(super) answers: Vec<(u32, AnswerCoverage)>,
     /// For epochs of the control stream that this node begins.
     random: Rng,
     text: Bytes,
     renew_at_ms: u64,
 }
 
-impl Control {
+impl NodeControl {
     pub(super) fn new(id: NodeId, bans: BTreeSet<u32>, now_ms: u64) -> Self {
         let own = Announcement {
             name: id.0.to_string().into(),
@@ -130,14 +130,14 @@ impl Control {
     }
 
     /// Has the server carry out the next order. Returns what it publishes.
-    pub(super) fn serve(&mut self, server: &mut Server, now_ms: u64) -> Option<Message> {
+    pub(super) fn serve(&mut self, server: &mut Server, now_ms: u64) -> Option<ControlMessage> {
         let order = self.link.orders.pop_front()?;
         let (id, state) = (self.id(), &mut server.state);
         let epoch = Epoch::from_bits(self.random.u64(..));
         let answer = match order {
             Order::Send { to, bytes } => {
                 let event = Event::Received(bytes);
-                return Some(Message { to, event });
+                return Some(ControlMessage { to, event });
             }
             Order::Append { ticket, bytes } => {
                 if let Ok(Envelope {
@@ -158,7 +158,7 @@ impl Control {
                     before,
                     bytes,
                 };
-                return Some(Message { to: None, event });
+                return Some(ControlMessage { to: None, event });
             }
             Order::ReadControl { ticket, since } => {
                 let stream = Some(state.read_control(epoch, since));

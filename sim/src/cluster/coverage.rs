@@ -6,11 +6,11 @@ macro_rules! events {
     ($($event:ident),* $(,)?) => {
         /// An event that clusters are meant to produce.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Event {
+        pub(super) enum ClusterEvent {
             $($event,)*
         }
 
-        const EVENTS: &[Event] = &[$(Event::$event,)*];
+        const EVENTS: &[ClusterEvent] = &[$(ClusterEvent::$event,)*];
     };
 }
 
@@ -31,7 +31,7 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    pub(super) fn note(&mut self, event: Event) {
+    pub(super) fn note(&mut self, event: ClusterEvent) {
         self.0[event as usize] += 1;
     }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use veche_hub::{Epoch, Position};
 
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 
 /// The place of an entry in the ledger.
 pub(super) type Serial = u32;
@@ -103,7 +103,7 @@ impl Chain {
         channel: usize,
         position: Position,
         number: u64,
-    ) -> Check {
+    ) -> PromiseResult {
         promise!(
             position.epoch == self.position.epoch,
             "an epoch does not end unnoticed",

@@ -41,7 +41,7 @@ impl<O, E> Link<O, E> {
 
 /// The port of a home.
 #[derive(Debug, Default)]
-pub(super) struct Port {
+pub(super) struct SimulatedPort {
     pub(super) link: Link<Order, Event>,
     /// The number of the connection.
     number: u64,
@@ -50,7 +50,7 @@ pub(super) struct Port {
     pub(super) feed: Feed,
 }
 
-impl Port {
+impl SimulatedPort {
     /// Takes the orders of a home.
     pub(super) fn take(&mut self, orders: &mut Vec<Order>) {
         for order in orders.drain(..) {

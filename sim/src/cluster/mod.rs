@@ -23,5 +23,5 @@ mod trace;
 mod world;
 
 pub use coverage::Coverage;
-pub use report::{ACTIONS, Report, Summary, explore, replay};
+pub use report::{ACTIONS, BrokenCluster, Summary, explore, replay};
 pub use trace::print_traces;

@@ -11,8 +11,8 @@ use veche_hub::{
 use veche_nodes::engine::channel::Event;
 
 use super::channels::namespaces;
-use super::control::Control;
-use super::link::Port;
+use super::control::NodeControl;
+use super::link::SimulatedPort;
 
 /// Milliseconds since 1970 at the beginning of a world.
 const WALL_MS: u64 = 1_800_000_000_000;
@@ -22,7 +22,7 @@ const SWEEP: usize = 1_000;
 
 /// An effect of a hub on clients and back ends.
 #[derive(Debug)]
-pub(super) enum Effect {
+pub(super) enum HubEffect {
     Deliver {
         session: ConnectionId,
         channel: Box<str>,
@@ -36,7 +36,7 @@ pub(super) enum Effect {
 /// The effects of one hub.
 #[derive(Debug, Default)]
 struct WorkerOutlet {
-    effects: Vec<Effect>,
+    effects: Vec<HubEffect>,
     sent: Vec<(WorkerId, HubMessage)>,
 }
 
@@ -52,7 +52,7 @@ impl Outlet for WorkerOutlet {
     fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
 
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
-        self.effects.push(Effect::Deliver {
+        self.effects.push(HubEffect::Deliver {
             session,
             channel: delivery.channel.into(),
             position: delivery.position,
@@ -61,14 +61,14 @@ impl Outlet for WorkerOutlet {
     }
 
     fn send_reply(&mut self, _: ConnectionId, ticket: Ticket, answer: HubReply) {
-        self.effects.push(Effect::Reply(ticket, answer));
+        self.effects.push(HubEffect::Reply(ticket, answer));
     }
 
     fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
 
     fn publications_lost(&mut self, session: ConnectionId, channel: &Arc<str>) {
         self.effects
-            .push(Effect::Lost(session, Arc::clone(channel)));
+            .push(HubEffect::Lost(session, Arc::clone(channel)));
     }
 
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
@@ -77,16 +77,16 @@ impl Outlet for WorkerOutlet {
 /// A worker's hub, with the port of its engine.
 struct Worker {
     home: Hub<RemoteEngine>,
-    port: Port,
+    port: SimulatedPort,
     outlet: WorkerOutlet,
 }
 
 /// See the [module](self).
-pub(super) struct Node {
+pub(super) struct SimulatedNode {
     workers: Vec<Worker>,
     /// Messages between workers, by sender and receiver.
     lanes: Vec<VecDeque<HubMessage>>,
-    pub(super) control: Control,
+    pub(super) control: NodeControl,
     /// It reaches no server.
     pub(super) is_cut: bool,
     /// Nothing that is on its way to it or from it arrives.
@@ -95,8 +95,8 @@ pub(super) struct Node {
     second: u64,
 }
 
-impl Node {
-    pub(super) fn new(control: Control, workers: u16, seed: u64, now_ms: u64) -> Self {
+impl SimulatedNode {
+    pub(super) fn new(control: NodeControl, workers: u16, seed: u64, now_ms: u64) -> Self {
         let options = Options::default();
         let worker = |number: u16| {
             let engine = RemoteEngine::new(seed.wrapping_mul(31) + u64::from(number));
@@ -106,7 +106,7 @@ impl Node {
             home.set_history(namespaces(), usize::MAX);
             Worker {
                 home,
-                port: Port::default(),
+                port: SimulatedPort::default(),
                 outlet: WorkerOutlet::default(),
             }
         };
@@ -121,11 +121,11 @@ impl Node {
         }
     }
 
-    pub(super) fn ports(&mut self) -> impl Iterator<Item = &mut Port> {
+    pub(super) fn ports(&mut self) -> impl Iterator<Item = &mut SimulatedPort> {
         self.workers.iter_mut().map(|worker| &mut worker.port)
     }
 
-    pub(super) fn port(&mut self, worker: usize) -> &mut Port {
+    pub(super) fn port(&mut self, worker: usize) -> &mut SimulatedPort {
         &mut self.workers[worker].port
     }
 
@@ -165,7 +165,7 @@ impl Node {
         match outcome {
             Ok(RequestOutcome::Done(joined)) => {
                 let reply = HubReply::Subscribed(joined);
-                outlet.effects.push(Effect::Reply(ticket, reply));
+                outlet.effects.push(HubEffect::Reply(ticket, reply));
             }
             Ok(RequestOutcome::Pending) => {}
             Err(error) => unreachable!("{error}"),
@@ -208,7 +208,7 @@ impl Node {
         match home.publish(Some(from), channel, payload, options, outlet) {
             Ok(RequestOutcome::Done(published)) => {
                 let reply = HubReply::Published(published);
-                outlet.effects.push(Effect::Reply(from.1, reply));
+                outlet.effects.push(HubEffect::Reply(from.1, reply));
             }
             Ok(RequestOutcome::Pending) => {}
             // No world has publications enough for that.
@@ -231,7 +231,7 @@ impl Node {
             veche_hub::ChannelQuery::RemoveHistory,
             outlet,
         ) {
-            outlet.effects.push(Effect::Reply(from.1, reply));
+            outlet.effects.push(HubEffect::Reply(from.1, reply));
         }
         self.end_turn(worker);
     }
@@ -254,7 +254,7 @@ impl Node {
     }
 
     /// Takes the effects of a worker.
-    pub(super) fn take_effects(&mut self, worker: usize) -> Vec<Effect> {
+    pub(super) fn take_effects(&mut self, worker: usize) -> Vec<HubEffect> {
         std::mem::take(&mut self.workers[worker].outlet.effects)
     }
 

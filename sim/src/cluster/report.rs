@@ -25,7 +25,7 @@ pub struct Summary {
 
 /// A cluster that broke a promise.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct BrokenCluster {
     /// The index of the action that broke it; [`ACTIONS`] for the end.
     pub step: usize,
     /// The broken promise.
@@ -39,13 +39,13 @@ pub struct Report {
 ///
 /// # Errors
 /// It broke a promise.
-pub fn explore(seed: u64) -> Result<Summary, Box<Report>> {
+pub fn explore(seed: u64) -> Result<Summary, Box<BrokenCluster>> {
     let setup = Setup::new(seed);
     let all = actions(&setup, ACTIONS);
     run(&setup, &all).map_err(|broken| {
         let (step, failure) = (broken.step, broken.failure.clone());
         let (places, shrunken) = shrink(&all, broken, |actions| run(&setup, actions).map(drop));
-        Box::new(Report {
+        Box::new(BrokenCluster {
             step,
             failure,
             left: places.iter().map(|&place| (place, all[place])).collect(),
@@ -90,7 +90,7 @@ fn run(setup: &Setup, actions: &[Action]) -> Result<Summary, Broken> {
     })
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BrokenCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seed = self.setup.seed;
         writeln!(

@@ -3,10 +3,10 @@
 use fastrand::Rng;
 
 use super::channels::{CHANNELS, has_much_history};
-use super::client::{Progress, State};
-use super::coverage::Event;
+use super::client::{PublicationProgress, State};
+use super::coverage::ClusterEvent;
 use super::world::World;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 
 /// Seconds after which a channel without an item is compared, as there are few channels; after that its gap is healed.
 const LOOK_S: u64 = 20;
@@ -16,7 +16,7 @@ const TRIES: u64 = 12;
 
 impl World {
     /// Everything is repaired; after some time nothing is under way any more, and all agree.
-    pub(super) fn settle(&mut self) -> Check {
+    pub(super) fn settle(&mut self) -> PromiseResult {
         let random = &mut Rng::with_seed(self.now_ms);
         self.repair();
         self.drain(random)?;
@@ -61,12 +61,12 @@ impl World {
         );
         self.check_rest()?;
         self.is_sound = true;
-        self.seen.note(Event::Settled);
+        self.seen.note(ClusterEvent::Settled);
         Ok(())
     }
 
     /// Ends the world: all clients leave, and no state of them may remain.
-    pub(super) fn end(&mut self) -> Check {
+    pub(super) fn end(&mut self) -> PromiseResult {
         self.settle()?;
         for client in 0..self.clients.len() {
             self.disconnect(client);
@@ -100,14 +100,14 @@ impl World {
         }
     }
 
-    fn pass_second(&mut self, random: &mut Rng) -> Check {
+    fn pass_second(&mut self, random: &mut Rng) -> PromiseResult {
         self.advance(1_000)?;
         self.drain(random)
     }
 
     /// Nothing waits for an answer, and nothing has to be repeated.
     fn is_done(&self) -> bool {
-        let is_open = |progress| matches!(progress, Progress::Asked | Progress::Unknown);
+        let is_open = |progress| matches!(progress, PublicationProgress::Asked | PublicationProgress::Unknown);
         let mut publications = self.publications.iter();
         let all = self.clients.iter();
         let mut subscriptions = all.filter(|one| one.location.is_some()).flat_map(|one| {
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    fn check_rest(&mut self) -> Check {
+    fn check_rest(&mut self) -> PromiseResult {
         for (number, node) in self.nodes.iter().enumerate() {
             let pending = node.pending_work();
             promise!(
@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Everyone is where the store is.
-    fn check_subscribers(&mut self) -> Check {
+    fn check_subscribers(&mut self) -> PromiseResult {
         for (channel, name) in CHANNELS.iter().enumerate() {
             let top = self.server().top(name);
             for (client, one) in self.clients.iter().enumerate() {
@@ -171,10 +171,10 @@ impl World {
         Ok(())
     }
 
-    fn check_publications(&mut self) -> Check {
+    fn check_publications(&mut self) -> PromiseResult {
         for publication in 0..self.publications.len() {
             let one = self.publications[publication];
-            let is_kept = one.progress != Progress::Acknowledged
+            let is_kept = one.progress != PublicationProgress::Acknowledged
                 || !has_much_history(one.channel)
                 || self.server().has(CHANNELS[one.channel], publication as u64);
             promise!(
@@ -187,7 +187,7 @@ impl World {
         Ok(())
     }
 
-    fn check_bans(&mut self) -> Check {
+    fn check_bans(&mut self) -> PromiseResult {
         for number in 0..self.bans {
             if self.doubtful_bans.contains(&number) {
                 continue;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use veche_hub::{Epoch, Position};
 use veche_nodes::NodeId;
-use veche_nodes::engine::Store as Found;
+use veche_nodes::engine::StoreState as Found;
 use veche_nodes::engine::channel::{
     self, Check, Direction, Keep, Order, Publish, Published, Read, id_of,
 };
@@ -86,7 +86,7 @@ struct Control {
 }
 
 /// An item for everyone that follows its topic.
-pub(super) type Message = (Arc<str>, channel::Event);
+pub(super) type TopicItem = (Arc<str>, channel::Event);
 
 impl Server {
     pub(super) fn new(replication: u64, before: u64, state: State) -> Self {
@@ -133,7 +133,7 @@ impl Server {
         order: Order,
         ledger: &mut Ledger,
         random: &mut Rng,
-    ) -> Result<(channel::Event, Option<Message>), Failure> {
+    ) -> Result<(channel::Event, Option<TopicItem>), Failure> {
         let state = &mut self.state;
         let is_refusing = self.is_refusing;
         Ok(match order {
@@ -228,7 +228,7 @@ impl State {
         publish: &Publish,
         ledger: &mut Ledger,
         random: &mut Rng,
-    ) -> Result<(Published, Option<Message>), Failure> {
+    ) -> Result<(Published, Option<TopicItem>), Failure> {
         let id = id_of(&publish.data).unwrap_or_default();
         let number = number_of(&publish.data);
         let key = publish.key.clone();

@@ -12,16 +12,16 @@ use veche_nodes::NodeId;
 
 use super::action::Action;
 use super::channels::{CHANNELS, has_much_history, place_of};
-use super::client::{Asked, Client, Progress, Publication, SessionLocation, State};
-use super::control::Control;
-use super::coverage::{Coverage, Event};
+use super::client::{Asked, ClusterClient, PublicationProgress, PushedPublication, SessionLocation, State};
+use super::control::NodeControl;
+use super::coverage::{Coverage, ClusterEvent};
 use super::ledger::{Chain, Ledger};
-use super::node::{Effect, Node, number_of};
+use super::node::{HubEffect, SimulatedNode, number_of};
 use super::setup::Setup;
 use super::store::{Server, State as Stored};
 use super::trace::say;
 use crate::Failure;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 
 /// The session of back ends, which no client has.
 const BACK_END: ConnectionId = ConnectionId {
@@ -39,9 +39,9 @@ pub(super) struct World {
     copy: Option<Stored>,
     replica: Option<Stored>,
     pub(super) ledger: Ledger,
-    pub(super) nodes: Vec<Node>,
-    pub(super) clients: Vec<Client>,
-    pub(super) publications: Vec<Publication>,
+    pub(super) nodes: Vec<SimulatedNode>,
+    pub(super) clients: Vec<ClusterClient>,
+    pub(super) publications: Vec<PushedPublication>,
     /// With the node that has to answer.
     pub(super) asked: BTreeMap<u32, (usize, Asked)>,
     next_ticket: u32,
@@ -66,7 +66,7 @@ impl World {
             replica: None,
             ledger: Ledger::default(),
             nodes: Vec::new(),
-            clients: (0..setup.clients).map(|_| Client::default()).collect(),
+            clients: (0..setup.clients).map(|_| ClusterClient::default()).collect(),
             publications: Vec::new(),
             asked: BTreeMap::new(),
             next_ticket: 0,
@@ -93,14 +93,14 @@ impl World {
         self.setup.seed.wrapping_mul(1_000) + self.next_id
     }
 
-    fn node(&mut self, bans: BTreeSet<u32>) -> Node {
+    fn node(&mut self, bans: BTreeSet<u32>) -> SimulatedNode {
         let id = self.id();
-        let control = Control::new(NodeId(id), bans, self.now_ms);
+        let control = NodeControl::new(NodeId(id), bans, self.now_ms);
         let seed = Rng::with_seed(id).u64(..);
-        Node::new(control, self.setup.workers, seed, self.now_ms)
+        SimulatedNode::new(control, self.setup.workers, seed, self.now_ms)
     }
 
-    pub(super) fn step(&mut self, action: Action) -> Check {
+    pub(super) fn step(&mut self, action: Action) -> PromiseResult {
         say!("{} ms: {action:?}", self.now_ms);
         let node = |number: u8| usize::from(number) % self.setup.nodes;
         let channel = |number: u8| usize::from(number) % CHANNELS.len();
@@ -147,7 +147,7 @@ impl World {
                 let at = node(at);
                 self.nodes[at].is_cut = true;
                 self.lose_all(at);
-                self.seen.note(Event::CutOff);
+                self.seen.note(ClusterEvent::CutOff);
             }
             Action::Heal { node: at } => {
                 let at = node(at);
@@ -159,7 +159,7 @@ impl World {
             } => {
                 let at = node(at);
                 self.nodes[at].is_stalled = is_stalled;
-                self.seen.note(Event::Stalled);
+                self.seen.note(ClusterEvent::Stalled);
             }
             Action::Crash { node: at } => self.crash(node(at)),
             Action::Copy => {
@@ -172,25 +172,25 @@ impl World {
             Action::Restart => {
                 let state = self.server().state.clone();
                 self.replace(state, None);
-                self.seen.note(Event::Restarted);
+                self.seen.note(ClusterEvent::Restarted);
             }
             Action::RestartOld => {
                 if let Some(state) = self.copy.clone() {
                     self.lose_writes();
                     self.replace(state, None);
-                    self.seen.note(Event::RolledBack);
+                    self.seen.note(ClusterEvent::RolledBack);
                 }
             }
             Action::RestartEmpty => {
                 self.lose_writes();
                 self.replace(Stored::default(), None);
-                self.seen.note(Event::Emptied);
+                self.seen.note(ClusterEvent::Emptied);
             }
             Action::Promote { salt } => {
                 if let Some(state) = self.replica.clone() {
                     self.lose_writes();
                     self.replace(state, Some(&mut Rng::with_seed(salt.into())));
-                    self.seen.note(Event::Promoted);
+                    self.seen.note(ClusterEvent::Promoted);
                 }
             }
             Action::Flush => {
@@ -199,7 +199,7 @@ impl World {
                 for node in &mut self.nodes {
                     node.control.due.clear();
                 }
-                self.seen.note(Event::Flushed);
+                self.seen.note(ClusterEvent::Flushed);
             }
             Action::Evict {
                 channel: name,
@@ -212,11 +212,11 @@ impl World {
                     true => state.evict_position(name),
                     false => state.evict_stream(name),
                 }
-                self.seen.note(Event::Evicted);
+                self.seen.note(ClusterEvent::Evicted);
             }
             Action::Refuse { is_refusing } => {
                 self.server().is_refusing = is_refusing;
-                self.seen.note(Event::Refused);
+                self.seen.note(ClusterEvent::Refused);
             }
             Action::Settle => return self.settle(),
         }
@@ -232,8 +232,8 @@ impl World {
     fn lose_writes(&mut self) {
         self.is_sound = false;
         for publication in &mut self.publications {
-            if publication.progress == Progress::Acknowledged {
-                publication.progress = Progress::Past;
+            if publication.progress == PublicationProgress::Acknowledged {
+                publication.progress = PublicationProgress::Past;
             }
         }
         for client in &mut self.clients {
@@ -373,10 +373,10 @@ impl World {
     }
 
     pub(super) fn publish(&mut self, node: usize, channel: usize, is_keyed: bool) {
-        self.publications.push(Publication {
+        self.publications.push(PushedPublication {
             channel,
             is_keyed,
-            progress: Progress::Unknown,
+            progress: PublicationProgress::Unknown,
             is_safe: false,
         });
         self.submit(node, self.publications.len() - 1);
@@ -384,7 +384,7 @@ impl World {
 
     fn submit(&mut self, node: usize, publication: usize) {
         let one = &mut self.publications[publication];
-        one.progress = Progress::Asked;
+        one.progress = PublicationProgress::Asked;
         one.is_safe = self.is_sound;
         let one = *one;
         let options = one.is_keyed.then(|| {
@@ -403,8 +403,8 @@ impl World {
     pub(super) fn retry(&mut self, node: usize) {
         for publication in 0..self.publications.len() {
             let one = self.publications[publication];
-            if one.is_keyed && one.progress == Progress::Unknown {
-                self.seen.note(Event::Retried);
+            if one.is_keyed && one.progress == PublicationProgress::Unknown {
+                self.seen.note(ClusterEvent::Retried);
                 self.submit(node, publication);
             }
         }
@@ -433,24 +433,24 @@ impl World {
         let gone = self.asked.extract_if(.., |_, (node, _)| *node == at);
         for (_, (_, asked)) in gone {
             if let Asked::Publish { publication } = asked {
-                self.publications[publication].progress = Progress::Unknown;
+                self.publications[publication].progress = PublicationProgress::Unknown;
             }
         }
         let bans = std::mem::take(&mut self.nodes[at].control.bans);
         self.doubtful_bans.extend(&bans);
         self.nodes[at] = self.node(bans);
-        self.seen.note(Event::Crashed);
+        self.seen.note(ClusterEvent::Crashed);
     }
 
     /// Clients and back ends take what hubs have for them.
-    pub(super) fn react(&mut self) -> Check {
+    pub(super) fn react(&mut self) -> PromiseResult {
         for node in 0..self.nodes.len() {
             self.react_to(node)?;
         }
         Ok(())
     }
 
-    pub(super) fn react_to(&mut self, node: usize) -> Check {
+    pub(super) fn react_to(&mut self, node: usize) -> PromiseResult {
         let mut is_over = false;
         while !is_over {
             is_over = true;
@@ -483,10 +483,10 @@ impl World {
         }
     }
 
-    fn take(&mut self, node: usize, worker: usize, effect: Effect) -> Check {
+    fn take(&mut self, node: usize, worker: usize, effect: HubEffect) -> PromiseResult {
         say!("  node {node}.{worker} has {effect:?}");
         match effect {
-            Effect::Deliver {
+            HubEffect::Deliver {
                 session,
                 channel,
                 position,
@@ -499,17 +499,17 @@ impl World {
                 };
                 self.delivered(location, place_of(&channel), position, number)
             }
-            Effect::Lost(session, channel) => {
+            HubEffect::Lost(session, channel) => {
                 let client = session.index as usize;
                 let channel = place_of(&channel);
                 if self.clients[client].subscriptions[channel].state == State::Live {
-                    self.seen.note(Event::Lost);
+                    self.seen.note(ClusterEvent::Lost);
                     self.check_gap(client, channel)?;
                     self.clients[client].subscriptions[channel].is_lost = true;
                 }
                 Ok(())
             }
-            Effect::Reply(ticket, reply) => {
+            HubEffect::Reply(ticket, reply) => {
                 let asked = self.asked.remove(&ticket.0);
                 promise!(
                     asked.is_some(),
@@ -531,7 +531,7 @@ impl World {
         channel: usize,
         position: Option<Position>,
         number: u64,
-    ) -> Check {
+    ) -> PromiseResult {
         let client = location.session.index as usize;
         let one = &mut self.clients[client];
         let subscription = &mut one.subscriptions[channel];
@@ -551,27 +551,27 @@ impl World {
         };
         let followed = chain.follow(&self.ledger, channel, position, number);
         followed.map_err(|failure| failure.of(&format!("client {client}, live")))?;
-        self.seen.note(Event::Delivered);
+        self.seen.note(ClusterEvent::Delivered);
         self.note(&(client, channel, number, position.offset));
         Ok(())
     }
 
-    fn answered(&mut self, asked: Asked, reply: HubReply) -> Check {
+    fn answered(&mut self, asked: Asked, reply: HubReply) -> PromiseResult {
         match (asked, reply) {
             (Asked::Subscribe { client, channel }, HubReply::Subscribed(Some(joined))) => {
                 self.joined(client, channel, &joined)
             }
             (Asked::Subscribe { client, channel }, HubReply::Failed) => {
                 self.clients[client].subscriptions[channel].state = State::Off;
-                self.seen.note(Event::NotFollowed);
+                self.seen.note(ClusterEvent::NotFollowed);
                 Ok(())
             }
             (Asked::Publish { publication }, HubReply::Published(published)) => {
                 let one = &mut self.publications[publication];
                 let channel = one.channel;
                 one.progress = match one.is_safe && self.is_sound {
-                    true => Progress::Acknowledged,
-                    false => Progress::Past,
+                    true => PublicationProgress::Acknowledged,
+                    false => PublicationProgress::Past,
                 };
                 let is_known = published
                     .position
@@ -582,14 +582,14 @@ impl World {
                     "publication {publication} of channel {channel}: {published:?}"
                 );
                 self.seen.note(match published.is_skipped {
-                    true => Event::Skipped,
-                    false => Event::Acknowledged,
+                    true => ClusterEvent::Skipped,
+                    false => ClusterEvent::Acknowledged,
                 });
                 Ok(())
             }
             (Asked::Publish { publication }, HubReply::Failed) => {
-                self.publications[publication].progress = Progress::Unknown;
-                self.seen.note(Event::Failed);
+                self.publications[publication].progress = PublicationProgress::Unknown;
+                self.seen.note(ClusterEvent::Failed);
                 Ok(())
             }
             (Asked::Remove, HubReply::HistoryRemoved(_)) => Ok(()),
@@ -601,7 +601,7 @@ impl World {
     }
 
     /// A subscription is confirmed.
-    fn joined(&mut self, client: usize, channel: usize, joined: &SubscribeOutcome) -> Check {
+    fn joined(&mut self, client: usize, channel: usize, joined: &SubscribeOutcome) -> PromiseResult {
         let subscription = &mut self.clients[client].subscriptions[channel];
         let State::Waiting(_, is_recovering) = subscription.state else {
             return Ok(());
@@ -615,7 +615,7 @@ impl World {
         );
         let (Some(recovered), Some(chain)) = (recovered, &mut subscription.chain) else {
             subscription.chain = Some(Chain::join(&self.ledger, channel, joined.position)?);
-            self.seen.note(Event::Joined);
+            self.seen.note(ClusterEvent::Joined);
             return Ok(());
         };
         if std::mem::take(&mut subscription.is_doubtful) {
@@ -626,7 +626,7 @@ impl World {
             self.check_gap(client, channel)?;
             let chain = Chain::join(&self.ledger, channel, joined.position)?;
             self.clients[client].subscriptions[channel].chain = Some(chain);
-            self.seen.note(Event::NotRecovered);
+            self.seen.note(ClusterEvent::NotRecovered);
             return Ok(());
         }
         for publication in &recovered.publications {
@@ -644,8 +644,8 @@ impl World {
             joined.position
         );
         self.seen.note(match recovered.publications.is_empty() {
-            true => Event::Current,
-            false => Event::Recovered,
+            true => ClusterEvent::Current,
+            false => ClusterEvent::Recovered,
         });
         let count = recovered.publications.len();
         self.note(&(client, channel, count));
@@ -654,7 +654,7 @@ impl World {
 
     /// A subscriber hears that something is missing: not where everything behind its position is stored, in a world without
     /// losses.
-    fn check_gap(&mut self, client: usize, channel: usize) -> Check {
+    fn check_gap(&mut self, client: usize, channel: usize) -> PromiseResult {
         let subscription = &self.clients[client].subscriptions[channel];
         let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {
             return Ok(());

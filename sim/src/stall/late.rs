@@ -8,13 +8,13 @@ use super::WAITING_MAX;
 use crate::action::Action;
 use crate::channels::{CHANNELS, COMMON, Kind};
 use crate::coverage::CoverageEvent;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::phase::Phase;
 use crate::world::World;
 
 impl World {
     /// One or two workers receive nothing.
-    pub(super) fn stall_messages(&mut self, deaf: usize, random: &mut Rng) -> Check {
+    pub(super) fn stall_messages(&mut self, deaf: usize, random: &mut Rng) -> PromiseResult {
         let workers = self.process.workers.len();
         let mut homes: Vec<_> = (0..workers).collect();
         random.shuffle(&mut homes);
@@ -63,7 +63,7 @@ impl World {
     }
 
     /// Subscribes exactly the clients of certain workers to a channel.
-    fn move_subscribers(&mut self, channel: usize, workers: &[usize]) -> Check {
+    fn move_subscribers(&mut self, channel: usize, workers: &[usize]) -> PromiseResult {
         for number in 0..self.peers.clients.len() {
             let Some(worker) = self.worker_of(self.peers.clients[number].link) else {
                 continue;
@@ -111,7 +111,7 @@ impl World {
         [(deaf, first), (other, second)]: [(usize, usize); 2],
         home: usize,
         random: &mut Rng,
-    ) -> Check {
+    ) -> PromiseResult {
         self.move_subscribers(first, &[deaf])?;
         self.move_subscribers(second, &[other])?;
         let lanes_are_apart =
@@ -154,7 +154,7 @@ impl World {
         home: usize,
         channel: usize,
         random: &mut Rng,
-    ) -> Check {
+    ) -> PromiseResult {
         self.move_subscribers(channel, &[deaf, home])?;
         if self.heard(channel).len() < 2 {
             return Ok(());

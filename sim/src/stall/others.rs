@@ -6,13 +6,13 @@ use super::{IMMEDIATE_MAX, KEPT_BYTES, StalledParts, WAITING_MAX};
 use crate::action::Action;
 use crate::channels::{CHANNELS, COMMON, Kind};
 use crate::coverage::CoverageEvent;
-use crate::failure::Check;
+use crate::failure::PromiseResult;
 use crate::setup::pick;
 use crate::world::World;
 
 impl World {
     /// No log writes anything: publications that are not stored make progress, also behind stored ones.
-    pub(super) fn stall_log(&mut self, random: &mut Rng) -> Check {
+    pub(super) fn stall_log(&mut self, random: &mut Rng) -> PromiseResult {
         if self.disk.is_none() {
             return Ok(());
         }
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Clients that may lose publications do not read until they have lost some, and then they do.
-    pub(super) fn stall_readers(&mut self, worker: usize) -> Check {
+    pub(super) fn stall_readers(&mut self, worker: usize) -> PromiseResult {
         let log = CHANNELS.iter().position(|one| one.kind == Kind::Log);
         let channel = log.unwrap_or_default();
         let mut lossy = Vec::new();
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// More clients subscribe than a worker serves immediately, and another one arrives between two publications.
-    pub(super) fn crowd(&mut self, worker: usize, random: &mut Rng) -> Check {
+    pub(super) fn crowd(&mut self, worker: usize, random: &mut Rng) -> PromiseResult {
         if self.peers.clients.len() <= IMMEDIATE_MAX + 1 {
             return Ok(());
         }

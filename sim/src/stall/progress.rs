@@ -9,7 +9,7 @@ use crate::action::Action;
 use crate::channels::{CHANNELS, COMMON, Kind};
 use crate::client_transport::ClientTransport;
 use crate::coverage::CoverageEvent;
-use crate::failure::{Check, promise};
+use crate::failure::{PromiseResult, promise};
 use crate::phase::Phase;
 use crate::setup::pick;
 use crate::world::World;
@@ -52,7 +52,7 @@ impl World {
         channel: usize,
         from: usize,
         still: &StalledParts,
-    ) -> Check {
+    ) -> PromiseResult {
         let number = self.ledger.next_number(channel);
         self.push(from, channel, 0, 1)?;
         self.rest_without(still)?;
@@ -99,7 +99,7 @@ impl World {
         concerned: &Affected,
         still: &StalledParts,
         random: &mut Rng,
-    ) -> Check {
+    ) -> PromiseResult {
         let asking = self.unconcerned(still);
         for &number in &asking {
             let client = number as u8;
@@ -144,7 +144,7 @@ impl World {
         concerned: &Affected,
         still: &StalledParts,
         random: &mut Rng,
-    ) -> Check {
+    ) -> PromiseResult {
         for (channel, one) in CHANNELS.iter().enumerate().take(COMMON) {
             let home = concerned.homes[channel];
             if one.kind != Kind::Chat || Some(home) == still.worker {

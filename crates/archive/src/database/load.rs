@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rusqlite::types::{FromSql, FromSqlError, ValueRef};
 
-use super::{Database, explain};
+use super::{ArchiveDatabase, explain};
 use crate::error::Error;
 use crate::index::{ChangeSet, Index, PublicationRow, StreamRow};
 use crate::loaded::{LoadedStream, LoadedStreams, Warning};
@@ -56,7 +56,7 @@ struct Loader {
     renewal: Option<(RenewalCause, Renewal)>,
 }
 
-impl Database {
+impl ArchiveDatabase {
     /// Reads everything without writing. With `renewal`, publications may be missing at the end, so all streams get new
     /// epochs.
     pub(crate) fn load(&self, renewal: Option<(RenewalCause, Renewal)>) -> Result<Contents, Error> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use veche_archive::{
-    AppendError, Archive, FsyncPolicy, LoadedStream, LoadedStreams, Options, Record,
+    AppendError, Archive, FsyncPolicy, LoadedStream, LoadedStreams, Options, ArchiveRecord,
     StoredPublication, StoredVersion, Writer,
 };
 
@@ -67,9 +67,9 @@ impl Model {
         )
     }
 
-    pub(crate) fn apply(&mut self, record: &Record) {
+    pub(crate) fn apply(&mut self, record: &ArchiveRecord) {
         match record {
-            Record::Opened {
+            ArchiveRecord::Opened {
                 channel,
                 epoch,
                 at_ms,
@@ -82,12 +82,12 @@ impl Model {
                     *stream = self::stream(channel, *epoch, *at_ms);
                 }
             }
-            Record::Published {
+            ArchiveRecord::Published {
                 channel,
                 epoch,
                 publication,
             } => {
-                self.apply(&Record::Opened {
+                self.apply(&ArchiveRecord::Opened {
                     channel: Arc::clone(channel),
                     epoch: *epoch,
                     at_ms: publication.at_ms,
@@ -99,19 +99,19 @@ impl Model {
                     stream.publications.push(publication.clone());
                 }
             }
-            Record::Trimmed { channel, below } => {
+            ArchiveRecord::Trimmed { channel, below } => {
                 if let Some(stream) = self.0.get_mut(&**channel) {
                     stream
                         .publications
                         .retain(|publication| publication.offset >= *below);
                 }
             }
-            Record::Cleared { channel } => {
+            ArchiveRecord::Cleared { channel } => {
                 if let Some(stream) = self.0.get_mut(&**channel) {
                     stream.publications.clear();
                 }
             }
-            Record::Dropped { channel } => {
+            ArchiveRecord::Dropped { channel } => {
                 self.0.remove(&**channel);
             }
         }
@@ -150,7 +150,7 @@ impl Worker {
     }
 
     /// Submits a batch when there is room.
-    pub(crate) fn append(&mut self, mut records: Vec<Record>) -> u64 {
+    pub(crate) fn append(&mut self, mut records: Vec<ArchiveRecord>) -> u64 {
         loop {
             match self.writer.append(records) {
                 Ok(batch) => return batch,
@@ -201,7 +201,7 @@ pub(crate) fn published(
     epoch: u64,
     offset: u64,
     payload: impl Into<Bytes>,
-) -> Record {
+) -> ArchiveRecord {
     let publication = StoredPublication {
         offset,
         at_ms: 1_000_000 + offset,
@@ -210,7 +210,7 @@ pub(crate) fn published(
         version: None,
         extra: None,
     };
-    Record::Published {
+    ArchiveRecord::Published {
         channel: channel.into(),
         epoch,
         publication,
@@ -219,12 +219,12 @@ pub(crate) fn published(
 
 /// Returns batch `number` of a worker, which depends only on these and the model before it. It contains a publication
 /// whose offset is the batch's number.
-pub(crate) fn batch(worker: u32, number: u64, before: &Model) -> Vec<Record> {
+pub(crate) fn batch(worker: u32, number: u64, before: &Model) -> Vec<ArchiveRecord> {
     let mut random = fastrand::Rng::with_seed(u64::from(worker) << 32 | number);
     let mut model = before.clone();
     let mut records = vec![
         published(&marker(worker), 1, number, Bytes::new()),
-        Record::Trimmed {
+        ArchiveRecord::Trimmed {
             channel: marker(worker).into(),
             below: number,
         },
@@ -237,14 +237,14 @@ pub(crate) fn batch(worker: u32, number: u64, before: &Model) -> Vec<Record> {
             .get(&name)
             .map_or((random.u64(..), 0), |stream| (stream.epoch, stream.top));
         let record = match random.u8(0..20) {
-            0 => Record::Dropped { channel },
-            1 => Record::Cleared { channel },
-            2 => Record::Opened {
+            0 => ArchiveRecord::Dropped { channel },
+            1 => ArchiveRecord::Cleared { channel },
+            2 => ArchiveRecord::Opened {
                 channel,
                 epoch: random.u64(..),
                 at_ms: number,
             },
-            3..7 => Record::Trimmed {
+            3..7 => ArchiveRecord::Trimmed {
                 channel,
                 below: top.saturating_sub(random.u64(0..8)),
             },
@@ -261,7 +261,7 @@ pub(crate) fn batch(worker: u32, number: u64, before: &Model) -> Vec<Record> {
                     version: (random.u8(0..4) == 0).then_some(version),
                     extra: random.bool().then(|| Bytes::from(name.clone())),
                 };
-                Record::Published {
+                ArchiveRecord::Published {
                     channel,
                     epoch,
                     publication,

@@ -3,7 +3,7 @@
 use crate::data::{DEPTH_MAX, PublicationData};
 use crate::depth;
 use crate::malformed::MalformedMessage;
-use crate::request::{Command, ConnectRequest, Request};
+use crate::request::{Command, ConnectRequest, ClientRequest};
 
 /// Maximum number of entries of a map in a command (`subs`, `headers`).
 pub const ENTRIES_MAX: usize = 4096;
@@ -12,12 +12,12 @@ pub const ENTRIES_MAX: usize = 4096;
 #[derive(Default)]
 pub(super) struct CommandBuilder<'a> {
     pub(super) id: u32,
-    pub(super) request: Option<Request<'a>>,
+    pub(super) request: Option<ClientRequest<'a>>,
     pub(super) has_many: bool,
 }
 
 impl<'a> CommandBuilder<'a> {
-    pub(super) fn add(&mut self, request: Request<'a>) {
+    pub(super) fn add(&mut self, request: ClientRequest<'a>) {
         self.has_many |= self.request.is_some();
         self.request = Some(request);
     }
@@ -26,7 +26,7 @@ impl<'a> CommandBuilder<'a> {
         let request = match self.request {
             Some(_) if self.has_many => return Err(MalformedMessage::ManyRequests),
             Some(request) => request,
-            None if self.id == 0 => Request::Pong,
+            None if self.id == 0 => ClientRequest::Pong,
             None => return Err(MalformedMessage::NoRequest),
         };
         if self.id == 0 && request.is_answered() {
@@ -37,7 +37,7 @@ impl<'a> CommandBuilder<'a> {
         {
             return Err(MalformedMessage::TooDeep);
         }
-        if let Request::Connect(connect) = &request {
+        if let ClientRequest::Connect(connect) = &request {
             check(connect)?;
         }
         Ok(Command {

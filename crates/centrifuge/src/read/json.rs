@@ -11,22 +11,22 @@ use serde_json::value::RawValue;
 
 use super::command_builder::{CommandBuilder, ENTRIES_MAX};
 use crate::{
-    EmulationBody, MalformedMessage, PublicationData, Request, SecretText, ServerSub,
+    EmulationBody, MalformedMessage, PublicationData, ClientRequest, SecretText, ServerSub,
     StreamPosition,
 };
 
 /// The rest of a message.
-pub(super) type Stream<'a> =
+pub(super) type JsonStream<'a> =
     serde_json::StreamDeserializer<'a, serde_json::de::StrRead<'a>, CommandBuilder<'a>>;
 
 /// Returns the commands of a message.
-pub(super) fn stream(message: &str) -> Stream<'_> {
+pub(super) fn stream(message: &str) -> JsonStream<'_> {
     serde_json::Deserializer::from_str(message).into_iter()
 }
 
 /// Returns the next command.
 pub(super) fn next<'a>(
-    stream: &mut Stream<'a>,
+    stream: &mut JsonStream<'a>,
 ) -> Option<Result<CommandBuilder<'a>, MalformedMessage>> {
     Some(stream.next()?.map_err(|error| malformed(&error)))
 }
@@ -302,18 +302,18 @@ impl<'de> Visitor<'de> for DraftVisitor<'de> {
                     self.0.id = map.next_value::<Option<u32>>()?.unwrap_or_default();
                     continue;
                 }
-                CommandField::Connect => request(&mut map)?.map(Request::Connect),
-                CommandField::Subscribe => request(&mut map)?.map(Request::Subscribe),
-                CommandField::Unsubscribe => request(&mut map)?.map(Request::Unsubscribe),
-                CommandField::Publish => request(&mut map)?.map(Request::Publish),
-                CommandField::Presence => request(&mut map)?.map(Request::Presence),
-                CommandField::PresenceStats => request(&mut map)?.map(Request::PresenceStats),
-                CommandField::History => request(&mut map)?.map(Request::History),
-                CommandField::Ping => request::<EmptyObject, _>(&mut map)?.map(|_| Request::Ping),
-                CommandField::Send => request(&mut map)?.map(Request::Send),
-                CommandField::Rpc => request(&mut map)?.map(Request::Rpc),
-                CommandField::Refresh => request(&mut map)?.map(Request::Refresh),
-                CommandField::SubRefresh => request(&mut map)?.map(Request::SubRefresh),
+                CommandField::Connect => request(&mut map)?.map(ClientRequest::Connect),
+                CommandField::Subscribe => request(&mut map)?.map(ClientRequest::Subscribe),
+                CommandField::Unsubscribe => request(&mut map)?.map(ClientRequest::Unsubscribe),
+                CommandField::Publish => request(&mut map)?.map(ClientRequest::Publish),
+                CommandField::Presence => request(&mut map)?.map(ClientRequest::Presence),
+                CommandField::PresenceStats => request(&mut map)?.map(ClientRequest::PresenceStats),
+                CommandField::History => request(&mut map)?.map(ClientRequest::History),
+                CommandField::Ping => request::<EmptyObject, _>(&mut map)?.map(|_| ClientRequest::Ping),
+                CommandField::Send => request(&mut map)?.map(ClientRequest::Send),
+                CommandField::Rpc => request(&mut map)?.map(ClientRequest::Rpc),
+                CommandField::Refresh => request(&mut map)?.map(ClientRequest::Refresh),
+                CommandField::SubRefresh => request(&mut map)?.map(ClientRequest::SubRefresh),
                 CommandField::Unknown => {
                     map.next_value::<IgnoredAny>()?;
                     None

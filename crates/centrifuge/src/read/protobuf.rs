@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 
 use super::command_builder::{CommandBuilder, ENTRIES_MAX};
-use super::wire::{self, Value};
+use super::wire::{self, FieldValue};
 use crate::{
     ChannelRequest, ConnectRequest, EmulationBody, HistoryRequest, MalformedMessage,
-    PublicationData, PublishRequest, RefreshRequest, Request, RpcRequest, SecretText, SendRequest,
+    PublicationData, PublishRequest, RefreshRequest, ClientRequest, RpcRequest, SecretText, SendRequest,
     ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 
@@ -32,7 +32,7 @@ pub(super) fn message<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, Malforme
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     number: u32,
-    value: Value<'a>,
+    value: FieldValue<'a>,
 }
 
 impl<'a> Field<'a> {
@@ -94,18 +94,18 @@ impl<'a> Message<'a> for CommandBuilder<'a> {
                 self.id = field.u32()?;
                 return Ok(());
             }
-            4 => Request::Connect(field.message()?),
-            5 => Request::Subscribe(field.message()?),
-            6 => Request::Unsubscribe(field.message()?),
-            7 => Request::Publish(field.message()?),
-            8 => Request::Presence(field.message()?),
-            9 => Request::PresenceStats(field.message()?),
-            10 => Request::History(field.message()?),
-            11 => field.message::<EmptyMessage>().map(|_| Request::Ping)?,
-            12 => Request::Send(field.message()?),
-            13 => Request::Rpc(field.message()?),
-            14 => Request::Refresh(field.message()?),
-            15 => Request::SubRefresh(field.message()?),
+            4 => ClientRequest::Connect(field.message()?),
+            5 => ClientRequest::Subscribe(field.message()?),
+            6 => ClientRequest::Unsubscribe(field.message()?),
+            7 => ClientRequest::Publish(field.message()?),
+            8 => ClientRequest::Presence(field.message()?),
+            9 => ClientRequest::PresenceStats(field.message()?),
+            10 => ClientRequest::History(field.message()?),
+            11 => field.message::<EmptyMessage>().map(|_| ClientRequest::Ping)?,
+            12 => ClientRequest::Send(field.message()?),
+            13 => ClientRequest::Rpc(field.message()?),
+            14 => ClientRequest::Refresh(field.message()?),
+            15 => ClientRequest::SubRefresh(field.message()?),
             _ => return Ok(()),
         };
         self.add(request);

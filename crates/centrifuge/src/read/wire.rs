@@ -5,7 +5,7 @@ use crate::MalformedMessage;
 
 /// The borrowed value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub(super) enum FieldValue<'a> {
     /// A varint: integers and booleans.
     Varint(u64),
     /// Four or eight bytes. No known field has this type.
@@ -21,17 +21,17 @@ pub(super) fn delimited<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], MalformedMe
 }
 
 /// Takes a field: its number and value.
-pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, Value<'a>), MalformedMessage> {
+pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, FieldValue<'a>), MalformedMessage> {
     let key = u32::try_from(varint(rest)?).map_err(|_| MalformedMessage::Protobuf)?;
     let number = key >> 3;
     if number == 0 {
         return Err(MalformedMessage::Protobuf);
     }
     let value = match key & 7 {
-        0 => Value::Varint(varint(rest)?),
-        1 => take(rest, 8).map(|_| Value::Fixed)?,
-        2 => Value::Bytes(delimited(rest)?),
-        5 => take(rest, 4).map(|_| Value::Fixed)?,
+        0 => FieldValue::Varint(varint(rest)?),
+        1 => take(rest, 8).map(|_| FieldValue::Fixed)?,
+        2 => FieldValue::Bytes(delimited(rest)?),
+        5 => take(rest, 4).map(|_| FieldValue::Fixed)?,
         // Groups (3 and 4) predate this protocol; 6 and 7 are undefined.
         _ => return Err(MalformedMessage::Protobuf),
     };
@@ -64,7 +64,7 @@ fn varint(rest: &mut &[u8]) -> Result<u64, MalformedMessage> {
     Err(MalformedMessage::Protobuf)
 }
 
-impl<'a> Value<'a> {
+impl<'a> FieldValue<'a> {
     pub(super) fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(wire: &[u8], expected: Result<(u32, Value<'_>), MalformedMessage>) {
+    fn check(wire: &[u8], expected: Result<(u32, FieldValue<'_>), MalformedMessage>) {
         let mut rest = wire;
         assert_eq!(field(&mut rest), expected, "{wire:02x?}");
         if expected.is_ok() {
@@ -99,26 +99,26 @@ mod tests {
 
     #[test]
     fn fields_have_a_number_and_a_value() {
-        check(&[0x08, 0x00], Ok((1, Value::Varint(0))));
-        check(&[0x08, 0x96, 0x01], Ok((1, Value::Varint(150))));
-        check(&[0x12, 0x02, b'h', b'i'], Ok((2, Value::Bytes(b"hi"))));
-        check(&[0x12, 0x00], Ok((2, Value::Bytes(b""))));
-        check(&[0x0d, 1, 2, 3, 4], Ok((1, Value::Fixed)));
-        check(&[0x09, 1, 2, 3, 4, 5, 6, 7, 8], Ok((1, Value::Fixed)));
+        check(&[0x08, 0x00], Ok((1, FieldValue::Varint(0))));
+        check(&[0x08, 0x96, 0x01], Ok((1, FieldValue::Varint(150))));
+        check(&[0x12, 0x02, b'h', b'i'], Ok((2, FieldValue::Bytes(b"hi"))));
+        check(&[0x12, 0x00], Ok((2, FieldValue::Bytes(b""))));
+        check(&[0x0d, 1, 2, 3, 4], Ok((1, FieldValue::Fixed)));
+        check(&[0x09, 1, 2, 3, 4, 5, 6, 7, 8], Ok((1, FieldValue::Fixed)));
         // The maximum field number.
         check(
             &[0xf8, 0xff, 0xff, 0xff, 0x0f, 0x01],
-            Ok((536_870_911, Value::Varint(1))),
+            Ok((536_870_911, FieldValue::Varint(1))),
         );
     }
 
     #[test]
     fn numbers_may_be_longer_than_they_need_and_no_longer_than_ten_bytes() {
-        check(&[0x08, 0x80, 0x00], Ok((1, Value::Varint(0))));
+        check(&[0x08, 0x80, 0x00], Ok((1, FieldValue::Varint(0))));
         let mut wire = [0xff; 11];
         wire[0] = 0x08;
         wire[10] = 0x01;
-        check(&wire, Ok((1, Value::Varint(u64::MAX))));
+        check(&wire, Ok((1, FieldValue::Varint(u64::MAX))));
         wire[10] = 0x02;
         check(&wire, Err(MalformedMessage::Protobuf));
         wire[10] = 0xff;

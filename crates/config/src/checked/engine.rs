@@ -9,7 +9,7 @@ use veche_calls::{Secret, ServerAccount, TlsMode};
 
 use super::{Checker, text};
 use crate::raw::RawTable;
-use crate::types::{Engine, HistoryStore, RedisEngine, Sentinels};
+use crate::types::{EngineConfig, HistoryStore, RedisEngine, Sentinels};
 use crate::value::DirectiveValue;
 
 /// The time limit of a command, and of a connection to come about.
@@ -23,7 +23,7 @@ const SENTINEL_PORT: u16 = 26_379;
 const PREFIX_BYTES_MAX: usize = 64;
 
 impl Checker<'_> {
-    pub(super) fn engine(&mut self, table: &RawTable, history: Option<&HistoryStore>) -> Engine {
+    pub(super) fn engine(&mut self, table: &RawTable, history: Option<&HistoryStore>) -> EngineConfig {
         let is_remote = table.value("type") == Some(DirectiveValue::Word("redis"));
         if !is_remote {
             for name in ["url", "prefix", "on_failover"] {
@@ -32,7 +32,7 @@ impl Checker<'_> {
                     self.warn(table.key_at(name), why);
                 }
             }
-            return Engine::Memory;
+            return EngineConfig::Memory;
         }
         if history.is_some() {
             let why = "type: with \"redis\" history is stored in Redis: remove [history] path";
@@ -49,14 +49,14 @@ impl Checker<'_> {
                 let why = "url: required with type = \"redis\"";
                 self.problems.add(table.value_at("type"), why.to_owned());
             }
-            return Engine::Memory;
+            return EngineConfig::Memory;
         };
         match read(&found) {
             Ok((mut keyspace, sentinels)) => {
                 if let TlsMode::Authority(file) = &mut keyspace.server.tls {
                     *file = self.base.join(&*file).to_string_lossy().into_owned();
                 }
-                Engine::Redis(RedisEngine {
+                EngineConfig::Redis(RedisEngine {
                     keyspace: Arc::new(keyspace),
                     sentinels,
                     prefix,
@@ -67,7 +67,7 @@ impl Checker<'_> {
             Err(why) => {
                 let why = format!("url: {why}");
                 self.problems.add(table.value_at("url"), why);
-                Engine::Memory
+                EngineConfig::Memory
             }
         }
     }

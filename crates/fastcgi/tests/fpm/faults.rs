@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
-use veche_fastcgi::{Client, Error, Limits, Params, record};
+use veche_fastcgi::{Client, Error, ClientLimits, Params, record};
 
 use crate::support::{KEPT, LIMITS};
 
@@ -31,7 +31,7 @@ async fn server(answers: Vec<Vec<u8>>) -> Client {
     Client::new(address.parse().expect("an address"), KEPT)
 }
 
-fn answer(records: &[(record::Kind, &[u8])]) -> Vec<u8> {
+fn answer(records: &[(record::RecordKind, &[u8])]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (kind, content) in records {
         record::put(&mut bytes, *kind, content);
@@ -62,7 +62,7 @@ async fn no_server_listens() {
 
 #[tokio::test]
 async fn invalid_responses_fail() {
-    use record::Kind::{EndRequest, Params as OfParams, Stdout};
+    use record::RecordKind::{EndRequest, Params as OfParams, Stdout};
     let head: &[u8] = b"Content-Type: text/plain\r\n\r\nhello";
     let complete: &[u8] = &[0; 8];
     let cut_off = answer(&[(Stdout, head)]);
@@ -103,7 +103,7 @@ async fn invalid_responses_fail() {
 
 #[tokio::test]
 async fn a_kept_connection_that_has_more_to_say_is_not_used_again() {
-    use record::Kind::{EndRequest, Stdout};
+    use record::RecordKind::{EndRequest, Stdout};
     let one = answer(&[(Stdout, b"\r\nfirst"), (EndRequest, &[0; 8])]);
     let behind = answer(&[(Stdout, b"\r\nrubbish"), (EndRequest, &[0; 8])]);
     let two = answer(&[(Stdout, b"\r\nsecond"), (EndRequest, &[0; 8])]);
@@ -118,7 +118,7 @@ async fn a_kept_connection_that_has_more_to_say_is_not_used_again() {
 async fn a_server_that_is_silent_is_waited_for_as_long_as_the_caller_likes() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
-    let limits = Limits {
+    let limits = ClientLimits {
         connect_timeout: Duration::from_millis(100),
         ..LIMITS
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use veche_fastcgi::{Client, Error, Limits};
+use veche_fastcgi::{Client, Error, ClientLimits};
 
 use crate::fpm::Fpm;
 use crate::now::now;
@@ -48,7 +48,7 @@ async fn a_kept_connection_occupies_a_process_until_its_time_is_over() {
     let Some(fpm) = start("occupied", "") else {
         return;
     };
-    let limits = Limits {
+    let limits = ClientLimits {
         idle_timeout: Duration::from_secs(3),
         ..LIMITS
     };

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use veche_fastcgi::{Address, Cgi, Client, Error, Limits, Params, Response};
+use veche_fastcgi::{Address, Cgi, Client, Error, ClientLimits, Params, Response};
 
 use crate::fpm::Fpm;
 use crate::skip::skip;
 
 pub(crate) use crate::fpm::CHILDREN;
 
-pub(crate) const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: ClientLimits = ClientLimits {
     idle_timeout: Duration::ZERO,
     connect_timeout: Duration::from_secs(5),
     response_bytes_max: 32 << 20,
@@ -18,7 +18,7 @@ pub(crate) const LIMITS: Limits = Limits {
 };
 
 /// Limits with which idle connections are kept.
-pub(crate) const KEPT: Limits = Limits {
+pub(crate) const KEPT: ClientLimits = ClientLimits {
     idle_timeout: Duration::from_secs(2),
     ..LIMITS
 };
@@ -59,7 +59,7 @@ pub(crate) fn start(name: &str, pool: &str) -> Option<Fpm> {
 }
 
 impl Fpm {
-    pub(crate) fn client(&self, limits: Limits) -> Client {
+    pub(crate) fn client(&self, limits: ClientLimits) -> Client {
         Client::new(Address::Unix(self.socket()), limits)
     }
 

@@ -15,7 +15,7 @@ use crate::context::worker_context::Context;
 
 /// The progress of a handler call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandlerProgress {
+pub enum AppProgress {
     /// The handler has ended.
     Done,
     /// The handler is suspended. The session gets no further message until its id is in [`Context::app_ready`].
@@ -28,7 +28,7 @@ pub enum HandlerProgress {
 /// stale with the connection: a send to a stale one fails cleanly ([`Outboxes::send`](crate::Outboxes::send)).
 ///
 /// The calls for one id come in this order: `handshake` (if implemented), `opened`, any number of `message`, `drained`
-/// and `answered`, `closed`. Between a [`HandlerProgress::Suspended`] and the id in [`Context::app_ready`] no message follows, with
+/// and `answered`, `closed`. Between a [`AppProgress::Suspended`] and the id in [`Context::app_ready`] no message follows, with
 /// one exception: if the peer ends the session, its remaining messages are passed right before `closed`, so an
 /// application has to queue up to [`QUEUED_MESSAGES_MAX`](crate::app::QUEUED_MESSAGES_MAX) messages and the end behind a
 /// suspended handler. (Messages cut off by our own Close are dropped.) After a handler has requested to close its own
@@ -55,7 +55,7 @@ pub trait Apps: std::any::Any {
         id: ConnectionId,
         request: &RequestView<'_>,
         shared: &mut Context,
-    ) -> HandlerProgress;
+    ) -> AppProgress;
 
     /// Handles a complete message.
     fn message(
@@ -65,7 +65,7 @@ pub trait Apps: std::any::Any {
         kind: MessageKind,
         data: &[u8],
         shared: &mut Context,
-    ) -> HandlerProgress;
+    ) -> AppProgress;
 
     /// Handles that there is room again after [`SendResult::Full`](crate::outbox::SendResult::Full). Also called while a
     /// handler is suspended.

@@ -202,7 +202,7 @@ pub struct HookRequest {
     /// The method, for [`HookKind::Rpc`].
     pub method: Box<str>,
     /// The command's token, where the server itself does not use tokens.
-    pub token: Credential,
+    pub token: MaskedToken,
     /// Data sent by the client.
     pub data: Option<Payload>,
     /// For [`HookKind::Connect`]: server-side subscriptions that a reconnecting client claims.
@@ -277,7 +277,7 @@ impl HookCaller {
 impl fmt::Debug for HookCaller {
     /// Headers may contain secrets and are omitted.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asker")
+        f.debug_struct("HookCaller")
             .field("client", &self.client)
             .field("transport", &self.transport)
             .field("address", &self.address)
@@ -287,9 +287,9 @@ impl fmt::Debug for HookCaller {
 
 /// A token, masked in debug output.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Credential(pub Box<str>);
+pub struct MaskedToken(pub Box<str>);
 
-impl fmt::Debug for Credential {
+impl fmt::Debug for MaskedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0.len())
     }
@@ -473,7 +473,7 @@ mod tests {
             shown.contains("websocket") && !shown.contains("c=1"),
             "{shown}"
         );
-        let credential = Credential("a.secret.token".into());
+        let credential = MaskedToken("a.secret.token".into());
         assert_eq!(format!("{credential:?}"), "14 bytes");
     }
 

@@ -20,7 +20,7 @@ use veche_proto::http::Head;
 use veche_types::Now;
 
 use crate::context::app::MaybeDeferred;
-use crate::context::process::Process;
+use crate::context::process::ProcessServices;
 use basic::PasswordVerifier;
 use hook::{IdentityBackend, IdentityRequest};
 pub use result::{AuthError, CompletionSink, IdentityResult, VerifiedUser};
@@ -59,7 +59,7 @@ pub struct Authenticated {
     pub lease: Option<Box<IdentityLease>>,
     /// All claims of the token.
     pub claims: Option<Box<Map<String, Value>>>,
-    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
+    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     pub disconnects_seen: Option<u64>,
 }
 
@@ -158,7 +158,7 @@ impl CertificateNames {
 #[derive(Clone, Copy)]
 pub(crate) struct IdentityChecks<'a> {
     /// Knows banned users and revoked tokens.
-    pub(crate) process: &'a dyn Process,
+    pub(crate) process: &'a dyn ProcessServices,
     pub(crate) completions: &'a Arc<dyn CompletionSink>,
     /// The time of the turn.
     pub(crate) now: Now,

@@ -1,6 +1,6 @@
 //! Tokens checked for revocation.
 //!
-//! Bans and revocations are stored by [`Process`](crate::Process), since they are the same for all workers.
+//! Bans and revocations are stored by [`ProcessServices`](crate::ProcessServices), since they are the same for all workers.
 
 pub use veche_jwt::TOKEN_ID_BYTES_MAX;
 pub use veche_nodes::{Ban, BanError};

@@ -1,7 +1,7 @@
 //! Log messages of connections, and decisions about clients.
 //!
 //! Log messages are for the operator and limited in number. Decisions are reported only while they are watched
-//! ([`Process`](crate::Process)): one for each answer to a client.
+//! ([`ProcessServices`](crate::ProcessServices)): one for each answer to a client.
 
 use veche_hub::ConnectionId;
 

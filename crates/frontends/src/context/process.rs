@@ -7,7 +7,7 @@ use crate::context::issued_token::{Ban, BanError, IssuedToken};
 use crate::context::log_note::AuthDecision;
 
 /// Services of the process.
-pub trait Process {
+pub trait ProcessServices {
     /// Returns whether the server accepts work: `/health` answers 200, otherwise 503.
     fn is_ready(&self) -> bool;
     /// Returns the text of `/metrics`.

@@ -23,7 +23,7 @@ use crate::context::frontend_config::FrontendConfig;
 use crate::context::hooks::{HookDecision, HookRequest, HookRequestId};
 use crate::context::identity::{CompletionSink, IdentityChecks, IdentityResult};
 use crate::context::log_note::{AuthDecision, LogNote, NoteLevel};
-pub use crate::context::process::Process;
+pub use crate::context::process::ProcessServices;
 use crate::context::relay::EmulationRequest;
 use crate::context::session_info::ListConnections;
 use crate::context::shutdown_reason::ShutdownReason;
@@ -61,7 +61,7 @@ pub struct Context {
     /// The source of static files.
     pub files: Box<dyn Files>,
     /// Services of the process.
-    pub process: Arc<dyn Process>,
+    pub process: Arc<dyn ProcessServices>,
     /// Set by the worker each turn: no new handshakes or publications are accepted.
     pub is_short_of_memory: bool,
     /// Users of counted sessions, by session index; empty without a limit on connections per user.
@@ -114,7 +114,7 @@ impl Context {
         site: Arc<FrontendConfig>,
         stats: Arc<Stats>,
         files: Box<dyn Files>,
-        process: Arc<dyn Process>,
+        process: Arc<dyn ProcessServices>,
     ) -> Self {
         let mut shared = Self {
             hub,

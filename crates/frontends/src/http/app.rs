@@ -25,7 +25,7 @@ use crate::context::step::{NextStep, WaitReason};
 use crate::context::worker_context::Context;
 use crate::http::reply::{Refusal, ReplyContext, write_response};
 use crate::http::stream;
-use crate::http::upgrade::{PendingUpgrade, RefusedUpgrade, Registration, validate};
+use crate::http::upgrade::{PendingUpgrade, RefusedUpgrade, UnregisteredSession, validate};
 use crate::outbox::access_log_buffer::SlowEventKind;
 
 /// A stored request head, until the request can be answered.
@@ -301,7 +301,7 @@ impl<A: UpperLayer> HttpStage<A> {
     pub(super) fn open(
         &mut self,
         id: ConnectionId,
-        mut registration: Registration<A::Session>,
+        mut registration: UnregisteredSession<A::Session>,
         shared: &mut Context,
     ) -> OpenedSession<A::Session> {
         let opening = registration.opening.take();

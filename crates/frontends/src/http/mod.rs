@@ -38,7 +38,7 @@ use crate::context::work_budget;
 use crate::context::worker_context::Context;
 use crate::http::reply::{ReplyContext, refuse_request};
 use crate::http::stream::{StreamProgress, StreamedBody};
-use crate::http::upgrade::Registration;
+use crate::http::upgrade::UnregisteredSession;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use app::PendingRequest;
 use authentication::AuthStep;
@@ -78,7 +78,7 @@ enum State<A: UpperLayer> {
     /// An API call waits for a home worker.
     Call(Box<A::Call>, ReplyContext),
     /// The session waits for its registration by home workers.
-    Registering(Box<Registration<A::Session>>),
+    Registering(Box<UnregisteredSession<A::Session>>),
     Streaming(Box<StreamedBody>),
     /// A long API response is written as the caller reads.
     Answering(Box<UnfinishedAnswer<<A::Call as ApiCall>::Answers>>),

@@ -223,7 +223,7 @@ pub(crate) struct SessionIdentity<'a, 'b> {
     pub(crate) user: &'a str,
     /// The claims of its token.
     pub(crate) claims: Option<Box<Map<String, Value>>>,
-    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
+    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     pub(crate) disconnects_seen: Option<u64>,
     pub(crate) head: &'a Head<'b>,
     pub(crate) route: &'a Arc<Route>,

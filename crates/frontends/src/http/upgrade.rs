@@ -53,7 +53,7 @@ pub(crate) struct PendingUpgrade<'a, 'b, S> {
 }
 
 /// A session that waits for its registration.
-pub(crate) struct Registration<S> {
+pub(crate) struct UnregisteredSession<S> {
     opened: OpenedSession<S>,
     /// The channels by ticket number; empty if the client gets no positions.
     channels: Vec<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Registration<S> {
     open: u32,
     /// The user, while registration is pending.
     user: Option<Box<str>>,
-    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
+    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     asked: Option<u64>,
     /// Offset of the 101 in the outbox.
     written_at: usize,
@@ -223,7 +223,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         user: Option<&str>,
         protocol: Option<&str>,
         shared: &mut Context,
-    ) -> Result<Registration<S>, RefusedUpgrade> {
+    ) -> Result<UnregisteredSession<S>, RefusedUpgrade> {
         // The application named the user, or asked about one.
         let objection = user.and_then(|user| match user {
             user if shared.is_banned(user) => Some(AuthError::Blocked),
@@ -283,7 +283,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         let user_channel = user_channel.map(|user| format!("#{user}"));
         let hears = session.delivery_mode(self.route);
         shared.requests.outboxes.begin_session(id, agreed, hears);
-        let mut registration = Registration {
+        let mut registration = UnregisteredSession {
             opened: OpenedSession {
                 session,
                 decoder,
@@ -418,7 +418,7 @@ fn upgrade_required(why: &str) -> RefusedUpgrade {
     }
 }
 
-impl<S: OpenSession> Registration<S> {
+impl<S: OpenSession> UnregisteredSession<S> {
     /// Returns whether the session is notified when it is open.
     pub(crate) fn hears_opened(&self) -> bool {
         self.opened.session.wants_opened()

@@ -8,7 +8,7 @@ use veche_frontends::hooks::HookDecision;
 use veche_frontends::identity::token::{TokenAuth, TokenSource};
 use veche_frontends::identity::{AuthError, Identity};
 use veche_frontends::route::Route;
-use veche_frontends::{Process, RenewError};
+use veche_frontends::{ProcessServices, RenewError};
 use veche_jwt::TokenError;
 use veche_proto::websocket::Opcode;
 
@@ -467,7 +467,7 @@ fn hook_requests_carry_the_client_address() {
 /// Disconnects all users whose authentication began before now.
 struct Ending;
 
-impl Process for Ending {
+impl ProcessServices for Ending {
     fn is_ready(&self) -> bool {
         true
     }

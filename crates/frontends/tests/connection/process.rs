@@ -3,7 +3,7 @@
 use std::sync::{Arc, RwLock};
 
 use serde_json::{Value, json};
-use veche_frontends::Process;
+use veche_frontends::ProcessServices;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 use veche_frontends::stats::AcceptRejection;
 
@@ -31,7 +31,7 @@ impl Strict {
 
 type Address = std::net::IpAddr;
 
-impl Process for Strict {
+impl ProcessServices for Strict {
     fn is_ready(&self) -> bool {
         false
     }
@@ -115,7 +115,7 @@ fn world_of(options: Options) -> (World, Arc<Strict>) {
     let mut world = World::new(options);
     let process = Arc::new(Strict::default());
     for worker in &mut world.workers {
-        worker.shared_mut().process = Arc::clone(&process) as Arc<dyn Process>;
+        worker.shared_mut().process = Arc::clone(&process) as Arc<dyn ProcessServices>;
     }
     (world, process)
 }

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use veche_frontends::app::{
-    AbandonReason, AppAnswer, AppBody, AppId, AppResponse, Apps, HandlerProgress,
+    AbandonReason, AppAnswer, AppBody, AppId, AppResponse, Apps, AppProgress,
     HandshakeDecision, MaybeDeferred, RequestView,
 };
 use veche_frontends::hooks::HookRequest;
@@ -107,8 +107,8 @@ impl Record {
         }
     }
 
-    fn progress(&mut self, id: ConnectionId, progress: HandlerProgress) -> HandlerProgress {
-        if progress == HandlerProgress::Suspended {
+    fn progress(&mut self, id: ConnectionId, progress: AppProgress) -> AppProgress {
+        if progress == AppProgress::Suspended {
             self.standing
                 .insert((id.index, id.generation), Standing::Waiting);
         }
@@ -202,10 +202,10 @@ impl Apps for TestApps {
         id: ConnectionId,
         request: &RequestView<'_>,
         shared: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         assert!(request.body.is_empty() && shared.apps.is_none());
         if app == ECHOING {
-            return HandlerProgress::Done;
+            return AppProgress::Done;
         }
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Opened(described(request))));
@@ -226,10 +226,10 @@ impl Apps for TestApps {
                 .requests
                 .disconnects
                 .push((id, 4001, "not today".to_owned())),
-            Some("wait") => return record.progress(id, HandlerProgress::Suspended),
+            Some("wait") => return record.progress(id, AppProgress::Suspended),
             _ => {}
         }
-        HandlerProgress::Done
+        AppProgress::Done
     }
 
     fn message(
@@ -239,10 +239,10 @@ impl Apps for TestApps {
         kind: MessageKind,
         data: &[u8],
         shared: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         if app == ECHOING {
             shared.requests.outboxes.send(id, kind, data);
-            return HandlerProgress::Done;
+            return AppProgress::Done;
         }
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Message(kind, data.to_vec())));
@@ -256,14 +256,14 @@ impl Apps for TestApps {
                     "a message while its handler waits"
                 );
                 record.standing.insert(key, Standing::Ending);
-                return HandlerProgress::Suspended;
+                return AppProgress::Suspended;
             }
             other => panic!("a message where it stands at {other:?}"),
         }
         let text = String::from_utf8_lossy(data).into_owned();
         let mut words = text.split(' ');
         match words.next().unwrap_or_default() {
-            "wait" => return record.progress(id, HandlerProgress::Suspended),
+            "wait" => return record.progress(id, AppProgress::Suspended),
             "say" => {
                 shared
                     .requests
@@ -298,7 +298,7 @@ impl Apps for TestApps {
             }
             _ => {}
         }
-        HandlerProgress::Done
+        AppProgress::Done
     }
 
     fn drained(&mut self, _: AppId, id: ConnectionId, _: &mut Context) {

@@ -24,7 +24,7 @@ use veche_frontends::static_files::{
 };
 use veche_frontends::{
     ApiKey, AppId, ConnectionLimits, Context, FrontendConfig, FrontendListener, HubMailer,
-    ListenerRole, Outboxes, Process, Requests, Stats,
+    ListenerRole, Outboxes, ProcessServices, Requests, Stats,
 };
 use veche_hub::{
     ConnectionId, DeltaMode, EventLevel, HistoryOptions, Hub, NamespaceOptions, Namespaces,
@@ -539,7 +539,7 @@ fn headers(headers: &[(&str, &str)]) -> Option<Arc<RouteHeaders>> {
 
 struct Quiet;
 
-impl Process for Quiet {
+impl ProcessServices for Quiet {
     fn is_ready(&self) -> bool {
         true
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use veche_nodes::engine::channel::{self as wire, Direction};
 
-use super::entries::{Entry, Feed};
+use super::entries::{ChannelEntry, FeedState};
 use super::{RemoteEngine, Task, UNKNOWN, data};
 use crate::engine::{
     Catalog, Engine, EngineGauges, EngineReply, EngineReport, LocalMembers, MaintenanceScope,
@@ -26,7 +26,7 @@ impl Engine for RemoteEngine {
         let place = self.entries.find_or_insert(name);
         if let Some(entry) = self.entries.get_mut(place) {
             entry.channel = Some(channel);
-            if entry.feed == Feed::Live && !entry.has_position() {
+            if entry.feed == FeedState::Live && !entry.has_position() {
                 self.check(place, false);
             }
         }
@@ -104,7 +104,7 @@ impl Engine for RemoteEngine {
             return EngineReply::Deferred;
         };
         entry.is_followed = true;
-        entry.feed = Feed::Begun(ticks);
+        entry.feed = FeedState::Begun(ticks);
         entry.held = None;
         self.begun.push_back((ticks, Arc::clone(name)));
         match topic {
@@ -138,7 +138,7 @@ impl Engine for RemoteEngine {
         joining: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome> {
         let entry = self.entries.get(kept.slot);
-        let is_placed = |entry: &&Entry| entry.feed == Feed::Live && entry.has_position();
+        let is_placed = |entry: &&ChannelEntry| entry.feed == FeedState::Live && entry.has_position();
         match entry.filter(is_placed) {
             Some(entry) if joining.since.is_none() => EngineReply::Ready(SubscribeOutcome {
                 position: entry.position(),
@@ -273,7 +273,7 @@ impl Engine for RemoteEngine {
     }
 
     fn position(&self, slot: u32) -> Position {
-        self.entries.get(slot).map_or(UNKNOWN, Entry::position)
+        self.entries.get(slot).map_or(UNKNOWN, ChannelEntry::position)
     }
 
     fn member_changed(&mut self, change: MemberChange<'_>) -> EngineReply<bool> {

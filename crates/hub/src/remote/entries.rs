@@ -13,11 +13,11 @@ const HELD_MAX: usize = 1024;
 
 /// How far the feed of a channel has been followed, and the state of its checks.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ChannelEntry {
     pub(super) name: Arc<str>,
     /// The hub's number of the channel, if it has a slot.
     pub(super) channel: Option<u32>,
-    pub(super) feed: Feed,
+    pub(super) feed: FeedState,
     /// Whether the hub follows the channel itself, rather than by a wildcard.
     pub(super) is_followed: bool,
     /// Whether the store may have lost data or been replaced since the last comparison: until the next one, items are
@@ -49,7 +49,7 @@ pub(super) struct Entry {
 
 /// The state of a channel's feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Feed {
+pub(super) enum FeedState {
     /// The channel is not subscribed.
     Off,
     /// The subscription was ordered in this tick and is not confirmed yet.
@@ -60,12 +60,12 @@ pub(super) enum Feed {
     Live,
 }
 
-impl Entry {
+impl ChannelEntry {
     fn new(name: &Arc<str>) -> Self {
         Self {
             name: Arc::clone(name),
             channel: None,
-            feed: Feed::Off,
+            feed: FeedState::Off,
             is_followed: false,
             is_unsure: false,
             is_in_doubt: false,
@@ -136,13 +136,13 @@ impl Entry {
 
 /// All channels: by number, which is the slot of those that have one, and by name.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
-    list: Vec<Option<Box<Entry>>>,
+pub(super) struct ChannelEntries {
+    list: Vec<Option<Box<ChannelEntry>>>,
     free: Vec<u32>,
     by_name: HashMap<Arc<str>, u32, RandomState>,
 }
 
-impl Entries {
+impl ChannelEntries {
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -160,7 +160,7 @@ impl Entries {
         if let Some(place) = self.find(name) {
             return place;
         }
-        let entry = Some(Box::new(Entry::new(name)));
+        let entry = Some(Box::new(ChannelEntry::new(name)));
         let place = match self.free.pop() {
             Some(place) => {
                 self.list[place as usize] = entry;
@@ -175,22 +175,22 @@ impl Entries {
         place
     }
 
-    pub(super) fn get(&self, place: u32) -> Option<&Entry> {
+    pub(super) fn get(&self, place: u32) -> Option<&ChannelEntry> {
         self.list.get(place as usize)?.as_deref()
     }
 
-    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut ChannelEntry> {
         self.list.get_mut(place as usize)?.as_deref_mut()
     }
 
-    pub(super) fn find_mut(&mut self, name: &str) -> Option<&mut Entry> {
+    pub(super) fn find_mut(&mut self, name: &str) -> Option<&mut ChannelEntry> {
         let place = self.find(name)?;
         self.get_mut(place)
     }
 
     /// Removes a channel that has neither a slot nor followers.
     pub(super) fn release(&mut self, place: u32) {
-        let is_idle = |entry: &&Entry| entry.channel.is_none() && !entry.is_followed;
+        let is_idle = |entry: &&ChannelEntry| entry.channel.is_none() && !entry.is_followed;
         if self.get(place).filter(is_idle).is_none() {
             return;
         }

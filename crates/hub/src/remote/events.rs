@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{Check, Direction, Event, Found, Order, Published, id_of};
 use veche_nodes::engine::peer::Entries;
 
-use super::entries::Feed;
+use super::entries::FeedState;
 use super::{RemoteEngine, Task, data};
 use crate::engine::{EngineReport, FeedItem};
 use crate::history_segment::HistorySegment;
@@ -78,12 +78,12 @@ impl RemoteEngine {
     }
 
     /// Handles a new connection: waiting requests are ordered, some of them for the second time.
-    fn connected(&mut self, number: u64, store: Store) {
+    fn connected(&mut self, number: u64, store: StoreState) {
         self.connection = None;
         self.orders.push(Order::Begin(number));
         let waiting: Vec<u64> = self.waiting.iter().map(|(ticket, _)| ticket).collect();
         self.connection = Some(number);
-        let is_same = store == Store::Same;
+        let is_same = store == StoreState::Same;
         self.has_forgotten |= !is_same;
         for place in 0..self.entries.end() {
             let Some(entry) = self.entries.get_mut(place) else {
@@ -162,7 +162,7 @@ impl RemoteEngine {
     fn handle_repeated_subscription(&mut self, wildcard: &Arc<str>) {
         let place = self.entries.find(wildcard);
         let entry = place.and_then(|place| self.entries.get(place));
-        let has_subscribers = entry.is_some_and(|entry| entry.feed == Feed::Live);
+        let has_subscribers = entry.is_some_and(|entry| entry.feed == FeedState::Live);
         // Without history, publications may be lost unnoticed in any channel.
         if has_subscribers && self.namespaces.has_history_under(wildcard) {
             self.lost(wildcard);
@@ -175,16 +175,16 @@ impl RemoteEngine {
         };
         let name = Arc::clone(&entry.name);
         match entry.feed {
-            Feed::Off => {}
-            Feed::Begun(_) => {
+            FeedState::Off => {}
+            FeedState::Begun(_) => {
                 if self.place(place) {
                     self.reports.push_back(EngineReport::Following(name, true));
                 }
             }
             // Publications between two subscriptions are not in the feed.
-            Feed::Placing(_) => self.check(place, false),
-            Feed::Live if entry.channel.is_some() => self.check(place, false),
-            Feed::Live => {}
+            FeedState::Placing(_) => self.check(place, false),
+            FeedState::Live if entry.channel.is_some() => self.check(place, false),
+            FeedState::Live => {}
         }
     }
 
@@ -217,11 +217,11 @@ impl RemoteEngine {
         };
         entry.is_fresh = true;
         match entry.feed {
-            Feed::Placing(_) => return entry.hold(item, id),
-            Feed::Live if entry.is_unsure => return entry.hold(item, id),
+            FeedState::Placing(_) => return entry.hold(item, id),
+            FeedState::Live if entry.is_unsure => return entry.hold(item, id),
             // The channel is not subscribed: the message was in flight.
-            Feed::Off | Feed::Begun(_) => return,
-            Feed::Live => {}
+            FeedState::Off | FeedState::Begun(_) => return,
+            FeedState::Live => {}
         }
         self.feed(place, item, id);
     }
@@ -247,7 +247,7 @@ impl RemoteEngine {
         let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
         let entry = self.entries.find(channel);
         let entry = entry.and_then(|place| self.entries.get(place));
-        entry.is_some_and(|entry| entry.feed != Feed::Off)
+        entry.is_some_and(|entry| entry.feed != FeedState::Off)
             || self.topic(channel).is_some_and(is_live)
     }
 
@@ -258,9 +258,9 @@ impl RemoteEngine {
         }
         let place = self.entries.find_or_insert(channel);
         let entry = self.entries.get_mut(place)?;
-        if entry.feed == Feed::Off {
+        if entry.feed == FeedState::Off {
             // No client of this node has a position in the channel.
-            entry.feed = Feed::Live;
+            entry.feed = FeedState::Live;
             let offset = before;
             entry.set_position(Position { offset, ..at }, 0);
         }
@@ -295,7 +295,7 @@ impl RemoteEngine {
         let entry = slot.and_then(|slot| self.entries.get_mut(slot));
         if let (Published::Done(Some(position), _), Some(entry)) = (result, entry) {
             let id = id_of(&publish.data).unwrap_or_default();
-            let is_followed = entry.feed == Feed::Live;
+            let is_followed = entry.feed == FeedState::Live;
             if position.epoch == entry.epoch {
                 // While the entry is unsure, its known position must stay as it is: the store is compared with it.
                 if !entry.is_unsure {
@@ -327,7 +327,7 @@ impl RemoteEngine {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
         };
-        if !std::mem::take(&mut entry.is_unsure) || entry.feed != Feed::Live {
+        if !std::mem::take(&mut entry.is_unsure) || entry.feed != FeedState::Live {
             return;
         }
         for (item, id) in entry.held.take().into_iter().flat_map(|held| *held) {
@@ -350,15 +350,15 @@ impl RemoteEngine {
         }
         let Found { top, id, latest } = found;
         match entry.feed {
-            Feed::Placing(_) => return self.placed(place, top, id),
-            Feed::Off | Feed::Begun(_) if entry.epoch == top.epoch => {
+            FeedState::Placing(_) => return self.placed(place, top, id),
+            FeedState::Off | FeedState::Begun(_) if entry.epoch == top.epoch => {
                 return entry.note_known(top.offset, id);
             }
-            Feed::Off | Feed::Begun(_) => return entry.set_position(top, id),
-            Feed::Live if !entry.has_position() => return entry.set_position(top, id),
+            FeedState::Off | FeedState::Begun(_) => return entry.set_position(top, id),
+            FeedState::Live if !entry.has_position() => return entry.set_position(top, id),
             // The store was rolled back to an ended epoch. The repeated check makes it begin a new one.
-            Feed::Live if top.epoch == entry.ended => return self.check(place, true),
-            Feed::Live => {}
+            FeedState::Live if top.epoch == entry.ended => return self.check(place, true),
+            FeedState::Live => {}
         }
         if top.epoch != entry.epoch {
             entry.set_position(top, id);
@@ -400,7 +400,7 @@ impl RemoteEngine {
             return;
         };
         entry.set_position(top, id);
-        entry.feed = Feed::Live;
+        entry.feed = FeedState::Live;
         entry.is_unsure = false;
         let held = entry.held.take();
         let name = Arc::clone(&entry.name);
@@ -461,7 +461,7 @@ impl RemoteEngine {
             return;
         };
         let entry = self.entries.get(place);
-        let is_live = entry.is_some_and(|one| one.feed == Feed::Live && one.has_position());
+        let is_live = entry.is_some_and(|one| one.feed == FeedState::Live && one.has_position());
         if is_live {
             self.note_other_epoch(place, top.epoch);
         }

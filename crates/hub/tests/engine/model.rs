@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use veche_hub::{Epoch, Hub, Options, Position, PublishOptions, RemoteEngine, WorkerId};
-use veche_nodes::engine::Store as State;
+use veche_nodes::engine::StoreState as State;
 use veche_nodes::engine::channel::{
     Direction, Event, Found, Keep, Members, Occupancy, Order, Publish, Published, id_of,
 };

@@ -1,7 +1,7 @@
 //! Occupied channels of a node on an engine outside the process. The tests pass each event of the engine to the hub.
 
 use veche_hub::{EventLevel, Hub, NamespaceOptions, Options, RemoteEngine, WorkerId};
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{Event, Occupancy, Order};
 
 use crate::bench::{Bench, ROOM, client};
@@ -16,7 +16,7 @@ fn bench() -> Bench<RemoteEngine> {
         event_level: EventLevel::Members,
         ..NamespaceOptions::default()
     });
-    tell(&mut bench, Event::Up(1, Store::Same));
+    tell(&mut bench, Event::Up(1, StoreState::Same));
     bench
 }
 
@@ -110,7 +110,7 @@ fn a_change_without_an_answer_is_recorded_again() {
     let mut bench = bench();
     let first = only(enter(&mut bench, 1));
     tell(&mut bench, Event::Down);
-    let again = only(tell(&mut bench, Event::Up(2, Store::Same)));
+    let again = only(tell(&mut bench, Event::Up(2, StoreState::Same)));
     assert!(again.is_repeated && again.channel == first.channel);
     // The server refuses writes for a while.
     let (ticket, outcome) = (again.ticket, None);
@@ -134,7 +134,7 @@ fn changes_during_a_long_break_are_recorded_after_it() {
         while bench.hub.take_reports(&mut bench.outlet) {}
     }
     assert_eq!(orders(&mut bench), []);
-    tell(&mut bench, Event::Up(2, Store::Same));
+    tell(&mut bench, Event::Up(2, StoreState::Same));
     bench.hub.maintain();
     let last = only(orders(&mut bench));
     assert!(!last.is_occupied && !last.is_repeated);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use veche_hub::{Epoch, Hub, Options, Position, RemoteEngine, SubscribeOptions, Ticket, WorkerId};
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{Check, Event, Found, Order, Published, id_of};
 use veche_nodes::engine::peer::Entries;
 
@@ -19,7 +19,7 @@ fn begun() -> Bench<RemoteEngine> {
     let engine = RemoteEngine::new(1);
     let hub = Hub::with_engine(WorkerId(0), 1, 7, Options::default(), engine);
     let mut bench = Bench::with(hub);
-    tell(&mut bench, Event::Up(1, Store::Same));
+    tell(&mut bench, Event::Up(1, StoreState::Same));
     let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
     let options = SubscribeOptions::default();
     let joined = subscribe(hub, session(1), name(CHANNEL), Ticket(1), &options, outlet);
@@ -78,7 +78,7 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
     let mut bench = bench();
     let data = publish(&mut bench, "a", at(1, 3));
     tell(&mut bench, Event::Down);
-    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     let check = check_of(&orders);
     let seen = check.seen.map(|(seen, _)| seen);
     assert_eq!((check.is_verifying, seen), (true, Some(at(1, 3))));
@@ -126,7 +126,7 @@ fn items_wait_for_the_comparison() {
     tell(&mut bench, item((at(1, 3), 0), &data));
     tell(&mut bench, Event::Down);
     tell(&mut bench, item((at(1, 5), 3), &data));
-    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     assert_eq!(bench.outlet.offsets(1), [3]);
     // A store that is out of memory refuses even the comparison.
     let ticket = check_of(&orders).ticket;
@@ -164,7 +164,7 @@ fn items_go_on_with_the_connection() {
     };
     tell(&mut bench, item);
     assert!(bench.outlet.offsets(1).is_empty());
-    tell(&mut bench, Event::Up(2, Store::Same));
+    tell(&mut bench, Event::Up(2, StoreState::Same));
     assert_eq!(bench.outlet.offsets(1), [3]);
 }
 
@@ -175,7 +175,7 @@ fn a_repetition_names_the_epoch_of_its_offset() {
     publish(&mut bench, "a", at(1, 3));
     bench.publish("b");
     tell(&mut bench, Event::Down);
-    let orders = tell(&mut bench, Event::Up(2, Store::Same));
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Same));
     let repeated = orders.iter().find_map(|order| match order {
         Order::Publish(publish) => publish.repeats_since,
         _ => None,
@@ -216,13 +216,13 @@ fn an_epoch_that_has_ended_does_not_come_back() {
     let mut bench = bench();
     publish(&mut bench, "a", at(1, 3));
     tell(&mut bench, Event::Down);
-    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     let check = check_of(&orders);
     assert_eq!(check.ended, None);
     tell(&mut bench, found(check.ticket, at(2, 0), 0, None));
     assert_eq!(bench.outlet.lost, [1]);
     tell(&mut bench, Event::Down);
-    let orders = tell(&mut bench, Event::Up(3, Store::Restarted));
+    let orders = tell(&mut bench, Event::Up(3, StoreState::Restarted));
     let check = check_of(&orders);
     assert_eq!(check.ended, Some(Epoch::from_bits(1)));
     // The store begins a new epoch. The subscription already ended with the first loss.
@@ -253,7 +253,7 @@ fn items_of_a_server_that_has_ended_are_dropped() {
     tell(&mut bench, item(at(1, 3), 0, &data));
     tell(&mut bench, Event::Down);
     tell(&mut bench, item(at(1, 5), 3, &data));
-    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     let check = check_of(&orders);
     tell(&mut bench, found(check.ticket, at(1, 3), id, None));
     assert_eq!(
@@ -279,7 +279,7 @@ fn a_repeated_order_begins_an_epoch_of_its_own() {
     let mut epochs = vec![first.keep.epoch];
     epochs.extend({ bench.hub.engine().take_orders().drain(..) }.find_map(|one| is_publish(&one)));
     tell(&mut bench, Event::Down);
-    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     epochs.push(check_of(&orders).keep.epoch);
     epochs.extend(orders.iter().find_map(is_publish));
     assert_eq!(epochs.len(), 4);
@@ -295,7 +295,7 @@ fn nothing_counts_before_the_comparison() {
     let id = id_of(&data).expect("it has one");
     tell(&mut bench, item(at(1, 3), 0, &data));
     tell(&mut bench, Event::Down);
-    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     tell(&mut bench, refused(check_of(&orders).ticket));
     // Neither the result of another check, nor the position of a confirmed publication.
     let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
@@ -321,7 +321,7 @@ fn a_read_before_the_comparison_closes_no_gap() {
     tell(&mut bench, item(at(1, 3), 0, &data));
     tell(&mut bench, item(at(1, 7), 5, &data));
     tell(&mut bench, Event::Down);
-    let orders = tell(&mut bench, Event::Up(2, Store::Restarted));
+    let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     tell(&mut bench, refused(check_of(&orders).ticket));
     let read = orders.iter().find_map(|order| match order {
         Order::Read(read) => Some(read.ticket),
@@ -347,7 +347,7 @@ fn an_item_of_an_old_epoch_does_not_bring_it_back() {
     let data = publish(&mut bench, "a", at(1, 3));
     for epoch in [2, 3] {
         tell(&mut bench, Event::Down);
-        let orders = tell(&mut bench, Event::Up(epoch, Store::Promoted));
+        let orders = tell(&mut bench, Event::Up(epoch, StoreState::Promoted));
         tell(
             &mut bench,
             found(check_of(&orders).ticket, at(epoch, 0), 0, None),

@@ -6,7 +6,7 @@ use veche_hub::{
     Budget, HistoryOptions, Hub, NamespaceOptions, Namespaces, Options, RecoveryMode, RemoteEngine,
     SubscribeOptions, Ticket, Wildcards, WorkerId,
 };
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::Event;
 
 use crate::bench::Bench;
@@ -26,7 +26,7 @@ fn bench(history: Option<HistoryOptions>) -> Bench<RemoteEngine> {
     };
     namespaces.insert("news", options);
     bench.hub.set_history(Arc::new(namespaces), usize::MAX);
-    tell(&mut bench, Event::Up(1, Store::Same));
+    tell(&mut bench, Event::Up(1, StoreState::Same));
     let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
     let options = SubscribeOptions::default();
     let joined = subscribe(hub, session(1), name(WILDCARD), Ticket(1), &options, outlet);

@@ -56,7 +56,8 @@ impl Disk {
         true
     }
 
-    /// Applies a record by the rules of `veche_archive::Record`, but without ignoring any: hubs send only valid ones.
+    /// Applies a record by the rules of `veche_archive::ArchiveRecord`, but without ignoring any: hubs send only valid
+    /// ones.
     fn apply(&mut self, append: LogRecord) {
         match append {
             LogRecord::Opened { channel, epoch, .. } => {

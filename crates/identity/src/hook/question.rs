@@ -10,7 +10,7 @@ use veche_frontends::identity::{AuthError, IdentityResult, VerifiedUser};
 use veche_proto::http::{Head, encoded_path};
 use veche_webhooks::{BackendResult, FetchResponse, HOOK, Object};
 
-use crate::cache::Digest;
+use crate::cache::AnswerDigest;
 
 /// The response header with the user; a JSON body may contain `user` instead.
 pub(super) const USER_HEADER: &str = "x-veche-user";
@@ -57,7 +57,7 @@ fn original_uri(head: &Head<'_>) -> String {
 }
 
 /// Returns the cache key. Lengths are included, so that no part can move from one header to the next.
-pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
+pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> AnswerDigest {
     let mut digest = Sha256::new();
     for (name, value) in passed {
         for part in [name.as_bytes(), value] {

@@ -14,7 +14,7 @@ use veche_pam::client::{Helper, HelperError};
 use veche_pam::{PamReply, PamRequest};
 use veche_webhooks::{BackendResult, CircuitBreaker};
 
-use crate::cache::Digest;
+use crate::cache::AnswerDigest;
 use crate::metrics::IdentityMetrics;
 
 /// A thread only communicates with its helper.
@@ -36,7 +36,7 @@ pub(super) struct PasswordCheck {
 
 /// Identifies the request of a check.
 pub(super) struct CheckTicket {
-    pub(super) digest: Digest,
+    pub(super) digest: AnswerDigest,
     pub(super) client: IpAddr,
 }
 

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use veche_terminal::exit::CommandFailure;
 
 use super::options::{
-    BroadcastArgs, CommonArgs, CompareArgs, EchoArgs, HttpArgs, PushArgs, ScriptArgs, ShootoutArgs,
+    BroadcastArgs, CommonArgs, CompareArgs, EchoArgs, HttpArgs, PushLoadArgs, ScriptArgs, ShootoutArgs,
     StormArgs,
 };
 use super::plan;
@@ -20,7 +20,7 @@ pub(super) enum BenchCommand {
     /// Publish to all receivers, time the deliveries, and account for each one
     Broadcast(BroadcastArgs),
     /// Push to users individually, as a back end does, and account for each delivery
-    Push(PushArgs),
+    Push(PushLoadArgs),
     /// Add clients until round trips take too long, in the protocol of "websocket-shootout"
     Shootout(ShootoutArgs),
     /// Send HTTP requests and time their responses

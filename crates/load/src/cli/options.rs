@@ -284,7 +284,7 @@ pub(super) struct BroadcastArgs {
 
 /// Flags of `bench push`.
 #[derive(Args, Debug)]
-pub(super) struct PushArgs {
+pub(super) struct PushLoadArgs {
     /// Where receivers connect: ws:// or wss://, with a user of their own, such as ws://host/ws?user=bench{i}
     pub(super) url: String,
     #[command(flatten)]

@@ -16,11 +16,11 @@ use crate::loads::think::ThinkTime;
 use crate::payload::{PayloadContent, PayloadPlan};
 use crate::plan::{Endpoint, Plan, TlsPlan};
 use crate::report::model::Settings;
-use crate::target::{BodyTemplate, Scheme, Target, TargetError, Template};
+use crate::target::{BodyTemplate, Scheme, Target, TargetError, ClientTemplate};
 
 use super::options::{
     BroadcastArgs, CommonArgs, DurationArgs, EchoArgs, HttpArgs, PauseRange, PayloadArgs,
-    PublishArgs, PushArgs, RateRange, ShootoutArgs, ShootoutKind, StormArgs,
+    PublishArgs, PushLoadArgs, RateRange, ShootoutArgs, ShootoutKind, StormArgs,
 };
 use veche_terminal::exit::{CommandFailure, Exit};
 
@@ -129,7 +129,7 @@ pub(super) fn broadcast(args: &BroadcastArgs) -> Result<Plan, CommandFailure> {
     Ok(lasting(&args.span, plan))
 }
 
-pub(super) fn push(args: &PushArgs) -> Result<Plan, CommandFailure> {
+pub(super) fn push(args: &PushLoadArgs) -> Result<Plan, CommandFailure> {
     if !args.body.contains("{i}") {
         return Err(usage("--body: lacks {i}, the number of the receiver"));
     }
@@ -376,7 +376,7 @@ fn headers(
     flag: &str,
     lines: &[String],
     cookies: &[String],
-) -> Result<Vec<(String, Template)>, CommandFailure> {
+) -> Result<Vec<(String, ClientTemplate)>, CommandFailure> {
     let bad = |header: &str| usage(format!("{flag} {header:?}: expected \"Name: value\""));
     let mut headers = Vec::new();
     for header in lines {
@@ -386,11 +386,11 @@ fn headers(
         if !is_name || !is_safe(value) {
             return Err(bad(header));
         }
-        headers.push((name.to_owned(), Template::new(value.trim())));
+        headers.push((name.to_owned(), ClientTemplate::new(value.trim())));
     }
     if !cookies.is_empty() {
         let cookies = cookies.join("; ");
-        headers.push(("Cookie".to_owned(), Template::new(&cookies)));
+        headers.push(("Cookie".to_owned(), ClientTemplate::new(&cookies)));
     }
     Ok(headers)
 }

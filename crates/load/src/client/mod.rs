@@ -14,7 +14,7 @@ pub(crate) use tls::ClientTls;
 #[derive(Debug)]
 pub(crate) struct LoadClient {
     pub(crate) transport: ConnectionId,
-    pub(crate) state: State,
+    pub(crate) state: ClientState,
     pub(crate) tls: Option<Box<TlsStream>>,
     /// Start of the connect.
     pub(crate) began_ns: u64,
@@ -63,7 +63,7 @@ impl AddressFamilyChoice {
 }
 
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum ClientState {
     Closed,
     /// The TCP connection, then the TLS handshake, is under way.
     Connecting,
@@ -84,7 +84,7 @@ pub(crate) struct WebSocketHandshake {
     pub(crate) response: Vec<u8>,
 }
 
-impl State {
+impl ClientState {
     /// Returns whether the load was notified that it is open, and not that it is closed.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::WebSocket(..) | Self::Http(_) | Self::Lines(_))

@@ -1,6 +1,6 @@
 //! Received data, on its way from the driver to the load: through TLS, a handshake, frames, responses or lines.
 
-use veche_net::{CloseReason, Driver, Epoll, Event};
+use veche_net::{CloseReason, Driver, Epoll, DriverEvent};
 use veche_proto::websocket::deflate::DeflatePolicy;
 use veche_proto::websocket::handshake::{new_key, read_response, write_request};
 use veche_proto::websocket::{
@@ -8,7 +8,7 @@ use veche_proto::websocket::{
 };
 
 use super::{Engine, LoadIo};
-use crate::client::{LoadResponse, ResponseReader, State, WebSocketHandshake};
+use crate::client::{LoadResponse, ResponseReader, ClientState, WebSocketHandshake};
 use crate::clock::now_ns;
 use crate::payload::excerpt;
 use crate::plan::Endpoint;
@@ -24,13 +24,13 @@ const LIMITS: MessageLimits = MessageLimits {
 const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 impl Engine<'_> {
-    pub(super) fn event(&mut self, driver: &mut Epoll, event: Event<'_>) {
+    pub(super) fn event(&mut self, driver: &mut Epoll, event: DriverEvent<'_>) {
         self.net.now_ns = now_ns();
         if self.net.work_began_ns == 0 {
             self.net.work_began_ns = self.net.now_ns;
         }
         match event {
-            Event::Received { id, bytes } => {
+            DriverEvent::Received { id, bytes } => {
                 let Some(client_index) = self.net.find(id) else {
                     return;
                 };
@@ -39,23 +39,23 @@ impl Engine<'_> {
                 self.net.current = None;
                 self.net.flush(driver, client_index);
             }
-            Event::Sent { id, buffer } => {
+            DriverEvent::Sent { id, buffer } => {
                 if let Some(client_index) = self.net.find(id) {
                     self.net.set_unsent(client_index, driver.unsent(id));
                 }
                 self.net.recycle(buffer);
             }
-            Event::Connected { id } => {
+            DriverEvent::Connected { id } => {
                 if let Some(client_index) = self.net.find(id) {
                     self.connected(driver, client_index);
                 }
             }
-            Event::Ended { id } => {
+            DriverEvent::Ended { id } => {
                 if let Some(client_index) = self.net.find(id) {
                     self.ended(driver, client_index);
                 }
             }
-            Event::Timer { id } => {
+            DriverEvent::Timer { id } => {
                 if let Some(client_index) = self.net.find(id)
                     && self.net.clients[client_index as usize].state.is_opening()
                 {
@@ -66,22 +66,22 @@ impl Engine<'_> {
                     );
                 }
             }
-            Event::Closed { id, reason } => {
+            DriverEvent::Closed { id, reason } => {
                 if let Some(client_index) = self.net.find(id) {
                     if reason != CloseReason::Requested {
                         self.fail(driver, client_index, &reason.into());
                     }
                     // The connection is not marked as closed if it has been opened again in the meantime.
                     if self.net.find(id).is_some() {
-                        self.net.clients[client_index as usize].state = State::Closed;
+                        self.net.clients[client_index as usize].state = ClientState::Closed;
                     }
                 }
             }
-            Event::Accepted { .. }
-            | Event::AcceptStalled { .. }
-            | Event::Drained { .. }
-            | Event::Progressed { .. }
-            | Event::Woken => {}
+            DriverEvent::Accepted { .. }
+            | DriverEvent::AcceptStalled { .. }
+            | DriverEvent::Drained { .. }
+            | DriverEvent::Progressed { .. }
+            | DriverEvent::Woken => {}
         }
     }
 
@@ -130,16 +130,16 @@ impl Engine<'_> {
                 policy(endpoint),
                 headers.iter().map(|(name, value)| (*name, value.as_str())),
             );
-            client.state = State::Handshaking(Box::new(WebSocketHandshake {
+            client.state = ClientState::Handshaking(Box::new(WebSocketHandshake {
                 key,
                 response: Vec::new(),
             }));
         } else if endpoint.target.scheme.is_http() {
             let expect = self.load.expects();
-            client.state = State::Http(Box::new(ResponseReader::new(expect)));
+            client.state = ClientState::Http(Box::new(ResponseReader::new(expect)));
             self.opened(driver, client_index);
         } else {
-            client.state = State::Lines(Vec::new());
+            client.state = ClientState::Lines(Vec::new());
             self.opened(driver, client_index);
         }
     }
@@ -185,7 +185,7 @@ impl Engine<'_> {
                 &ErrorCase::new(ErrorCause::Tls, error.to_string()),
             ),
             Ok(()) => {
-                if is_ready && matches!(client.state, State::Connecting) {
+                if is_ready && matches!(client.state, ClientState::Connecting) {
                     self.begin(driver, client_index);
                 }
                 self.feed(driver, client_index, &mut plain);
@@ -200,7 +200,7 @@ impl Engine<'_> {
         while !rest.is_empty() {
             let client = &mut self.net.clients[client_index as usize];
             let taken = match &mut client.state {
-                State::WebSocket(decoder, _) => {
+                ClientState::WebSocket(decoder, _) => {
                     match decoder.decode(rest, &mut self.codecs, &LIMITS) {
                         Ok((taken, None)) => Ok(taken),
                         Ok((taken, Some(Frame::Message { kind, data }))) => {
@@ -236,7 +236,7 @@ impl Engine<'_> {
                         }
                     }
                 }
-                State::Http(reader) => match reader.read(rest) {
+                ClientState::Http(reader) => match reader.read(rest) {
                     Ok((taken, None)) => Ok(taken),
                     Ok((taken, Some(response))) => {
                         self.response(driver, client_index, response);
@@ -244,7 +244,7 @@ impl Engine<'_> {
                     }
                     Err(words) => Err(ErrorCase::new(ErrorCause::BadProtocol, words)),
                 },
-                State::Lines(partial) => {
+                ClientState::Lines(partial) => {
                     let (line, taken) = match rest.iter().position(|byte| *byte == b'\n') {
                         Some(at) => (Some(&rest[..at]), at + 1),
                         None => (None, rest.len()),
@@ -268,13 +268,13 @@ impl Engine<'_> {
                         Ok(taken)
                     }
                 }
-                State::Handshaking(shaking) => {
+                ClientState::Handshaking(shaking) => {
                     shaking.response.extend_from_slice(rest);
                     self.handle_handshake(driver, client_index);
                     return;
                 }
                 // Data that arrive after our close are ignored.
-                State::Closed | State::Connecting | State::Leaving => return,
+                ClientState::Closed | ClientState::Connecting | ClientState::Leaving => return,
             };
             match taken {
                 Ok(taken) => rest = &mut rest[taken..],
@@ -290,7 +290,7 @@ impl Engine<'_> {
     fn handle_handshake(&mut self, driver: &mut Epoll, client_index: u32) {
         let client = &mut self.net.clients[client_index as usize];
         let endpoint = &self.net.plan.endpoints[client.endpoint as usize];
-        let State::Handshaking(shaking) = &mut client.state else {
+        let ClientState::Handshaking(shaking) = &mut client.state else {
             return;
         };
         let protocols = endpoint.subprotocols.join(", ");
@@ -304,7 +304,7 @@ impl Engine<'_> {
             Ok(Some((size, accepted))) => {
                 let deflate = accepted.deflate;
                 let mut rest = std::mem::take(&mut shaking.response);
-                client.state = State::WebSocket(
+                client.state = ClientState::WebSocket(
                     Decoder::new(Role::Client, deflate),
                     Encoder::new(Role::Client, deflate),
                 );
@@ -336,7 +336,7 @@ impl Engine<'_> {
     fn ended(&mut self, driver: &mut Epoll, client_index: u32) {
         let client = &mut self.net.clients[client_index as usize];
         match &mut client.state {
-            State::Http(reader) => {
+            ClientState::Http(reader) => {
                 if let Some(response) = reader.end() {
                     self.response(driver, client_index, response);
                     return;
@@ -352,22 +352,22 @@ impl Engine<'_> {
                     &ErrorCase::new(ErrorCause::Closed, words),
                 );
             }
-            State::WebSocket(..) | State::Lines(_) => {
+            ClientState::WebSocket(..) | ClientState::Lines(_) => {
                 let fault = ErrorCase::new(
                     ErrorCause::Closed,
                     "the server ended the connection without a close",
                 );
                 self.fail(driver, client_index, &fault);
             }
-            State::Connecting | State::Handshaking(_) => {
+            ClientState::Connecting | ClientState::Handshaking(_) => {
                 let fault = ErrorCase::new(
                     ErrorCause::BadHandshake,
                     "the server ended the connection in the handshake",
                 );
                 self.fail(driver, client_index, &fault);
             }
-            State::Leaving => driver.close(client.transport),
-            State::Closed => {}
+            ClientState::Leaving => driver.close(client.transport),
+            ClientState::Closed => {}
         }
     }
 
@@ -407,7 +407,7 @@ impl Engine<'_> {
     fn open_other_family(&mut self, driver: &mut Epoll, client_index: u32) -> bool {
         let client = &self.net.clients[client_index as usize];
         let families = &self.net.families[client.endpoint as usize];
-        let is_connecting = matches!(client.state, State::Connecting) && client.tls.is_none();
+        let is_connecting = matches!(client.state, ClientState::Connecting) && client.tls.is_none();
         let Some(family) = client.family.fallback() else {
             return false;
         };
@@ -430,7 +430,7 @@ impl Engine<'_> {
     fn drop_transport(&mut self, driver: &mut Epoll, client_index: u32) {
         let client = &mut self.net.clients[client_index as usize];
         driver.close(client.transport);
-        client.state = State::Closed;
+        client.state = ClientState::Closed;
         client.tls = None;
         self.net.set_unsent(client_index, 0);
         if self.net.current == Some(client_index) {

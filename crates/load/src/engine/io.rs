@@ -4,7 +4,7 @@ use veche_net::{Driver, Epoll};
 use veche_proto::websocket::{MessageKind, encode_close};
 
 use super::EngineState;
-use crate::client::{AddressFamilyChoice, State};
+use crate::client::{AddressFamilyChoice, ClientState};
 use crate::clock::{MILLISECOND, now_ns};
 use crate::tally::{ErrorCase, ErrorCause};
 
@@ -47,7 +47,7 @@ impl LoadIo<'_> {
             Some(net.sources[net.next_source])
         };
         client.began_ns = due_ns;
-        client.state = State::Connecting;
+        client.state = ClientState::Connecting;
         net.opening += 1;
         net.tally.first_connect_ns.get_or_insert(client.began_ns);
         let id = self
@@ -79,7 +79,7 @@ impl LoadIo<'_> {
     pub(crate) fn send(&mut self, client_index: u32, kind: MessageKind, data: &[u8]) {
         let net = &mut *self.net;
         let begun = net.begin_other(client_index);
-        if let State::WebSocket(_, encoder) = &mut net.clients[client_index as usize].state {
+        if let ClientState::WebSocket(_, encoder) = &mut net.clients[client_index as usize].state {
             let mask = net.rng.u32(..).to_le_bytes();
             encoder.encode(&mut net.out, kind, data, &mut net.codecs, Some(mask));
         }
@@ -112,23 +112,23 @@ impl LoadIo<'_> {
         let client = &mut net.clients[client_index as usize];
         let id = client.transport;
         match client.state {
-            State::WebSocket(..) => {
+            ClientState::WebSocket(..) => {
                 let begun = net.begin_other(client_index);
                 let mask = net.rng.u32(..).to_le_bytes();
                 encode_close(&mut net.out, Some(1000), "", Some(mask));
                 net.end_other(self.driver, client_index, begun);
-                net.clients[client_index as usize].state = State::Leaving;
+                net.clients[client_index as usize].state = ClientState::Leaving;
             }
-            State::Connecting | State::Handshaking(_) => {
+            ClientState::Connecting | ClientState::Handshaking(_) => {
                 net.opening -= 1;
-                client.state = State::Closed;
+                client.state = ClientState::Closed;
                 self.driver.close(id);
             }
-            State::Http(_) | State::Lines(_) => {
-                client.state = State::Closed;
+            ClientState::Http(_) | ClientState::Lines(_) => {
+                client.state = ClientState::Closed;
                 self.driver.close(id);
             }
-            State::Closed | State::Leaving => {}
+            ClientState::Closed | ClientState::Leaving => {}
         }
     }
 
@@ -138,7 +138,7 @@ impl LoadIo<'_> {
         if client.state.is_opening() {
             self.net.opening -= 1;
         }
-        client.state = State::Closed;
+        client.state = ClientState::Closed;
         client.tls = None;
         self.driver.close(client.transport);
         self.net.set_unsent(client_index, 0);

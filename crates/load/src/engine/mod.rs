@@ -15,7 +15,7 @@ use std::time::Duration;
 use veche_net::{ConnectionId, Driver, Epoll, Options};
 use veche_proto::websocket::Codecs;
 
-use crate::client::{AddressFamilyChoice, ClientTls, LoadClient, State};
+use crate::client::{AddressFamilyChoice, ClientTls, LoadClient, ClientState};
 use crate::clock::{MILLISECOND, SECOND, now_ns};
 use crate::control::Control;
 use crate::loads::Load;
@@ -83,7 +83,7 @@ impl<'l> Engine<'l> {
                     index: 0,
                     generation: 0,
                 },
-                state: State::Closed,
+                state: ClientState::Closed,
                 tls: None,
                 began_ns: 0,
                 endpoint: index as u16,
@@ -255,7 +255,7 @@ impl<'l> Engine<'l> {
                         .net
                         .clients
                         .iter()
-                        .all(|client| matches!(client.state, State::Closed));
+                        .all(|client| matches!(client.state, ClientState::Closed));
                     if is_gone || now >= until || control.is_aborted() {
                         return Ok(());
                     }

@@ -11,14 +11,14 @@ pub use super::plans::EchoPlan;
 use super::think::ThinkTimers;
 use crate::clock::{MILLISECOND, SECOND};
 use crate::engine::{EngineState, LoadIo};
-use crate::payload::{Payload, Recognized};
+use crate::payload::{TestPayload, Recognized};
 use crate::plan::ThreadPlan;
 use crate::schedule::{Arrivals, Schedule};
 use crate::tally::{ErrorCase, ErrorCause};
 
 /// One thread's part of an echo run.
 pub(crate) struct EchoLoad {
-    payload: Payload,
+    payload: TestPayload,
     inflight: u32,
     rate: Option<f64>,
     rate_to: Option<f64>,
@@ -57,7 +57,7 @@ impl EchoLoad {
     pub(crate) fn new(plan: &EchoPlan, share: &ThreadPlan) -> Self {
         let clients = share.clients();
         Self {
-            payload: Payload::new(&plan.payload),
+            payload: TestPayload::new(&plan.payload),
             inflight: plan.inflight.max(1),
             // Threads without a client send nothing.
             rate: plan

@@ -23,9 +23,9 @@ use crate::payload::excerpt;
 use crate::plan::ThreadPlan;
 use crate::schedule::Schedule;
 use crate::tally::{ErrorCase, ErrorCause};
-use crate::target::Template;
+use crate::target::ClientTemplate;
 use positions::MessagePosition;
-use recovery::{Entry, RecoveryState, doubt};
+use recovery::{LoggedPublication, RecoveryState, doubt};
 use replies::{PING, ProtocolLine, ServerProtocol};
 use retries::RetryQueue;
 
@@ -47,9 +47,9 @@ pub fn asks_for_answers(body: &str) -> bool {
 pub(crate) struct FanoutLoad {
     plan: FanoutPlan,
     /// The body around the message.
-    before: Template,
-    after: Template,
-    hello: Option<Template>,
+    before: ClientTemplate,
+    after: ClientTemplate,
+    hello: Option<ClientTemplate>,
     /// Number of receivers among the thread's clients, which come first.
     receivers: u32,
     /// Receivers of all threads.
@@ -66,7 +66,7 @@ pub(crate) struct FanoutLoad {
     /// The protocol state of each client.
     speech: Vec<ServerProtocol>,
     /// By publisher, unacknowledged publications; only if answers arrive in order.
-    asked: Option<Vec<VecDeque<Entry>>>,
+    asked: Option<Vec<VecDeque<LoggedPublication>>>,
     has_begun: bool,
     ledger: DeliveryLedger,
     greeted: Vec<Greeting>,
@@ -121,9 +121,9 @@ impl FanoutLoad {
         let is_acknowledged = !scheme.is_websocket() && asks_for_answers(&plan.body);
         let (before, after) = plan.body.split_once(DATA).unwrap_or(("", ""));
         Self {
-            before: Template::new(before),
-            after: Template::new(after),
-            hello: plan.hello.as_deref().map(Template::new),
+            before: ClientTemplate::new(before),
+            after: ClientTemplate::new(after),
+            hello: plan.hello.as_deref().map(ClientTemplate::new),
             receivers,
             receivers_in_all: share.plan.endpoints[0].clients,
             publishers,
@@ -258,7 +258,7 @@ impl FanoutLoad {
 
     fn write_body(&mut self, receiver: Option<u32>) {
         self.body.clear();
-        let fill = |out: &mut Vec<u8>, part: &Template| match receiver {
+        let fill = |out: &mut Vec<u8>, part: &ClientTemplate| match receiver {
             Some(receiver) => out.extend_from_slice(part.fill(receiver.into()).as_bytes()),
             None => out.extend_from_slice(part.as_str().as_bytes()),
         };

@@ -6,13 +6,13 @@ use super::load::Load;
 use super::load::TWICE_NS;
 pub use super::plans::StormPlan;
 use crate::engine::{EngineState, LoadIo};
-use crate::payload::{Payload, Recognized};
+use crate::payload::{TestPayload, Recognized};
 use crate::plan::ThreadPlan;
 use crate::tally::{ErrorCase, ErrorCause};
 
 /// One thread's part of a storm.
 pub(crate) struct StormLoad {
-    payload: Payload,
+    payload: TestPayload,
     clients: Vec<ClientProgress>,
     /// Clients neither answered nor failed.
     open_questions: u32,
@@ -30,7 +30,7 @@ impl StormLoad {
     pub(crate) fn new(plan: &StormPlan, share: &ThreadPlan) -> Self {
         let clients = share.clients();
         Self {
-            payload: Payload::new(&plan.payload),
+            payload: TestPayload::new(&plan.payload),
             clients: vec![ClientProgress::Before; clients],
             open_questions: clients as u32,
         }

@@ -45,7 +45,7 @@ pub(crate) fn full() -> Report {
         interrupted: false,
         stopped: false,
         incomplete: false,
-        connections: Connections {
+        connections: ConnectionCounts {
             asked: 240,
             opened: 239,
             failed: 1,
@@ -104,7 +104,7 @@ pub(crate) fn full() -> Report {
                 max_us: Some(if second == 4 { 2_001_000.0 } else { 15_000.0 }),
             })
             .collect(),
-        ledger: Some(Ledger {
+        ledger: Some(LedgerCounts {
             receivers: 100,
             published: 1_000,
             expected: 100_000,
@@ -142,7 +142,7 @@ pub(crate) fn full() -> Report {
         script: Some(ScriptTally {
             sessions: 900,
             sessions_failed: 3,
-            actions: vec![Action {
+            actions: vec![ActionFigures {
                 name: "log in".to_owned(),
                 count: 900,
                 per_second: 90.0,
@@ -198,7 +198,7 @@ pub(crate) fn full() -> Report {
             lost: Vec::new(),
         },
         phases: Vec::new(),
-        checks: vec![Check {
+        checks: vec![Objective {
             promise: "latency.p99 <= 50ms".to_owned(),
             measured: "4.57 ms".to_owned(),
             passed: true,

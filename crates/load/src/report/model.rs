@@ -37,7 +37,7 @@ pub struct Report {
     #[serde(default)]
     pub incomplete: bool,
     /// The numbers of connections by outcome.
-    pub connections: Connections,
+    pub connections: ConnectionCounts,
     /// The traffic of the measured time.
     pub messages: Messages,
     /// Errors by cause, over the whole run.
@@ -66,7 +66,7 @@ pub struct Report {
     /// The fate of each numbered message at each receiver, over the whole run with warm-up: `expected` = `delivered` +
     /// `lost` + `away` + messages that arrived `corrupted`, without duplicates.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ledger: Option<Ledger>,
+    pub ledger: Option<LedgerCounts>,
     /// The responses of an `http` run. With more than one status or length they are a mix, whose averages mean little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpTally>,
@@ -93,7 +93,7 @@ pub struct Report {
     pub phases: Vec<Self>,
     /// The promises of a scenario, or of a phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub checks: Vec<Check>,
+    pub checks: Vec<Objective>,
 }
 
 /// The tester and its machine.
@@ -146,7 +146,7 @@ pub struct Settings {
 
 /// Counts of connections over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Connections {
+pub struct ConnectionCounts {
     /// Connections attempted, without reconnects. A shootout or an interrupted run may end before it has attempted all
     /// of `settings.connections`.
     pub asked: u64,
@@ -354,7 +354,7 @@ pub struct Interval {
 ///
 /// Covers the whole run, with warm-up and messages after the end: a loss counts whenever it happens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ledger {
+pub struct LedgerCounts {
     /// Number of receivers in the run.
     pub receivers: u64,
     /// Publications, including the warm-up, without refused ones where publications are answered (`http`, `tcp` with
@@ -493,12 +493,12 @@ pub struct ScriptTally {
     pub sessions_failed: u64,
     /// The actions by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub actions: Vec<Action>,
+    pub actions: Vec<ActionFigures>,
 }
 
 /// The actions of one name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Action {
+pub struct ActionFigures {
     /// As in the script.
     pub name: String,
     /// Actions of this name that ended successfully in the measured time.
@@ -638,7 +638,7 @@ pub struct LostProcess {
 
 /// An objective of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Check {
+pub struct Objective {
     /// An objective of a scenario or a phase, as in the file.
     pub promise: String,
     /// The measured value with its unit.

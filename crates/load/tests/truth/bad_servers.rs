@@ -11,7 +11,7 @@ use veche_load::loads::storm::StormPlan;
 use veche_load::payload::PayloadPlan;
 use veche_load::plan::{Endpoint, Plan};
 use veche_load::report::Report;
-use veche_load::target::Template;
+use veche_load::target::ClientTemplate;
 use veche_proto::websocket::MessageKind;
 
 use crate::support::{
@@ -288,7 +288,7 @@ fn the_handshake_is_as_asked() {
     });
     let endpoint = Endpoint {
         headers: [("Authorization", "Bearer t{i}"), ("Cookie", "u=user{i}")]
-            .map(|(name, value)| (name.to_owned(), Template::new(value)))
+            .map(|(name, value)| (name.to_owned(), ClientTemplate::new(value)))
             .to_vec(),
         subprotocols: vec!["chat.v2".to_owned(), "chat.v1".to_owned()],
         ..endpoint(&format!("ws://{address}/ws/{{i}}?user=bench{{i}}"), 4)

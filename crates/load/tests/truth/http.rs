@@ -13,7 +13,7 @@ use veche_load::loads::think::ThinkTime;
 use veche_load::plan::{Endpoint, Plan};
 use veche_load::report::text::text;
 use veche_load::report::{Report, Style};
-use veche_load::target::{BodyTemplate, Template};
+use veche_load::target::{BodyTemplate, ClientTemplate};
 
 use crate::support::http::{After, Request, response, serve_http};
 use crate::support::{assert_clean, endpoint, plan, report, row, serve};
@@ -319,7 +319,7 @@ fn each_client_has_its_number() {
     });
     let mut clients = endpoint(&format!("http://{address}/user/{{i}}?n={{i}}"), 3);
     clients.headers = [("X-User", "u{i}"), ("Cookie", "session=s{i}; a=b")]
-        .map(|(name, value)| (name.to_owned(), Template::new(value)))
+        .map(|(name, value)| (name.to_owned(), ClientTemplate::new(value)))
         .to_vec();
     let report = run(get(), clients);
     assert_clean(&report);

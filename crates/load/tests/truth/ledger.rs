@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::fanout::FanoutPlan;
 use veche_load::plan::{Endpoint, Plan};
-use veche_load::report::model::{Ledger, LedgerPage};
+use veche_load::report::model::{LedgerCounts, LedgerPage};
 use veche_proto::websocket::MessageKind;
 
 use crate::support::websocket::frame;
@@ -36,7 +36,7 @@ struct Truth {
 }
 
 impl Truth {
-    fn of(ledger: &Ledger) -> Self {
+    fn of(ledger: &LedgerCounts) -> Self {
         Self {
             published: ledger.published,
             sent_to: ledger.expected - ledger.away,
@@ -269,7 +269,7 @@ fn fanout(body: &str, rate: f64) -> FanoutPlan {
 
 /// Runs the plan and compares the ledger with the server's records.
 #[track_caller]
-fn compare(server: &Server, plan: Plan) -> Ledger {
+fn compare(server: &Server, plan: Plan) -> LedgerCounts {
     let report = report(plan);
     let ledger = report.ledger.expect("a ledger");
     let truth = server.truth();

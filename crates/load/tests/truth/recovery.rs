@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use veche_load::loads::LoadPlan;
 use veche_load::loads::fanout::FanoutPlan;
 use veche_load::plan::{Endpoint, Plan};
-use veche_load::report::model::{Ledger, Recovery, Report};
+use veche_load::report::model::{LedgerCounts, Recovery, Report};
 use veche_proto::websocket::MessageKind;
 
 use crate::support::websocket::frame;
@@ -261,7 +261,7 @@ fn run(
     (receivers, publishers): (u32, u32),
     threads: u32,
     load: FanoutPlan,
-) -> (Report, Ledger, Recovery) {
+) -> (Report, LedgerCounts, Recovery) {
     let plan = Plan {
         threads,
         ..plan(

@@ -47,7 +47,7 @@ impl Sends {
 }
 
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct DelayedLink {
     pub(super) generation: u32,
     /// The caller may still use the id.
     pub(super) live: bool,
@@ -65,7 +65,7 @@ pub(super) struct Link {
     paused: Option<usize>,
 }
 
-impl Link {
+impl DelayedLink {
     pub(super) fn free() -> Self {
         Self {
             generation: 1,

@@ -5,8 +5,8 @@ use rustix::io::Errno;
 use super::{Epoll, INPUT, OUTPUT, REGISTERED};
 use crate::sys::epoll::EventFlags;
 use crate::sys::socket;
-use crate::transport::State;
-use crate::{CloseReason, ConnectionId, Event};
+use crate::transport::TransportState;
+use crate::{CloseReason, ConnectionId, DriverEvent};
 
 const READABLE: EventFlags = EventFlags::IN.union(EventFlags::ERR).union(EventFlags::HUP);
 
@@ -17,13 +17,13 @@ impl Epoll {
         id: ConnectionId,
         flags: EventFlags,
         bytes: &mut [u8],
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
         // Closed by an earlier event of the batch: nothing to do.
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        if transport.state == State::Connecting {
+        if transport.state == TransportState::Connecting {
             return self.connect_ready(id, sink);
         }
         if flags.intersects(READABLE) {
@@ -38,7 +38,7 @@ impl Epoll {
                     Ok(0) => self.peer_ended(id, sink),
                     Ok(count) => {
                         let bytes = &mut bytes[..count];
-                        sink(self, Event::Received { id, bytes });
+                        sink(self, DriverEvent::Received { id, bytes });
                     }
                     Err(Errno::AGAIN | Errno::INTR) => {}
                     Err(errno) => self.end(id, errno.into()),
@@ -51,7 +51,7 @@ impl Epoll {
     }
 
     #[cold]
-    fn connect_ready(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn connect_ready(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -62,15 +62,15 @@ impl Epoll {
         if let Err(errno) = socket::take_error(socket) {
             return self.end(id, errno.into());
         }
-        transport.state = State::Open;
+        transport.state = TransportState::Open;
         let output = if transport.queue.is_some() { OUTPUT } else { 0 };
         self.set_interest(id, REGISTERED | INPUT | output);
-        sink(self, Event::Connected { id });
+        sink(self, DriverEvent::Connected { id });
         self.settle(id);
     }
 
     #[cold]
-    fn peer_ended(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn peer_ended(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -78,7 +78,7 @@ impl Epoll {
         // The end stays readable forever: without this the loop would spin.
         let interest = transport.interest & !INPUT;
         self.set_interest(id, interest);
-        sink(self, Event::Ended { id });
+        sink(self, DriverEvent::Ended { id });
     }
 
     /// Handles readiness of a paused transport.

@@ -5,10 +5,10 @@ use std::io::IoSlice;
 use rustix::io::Errno;
 
 use super::{Epoll, OUTPUT};
-use crate::base::Pending;
+use crate::base::PendingEvent;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
-use crate::transport::{Fin, State};
+use crate::transport::{Fin, TransportState};
 use crate::{Buffer, ConnectionId, Driver};
 
 impl Epoll {
@@ -25,7 +25,7 @@ impl Epoll {
         if transport.fin != Fin::None {
             return Some(buffer);
         }
-        if more || transport.queue.is_some() || transport.state != State::Open {
+        if more || transport.queue.is_some() || transport.state != TransportState::Open {
             return self.send_queued(id, buffer, more);
         }
         if buffer.is_empty() {
@@ -78,7 +78,7 @@ impl Epoll {
             queue.push(buffer);
             None
         };
-        let blocked = transport.interest & OUTPUT != 0 || transport.state != State::Open;
+        let blocked = transport.interest & OUTPUT != 0 || transport.state != TransportState::Open;
         if blocked {
             transport.is_above_low_water |= queue.unsent() > self.base.options.low_water_bytes;
             return kept;
@@ -103,7 +103,7 @@ impl Epoll {
 
     fn take_last_sent(&mut self, id: ConnectionId) -> Option<Buffer> {
         match self.base.pending.pop() {
-            Some(Pending::Sent(of, buffer)) if of == id => Some(buffer),
+            Some(PendingEvent::Sent(of, buffer)) if of == id => Some(buffer),
             other => {
                 self.base.pending.extend(other);
                 None
@@ -134,7 +134,7 @@ impl Epoll {
         self.settle(id);
         // `Sent` or `Drained` already reports the progress.
         if self.base.pending.len() == told && self.unsent(id) < before {
-            self.base.pending.push(Pending::Progressed(id));
+            self.base.pending.push(PendingEvent::Progressed(id));
         }
     }
 
@@ -163,7 +163,7 @@ impl Epoll {
                 }
             };
             queue.advance(sent, |buffer| {
-                self.base.pending.push(Pending::Sent(id, buffer))
+                self.base.pending.push(PendingEvent::Sent(id, buffer))
             });
             if sent < offered {
                 return false;
@@ -181,7 +181,7 @@ impl Epoll {
         match &transport.queue {
             Some(queue) if !queue.is_empty() => {
                 // Held back, or still connecting: there was no attempt.
-                if !queue.held && transport.state == State::Open {
+                if !queue.held && transport.state == TransportState::Open {
                     interest |= OUTPUT;
                 }
             }
@@ -197,10 +197,10 @@ impl Epoll {
         let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
         let above = unsent > self.base.options.low_water_bytes;
         if transport.is_above_low_water && !above {
-            self.base.pending.push(Pending::Drained(id));
+            self.base.pending.push(PendingEvent::Drained(id));
         }
         transport.is_above_low_water = above;
-        if transport.state == State::Open {
+        if transport.state == TransportState::Open {
             if transport.queue.is_none() && transport.fin == Fin::Wanted {
                 transport.fin = Fin::Sent;
                 let socket = transport

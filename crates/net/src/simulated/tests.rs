@@ -30,23 +30,23 @@ impl Bench {
             let told = &mut self.told;
             self.net
                 .turn(None, &mut |net, event| match event {
-                    Event::Received { id, bytes } => {
+                    DriverEvent::Received { id, bytes } => {
                         told.push(format!("{} {}", id.index, String::from_utf8_lossy(bytes)));
                         let echo = bytes.to_vec();
                         if let Some(Buffer::Owned(echo)) = net.send(id, echo.into(), false) {
                             assert!(!echo.is_empty());
                         }
                     }
-                    Event::Closed { id, reason } => {
+                    DriverEvent::Closed { id, reason } => {
                         told.push(format!("{} closed {reason:?}", id.index))
                     }
-                    Event::Ended { id } => {
+                    DriverEvent::Ended { id } => {
                         told.push(format!("{} ended", id.index));
                         net.close(id);
                     }
-                    Event::Connected { id } => told.push(format!("{} connected", id.index)),
-                    Event::Timer { id } => told.push(format!("{} timer", id.index)),
-                    Event::Drained { id } => told.push(format!("{} drained", id.index)),
+                    DriverEvent::Connected { id } => told.push(format!("{} connected", id.index)),
+                    DriverEvent::Timer { id } => told.push(format!("{} timer", id.index)),
+                    DriverEvent::Drained { id } => told.push(format!("{} drained", id.index)),
                     _ => {}
                 })
                 .expect("a turn");
@@ -211,8 +211,8 @@ fn a_ready_transport_is_served_within_a_bounded_number_of_turns() {
                 asked = Some(turn);
             }
             let mut is_heard = false;
-            let mut sink = |_: &mut Simulated, event: Event<'_>| {
-                is_heard |= matches!(event, Event::Received { id, .. } if id == quiet);
+            let mut sink = |_: &mut Simulated, event: DriverEvent<'_>| {
+                is_heard |= matches!(event, DriverEvent::Received { id, .. } if id == quiet);
             };
             bench.net.turn(Some(0), &mut sink).expect("a turn");
             if is_heard && let Some(since) = asked.take() {
@@ -241,10 +241,10 @@ fn sends_beyond_the_room_leave_in_parts() {
         let mut told = Vec::new();
         net.turn(Some(0), &mut |net, event| {
             told.push(match event {
-                Event::Accepted { .. } => "accepted".to_owned(),
-                Event::Sent { buffer, .. } => format!("sent {}", buffer.len()),
-                Event::Progressed { .. } => format!("progressed {}", net.unsent(id)),
-                Event::Drained { .. } => format!("drained {}", net.unsent(id)),
+                DriverEvent::Accepted { .. } => "accepted".to_owned(),
+                DriverEvent::Sent { buffer, .. } => format!("sent {}", buffer.len()),
+                DriverEvent::Progressed { .. } => format!("progressed {}", net.unsent(id)),
+                DriverEvent::Drained { .. } => format!("drained {}", net.unsent(id)),
                 other => format!("{other:?}"),
             });
         })
@@ -282,8 +282,8 @@ fn without_a_seed_transports_are_served_in_index_order() {
     }
     let (mut heard, mut fired) = (Vec::new(), Vec::new());
     net.turn(Some(0), &mut |_, event| match event {
-        Event::Received { id, .. } => heard.push(id),
-        Event::Timer { id } => fired.push(id),
+        DriverEvent::Received { id, .. } => heard.push(id),
+        DriverEvent::Timer { id } => fired.push(id),
         _ => {}
     })
     .expect("a turn");

@@ -13,8 +13,8 @@ use crate::accept::AcceptBackEnd as _;
 use crate::base::SocketBackEnd as _;
 use crate::sys::socket;
 use crate::sys::uring::FilledBuffer;
-use crate::transport::State;
-use crate::{ConnectionId, Event, ListenerId};
+use crate::transport::TransportState;
+use crate::{ConnectionId, DriverEvent, ListenerId};
 
 /// Unsent bytes beyond which sends don't wait for the turn's end: they would evict each other from the core's cache.
 const UNSENT_MAX: usize = 128 * 1024;
@@ -36,7 +36,7 @@ pub(super) enum Ready {
 
 /// Input of a transport that was not delivered yet.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum InputPart {
     Filled(FilledBuffer),
     /// From a paused transport: the buffer was returned to the kernel.
     Copied(Vec<u8>),
@@ -46,7 +46,7 @@ pub(super) enum Part {
     Failed(Errno),
 }
 
-impl Part {
+impl InputPart {
     fn len(&self) -> usize {
         match self {
             Self::Filled(filled) => filled.len(),
@@ -64,7 +64,7 @@ impl Uring {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        if transport.interest & RECEIVING != 0 || transport.ended || transport.state != State::Open
+        if transport.interest & RECEIVING != 0 || transport.ended || transport.state != TransportState::Open
         {
             return;
         }
@@ -99,10 +99,10 @@ impl Uring {
         };
         match filled {
             Ok(Some(filled)) => self.add_filled(id, filled),
-            Ok(None) => self.add_later_part(id, Part::End),
+            Ok(None) => self.add_later_part(id, InputPart::End),
             // All buffers are in use, or the receive was cancelled: bytes may wait in the socket.
             Err(Errno::NOBUFS | Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
-            Err(errno) => self.add_later_part(id, Part::Failed(errno)),
+            Err(errno) => self.add_later_part(id, InputPart::Failed(errno)),
         }
         if !has_more {
             self.disarmed(index);
@@ -121,7 +121,7 @@ impl Uring {
     /// Queues a transport behind all that are ready.
     pub(super) fn queue_ready(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
-            && transport.state == State::Open
+            && transport.state == TransportState::Open
             && transport.interest & READY == 0
         {
             transport.interest |= READY;
@@ -136,13 +136,13 @@ impl Uring {
                 transport.interest |= READY;
                 self.ready.push_back(Ready::Transport(id, Some(filled)));
             }
-            _ => self.add_later_part(id, Part::Filled(filled)),
+            _ => self.add_later_part(id, InputPart::Filled(filled)),
         }
     }
 
     /// Adds a part to a transport that is ready already.
     #[cold]
-    fn add_later_part(&mut self, id: ConnectionId, part: Part) {
+    fn add_later_part(&mut self, id: ConnectionId, part: InputPart) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -153,7 +153,7 @@ impl Uring {
         // The transport receives faster than it can be served: further bytes stay in its socket, and the buffers are
         // left to others.
         if transport.interest & (RECEIVING | CANCELLING | POLLING) == RECEIVING
-            && parts.iter().map(Part::len).sum::<usize>() > self.base.options.receive_bytes
+            && parts.iter().map(InputPart::len).sum::<usize>() > self.base.options.receive_bytes
         {
             transport.interest |= CANCELLING;
             self.cancel_receive(id.index);
@@ -163,7 +163,7 @@ impl Uring {
 
     /// Serves what is ready now up to the limit of a turn; what becomes ready meanwhile is served later. So each is
     /// served once before any is served twice, and one of `n` ready ones within `n / receives_max` turns.
-    pub(super) fn serve(&mut self, sink: &mut impl FnMut(&mut Self, Event<'_>)) -> io::Result<()> {
+    pub(super) fn serve(&mut self, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) -> io::Result<()> {
         let most = self.base.options.receives_max.max(1);
         for _ in 0..self.ready.len().min(most) {
             match self.ready.pop_front() {
@@ -191,7 +191,7 @@ impl Uring {
         &mut self,
         id: ConnectionId,
         first: Option<FilledBuffer>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
         let mut told = 0;
         let is_paused = match self.base.transports.live(id) {
@@ -208,7 +208,7 @@ impl Uring {
             if self.base.transports.peek(id).is_some() {
                 told = filled.len();
                 let bytes = filled.bytes();
-                sink(self, Event::Received { id, bytes });
+                sink(self, DriverEvent::Received { id, bytes });
             }
             self.ring.give_back(filled);
         }
@@ -225,7 +225,7 @@ impl Uring {
         &mut self,
         id: ConnectionId,
         mut told: usize,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
         while let Some(transport) = self.base.transports.live(id) {
             if transport.paused {
@@ -248,19 +248,19 @@ impl Uring {
             }
             let parts = self.later_parts.get_mut(&id.index);
             let part = parts.and_then(VecDeque::pop_front);
-            told += part.as_ref().map_or(0, Part::len);
+            told += part.as_ref().map_or(0, InputPart::len);
             match part {
-                Some(Part::Filled(mut filled)) => {
+                Some(InputPart::Filled(mut filled)) => {
                     let bytes = filled.bytes();
-                    sink(self, Event::Received { id, bytes });
+                    sink(self, DriverEvent::Received { id, bytes });
                     self.ring.give_back(filled);
                 }
-                Some(Part::Copied(mut bytes)) => {
+                Some(InputPart::Copied(mut bytes)) => {
                     let bytes = bytes.as_mut_slice();
-                    sink(self, Event::Received { id, bytes });
+                    sink(self, DriverEvent::Received { id, bytes });
                 }
-                Some(Part::End) => self.peer_ended(id, sink),
-                Some(Part::Failed(errno)) => self.end(id, errno.into()),
+                Some(InputPart::End) => self.peer_ended(id, sink),
+                Some(InputPart::Failed(errno)) => self.end(id, errno.into()),
                 None => {
                     transport.interest &= !HAS_LATER_PARTS;
                     self.drop_later_parts(id.index);
@@ -270,7 +270,7 @@ impl Uring {
     }
 
     /// Receives by a system call, as with epoll: none of the bytes are in the ring's buffers or in flight to them.
-    fn receive_now(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn receive_now(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -282,7 +282,7 @@ impl Uring {
             Ok(0) => self.peer_ended(id, sink),
             Ok(count) => {
                 let bytes = &mut receive[..count];
-                sink(self, Event::Received { id, bytes });
+                sink(self, DriverEvent::Received { id, bytes });
                 if count == receive.len() {
                     self.queue_ready(id);
                 } else {
@@ -313,20 +313,20 @@ impl Uring {
     fn store_unread(&mut self, id: ConnectionId, first: Option<FilledBuffer>) {
         if let Some(filled) = first {
             let parts = self.later_parts.entry(id.index).or_default();
-            parts.push_front(Part::Filled(filled));
+            parts.push_front(InputPart::Filled(filled));
             self.base.transports.slot(id.index).interest |= HAS_LATER_PARTS;
         }
         let mut failed = None;
         for part in self.later_parts.get_mut(&id.index).into_iter().flatten() {
             match part {
-                Part::Filled(filled) => {
-                    let copied = Part::Copied(filled.bytes().to_vec());
-                    if let Part::Filled(filled) = mem::replace(part, copied) {
+                InputPart::Filled(filled) => {
+                    let copied = InputPart::Copied(filled.bytes().to_vec());
+                    if let InputPart::Filled(filled) = mem::replace(part, copied) {
                         self.ring.give_back(filled);
                     }
                 }
-                Part::Failed(errno) => failed = Some(*errno),
-                Part::Copied(_) | Part::End => {}
+                InputPart::Failed(errno) => failed = Some(*errno),
+                InputPart::Copied(_) | InputPart::End => {}
             }
         }
         match failed {
@@ -337,7 +337,7 @@ impl Uring {
     }
 
     #[cold]
-    fn peer_ended(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, Event<'_>)) {
+    fn peer_ended(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
@@ -345,7 +345,7 @@ impl Uring {
             return;
         }
         transport.ended = true;
-        sink(self, Event::Ended { id });
+        sink(self, DriverEvent::Ended { id });
         self.watch_changes(id);
     }
 
@@ -356,7 +356,7 @@ impl Uring {
             return;
         };
         for part in parts.drain(..) {
-            if let Part::Filled(filled) = part {
+            if let InputPart::Filled(filled) = part {
                 self.ring.give_back(filled);
             }
         }
@@ -379,12 +379,12 @@ impl Uring {
         }
         for part in self.later_parts.remove(&id.index).into_iter().flatten() {
             match part {
-                Part::Filled(mut filled) => {
+                InputPart::Filled(mut filled) => {
                     bytes.extend_from_slice(filled.bytes());
                     self.ring.give_back(filled);
                 }
-                Part::Copied(copied) => bytes.extend(copied),
-                Part::End | Part::Failed(_) => {}
+                InputPart::Copied(copied) => bytes.extend(copied),
+                InputPart::End | InputPart::Failed(_) => {}
             }
         }
         bytes
@@ -395,7 +395,7 @@ impl Uring {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        if transport.interest & (CHANGES | RECEIVING) != 0 || transport.state != State::Open {
+        if transport.interest & (CHANGES | RECEIVING) != 0 || transport.state != TransportState::Open {
             return;
         }
         transport.interest |= CHANGES;
@@ -412,7 +412,7 @@ impl Uring {
         if let Some(socket) = &transport.socket
             && let Err(errno) = socket::take_error(socket)
         {
-            self.add_later_part(id, Part::Failed(errno));
+            self.add_later_part(id, InputPart::Failed(errno));
         }
     }
 }

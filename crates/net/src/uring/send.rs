@@ -7,11 +7,11 @@ use rustix::io::Errno;
 
 use super::receive::Ready;
 use super::{UNSENT, Uring, WRITABLE};
-use crate::base::Pending;
+use crate::base::PendingEvent;
 use crate::queue::{SLICES_MAX, SendQueue};
 use crate::sys::socket;
-use crate::transport::{Fin, State};
-use crate::{Buffer, ConnectionId, Event};
+use crate::transport::{Fin, TransportState};
+use crate::{Buffer, ConnectionId, DriverEvent};
 
 /// Maximum number of sends in flight before their completions are taken: there is room for twice as many.
 const SENDS_MAX: usize = 4096;
@@ -31,7 +31,7 @@ impl Uring {
         self.unsent_bytes += buffer.len();
         queue.push(buffer);
         transport.is_above_low_water |= queue.unsent() > self.base.options.low_water_bytes;
-        let is_blocked = transport.interest & WRITABLE != 0 || transport.state != State::Open;
+        let is_blocked = transport.interest & WRITABLE != 0 || transport.state != TransportState::Open;
         if !is_blocked {
             self.want_to_send(id);
         }
@@ -76,7 +76,7 @@ impl Uring {
     #[cold]
     pub(super) fn send_now(&mut self, id: ConnectionId) {
         if let Some(transport) = self.base.transports.live(id)
-            && transport.state == State::Open
+            && transport.state == TransportState::Open
             && transport.interest & UNSENT != 0
             && let (Some(queue), Some(socket)) = (&transport.queue, &transport.socket)
         {
@@ -108,7 +108,7 @@ impl Uring {
         };
         let told = self.base.pending.len();
         queue.advance(count, |buffer| {
-            self.base.pending.push(Pending::Sent(id, buffer))
+            self.base.pending.push(PendingEvent::Sent(id, buffer))
         });
         if queue.is_empty() {
             self.base.queues.give(queue);
@@ -118,7 +118,7 @@ impl Uring {
         self.settle(id);
         // `Sent` or `Drained` already reports the progress.
         if count > 0 && self.base.pending.len() == told {
-            self.base.pending.push(Pending::Progressed(id));
+            self.base.pending.push(PendingEvent::Progressed(id));
         }
     }
 
@@ -130,10 +130,10 @@ impl Uring {
         let unsent = transport.queue.as_deref().map_or(0, SendQueue::unsent);
         let is_above = unsent > self.base.options.low_water_bytes;
         if transport.is_above_low_water && !is_above {
-            self.base.pending.push(Pending::Drained(id));
+            self.base.pending.push(PendingEvent::Drained(id));
         }
         transport.is_above_low_water = is_above;
-        if transport.state != State::Open || transport.interest & UNSENT != 0 {
+        if transport.state != TransportState::Open || transport.interest & UNSENT != 0 {
             return;
         }
         if transport.queue.is_some() {
@@ -167,7 +167,7 @@ impl Uring {
         let Some((id, transport)) = self.at(index) else {
             return;
         };
-        if transport.state == State::Connecting {
+        if transport.state == TransportState::Connecting {
             let Some(socket) = &transport.socket else {
                 return;
             };
@@ -183,16 +183,16 @@ impl Uring {
     pub(super) fn deliver_connected(
         &mut self,
         id: ConnectionId,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        transport.state = State::Open;
+        transport.state = TransportState::Open;
         self.want_to_send(id);
         // The transport may have been paused before it was connected.
         self.arm(id, 0);
-        sink(self, Event::Connected { id });
+        sink(self, DriverEvent::Connected { id });
         self.settle(id);
     }
 

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use veche_net::{
-    Buffer, CloseReason, ConnectionId, Driver, Event, ListenOptions, ListenerId, Options, Uring,
+    Buffer, CloseReason, ConnectionId, Driver, DriverEvent, ListenOptions, ListenerId, Options, Uring,
     bind,
 };
 
@@ -104,15 +104,15 @@ impl Log {
         self.lives.insert(id, Life::default());
     }
 
-    fn add(&mut self, event: &Event<'_>) {
+    fn add(&mut self, event: &DriverEvent<'_>) {
         let logged = match event {
-            Event::Accepted { id, .. } => {
+            DriverEvent::Accepted { id, .. } => {
                 self.born(*id);
                 Logged::Accepted(*id)
             }
-            Event::AcceptStalled { .. } => Logged::Stalled,
-            Event::Connected { id } => Logged::Connected(*id),
-            Event::Received { id, bytes } => {
+            DriverEvent::AcceptStalled { .. } => Logged::Stalled,
+            DriverEvent::Connected { id } => Logged::Connected(*id),
+            DriverEvent::Received { id, bytes } => {
                 assert!(!bytes.is_empty());
                 assert!(!self.life(*id).ended, "Received after Ended");
                 self.received
@@ -121,30 +121,30 @@ impl Log {
                     .extend_from_slice(bytes);
                 return;
             }
-            Event::Ended { id } => {
+            DriverEvent::Ended { id } => {
                 assert!(
                     !std::mem::replace(&mut self.life(*id).ended, true),
                     "Ended twice"
                 );
                 Logged::Ended(*id)
             }
-            Event::Sent { id, buffer } => {
+            DriverEvent::Sent { id, buffer } => {
                 self.life(*id);
                 Logged::Sent(*id, buffer.len())
             }
-            Event::Progressed { id } => {
+            DriverEvent::Progressed { id } => {
                 self.life(*id);
                 Logged::Progressed(*id)
             }
-            Event::Drained { id } => {
+            DriverEvent::Drained { id } => {
                 self.life(*id);
                 Logged::Drained(*id)
             }
-            Event::Timer { id } => {
+            DriverEvent::Timer { id } => {
                 self.life(*id);
                 Logged::Timer(*id)
             }
-            Event::Closed { id, reason } => {
+            DriverEvent::Closed { id, reason } => {
                 let life = self.lives.remove(id).expect("Closed once, of a known id");
                 assert_eq!(
                     life.close_called,
@@ -153,7 +153,7 @@ impl Log {
                 );
                 Logged::Closed(*id, *reason)
             }
-            Event::Woken => Logged::Woken,
+            DriverEvent::Woken => Logged::Woken,
         };
         self.events.push(logged);
     }
@@ -170,22 +170,22 @@ impl Log {
 }
 
 /// Reaction of a test to each event, after it was logged.
-pub type React<D> = fn(&mut D, &mut Log, Event<'_>);
+pub type React<D> = fn(&mut D, &mut Log, DriverEvent<'_>);
 
 /// The reaction of a test that only examines the log.
-pub fn ignore<D>(_: &mut D, _: &mut Log, _: Event<'_>) {}
+pub fn ignore<D>(_: &mut D, _: &mut Log, _: DriverEvent<'_>) {}
 
 /// Echoes input, and reads no more than the peer does.
-pub fn echo<D: Driver>(driver: &mut D, log: &mut Log, event: Event<'_>) {
+pub fn echo<D: Driver>(driver: &mut D, log: &mut Log, event: DriverEvent<'_>) {
     match event {
-        Event::Received { id, bytes } => {
+        DriverEvent::Received { id, bytes } => {
             driver.send(id, Buffer::Owned(bytes.to_vec()), false);
             if driver.unsent(id) > driver.options().low_water_bytes {
                 driver.pause(id);
             }
         }
-        Event::Drained { id } => driver.resume(id),
-        Event::Ended { id } => {
+        DriverEvent::Drained { id } => driver.resume(id),
+        DriverEvent::Ended { id } => {
             log.close_called(id);
             driver.close(id);
         }

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use veche_net::{Buffer, CloseReason, ConnectionId, Driver, Event, Options};
+use veche_net::{Buffer, CloseReason, ConnectionId, Driver, DriverEvent, Options};
 
 use crate::common::{Logged, World, ignore, now, random, reset, small};
 
@@ -81,8 +81,8 @@ pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -
         let mut left = None;
         let begin = now();
         while left.is_none() && begin.elapsed() < Duration::from_secs(30) {
-            let mut sink = |driver: &mut D, event: Event<'_>| {
-                if let Event::Received { bytes, .. } = event {
+            let mut sink = |driver: &mut D, event: DriverEvent<'_>| {
+                if let DriverEvent::Received { bytes, .. } = event {
                     heard.extend_from_slice(bytes);
                     left = driver.detach(id);
                 }

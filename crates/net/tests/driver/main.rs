@@ -18,7 +18,7 @@ use ends::*;
 use fair::*;
 use veche_mailbox::Wake;
 use veche_net::{
-    Buffer, CloseReason, ConnectionId, Delayed, Driver, Epoll, Event, ListenOptions, Options,
+    Buffer, CloseReason, ConnectionId, Delayed, Driver, Epoll, DriverEvent, ListenOptions, Options,
     RECEIVE_AFTER_PAUSE_MAX, Uring, bind,
 };
 
@@ -330,7 +330,7 @@ fn connects_from_an_address<D: Driver>(make: fn(Options) -> D) {
             world
                 .driver
                 .turn_within(Some(Duration::from_micros(300)), &mut |_, event| {
-                    if let Event::Accepted { peer, .. } = event {
+                    if let DriverEvent::Accepted { peer, .. } = event {
                         seen = Some(peer.ip());
                     }
                 })
@@ -365,7 +365,7 @@ fn connect_is_refused<D: Driver>(make: fn(Options) -> D) {
 
 fn timers_fire_in_order<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
-        if let Event::Timer { id } = event {
+        if let DriverEvent::Timer { id } = event {
             // The timer must not fire in the turn that fires it, however late.
             driver.set_timer(id, 0);
             driver.clear_timer(id);
@@ -434,7 +434,7 @@ fn a_wake_is_never_lost<D: Driver>(make: fn(Options) -> D) {
 /// Events of a turn are answered at its end: a turn must not deliver events and then wait.
 fn no_turn_waits_after_delivering_an_event<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
-        if let Event::Received { id, .. } = event {
+        if let DriverEvent::Received { id, .. } = event {
             driver.pause(id);
         }
     });
@@ -526,7 +526,7 @@ fn empty_sends_are_nothing<D: Driver>(make: fn(Options) -> D) {
 fn closes_inside_the_sink<D: Driver>(make: fn(Options) -> D) {
     // The first sender closes all transports, whose bytes are in the same batch.
     let mut world = World::new(make(small()), |driver: &mut D, log, event| {
-        if let Event::Received { .. } = event {
+        if let DriverEvent::Received { .. } = event {
             for id in log.accepted() {
                 log.close_called(id);
                 driver.close(id);

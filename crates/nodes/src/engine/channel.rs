@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use veche_types::{Epoch, Position, Version};
 
-use super::Store;
+use super::StoreState;
 use super::peer::Entries;
 
 /// An order of a home.
@@ -180,7 +180,7 @@ pub struct Occupancy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection with this number was opened. Unanswered orders may be repeated after [`Order::Begin`].
-    Up(u64, Store),
+    Up(u64, StoreState),
     /// Disconnected; pending orders get no answer. Followed channels stay followed.
     Down,
     /// A topic is followed from here on; publications since the last event about it may be missing.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use veche_types::Position;
 
-use super::Store;
+use super::StoreState;
 use crate::NodeId;
 
 /// An order of a node to its engine.
@@ -80,7 +80,7 @@ pub const LEASE_MS: u64 = 9_000;
 pub enum Event {
     /// The connection for orders is open, or the node's channels are subscribed: each is reported separately, and again
     /// after a loss. Earlier messages may be lost; the control stream must be read from the last known offset.
-    Up(Store),
+    Up(StoreState),
     /// The connection was lost. Pending orders get no answer.
     Down,
     /// Bytes that were sent to this node or to all.

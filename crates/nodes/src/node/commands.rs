@@ -31,7 +31,7 @@ pub(super) enum Next {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Commands {
+pub(super) struct NodeCommands {
     last: Option<Position>,
     /// The entry at that position, if known. A store that was rolled back may assign the same offset to another entry.
     last_entry: Option<Bytes>,
@@ -81,7 +81,7 @@ struct CarriedOut {
     above: BTreeSet<u64>,
 }
 
-impl Commands {
+impl NodeCommands {
     pub(super) fn last(&self) -> Option<Position> {
         self.last
     }

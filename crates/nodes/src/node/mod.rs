@@ -8,7 +8,7 @@
 //!
 //! * *Queries and commands* go to every node with a valid lease, this node included. A caller gets one
 //!   [`Output::NodeAnswer`]: once all of these nodes have answered, or at the deadline, with the number of nodes that it
-//!   [covers](Coverage). A node that leaves, or whose lease ends, is no longer waited for.
+//!   [covers](AnswerCoverage). A node that leaves, or whose lease ends, is no longer waited for.
 //! * *Commands* are sent through the control stream, which every node reads in order. A command is executed once per node:
 //!   entries are identified by their offset and by the number that their source assigned, so a source may append a command
 //!   again after a broken connection.
@@ -44,14 +44,14 @@ use crate::{
 };
 
 use callers::{caller_of, clear_caller, empty, set_caller};
-use commands::{Commands, Next};
-pub use output::{Coverage, NodeCounts, Output, Part};
-use peers::Peers;
+use commands::{NodeCommands, Next};
+pub use output::{AnswerCoverage, NodeCounts, Output, Part};
+use peers::PeerNodes;
 pub use peers::{Disagreement, Peer};
 use question::Question;
 use restore::Restore;
 use stores::Stores;
-use task::{Origin, Task};
+use task::{TaskOrigin, NodeTask};
 
 /// The time limit of a query or a command, in milliseconds; then it is answered with the replies received so far.
 pub const ANSWER_MS: u64 = 5_000;
@@ -75,13 +75,13 @@ pub struct Node {
     now_ms: u64,
     numbers: Sequencer,
     own: Announcement,
-    peers: Peers,
-    commands: Commands,
+    peers: PeerNodes,
+    commands: NodeCommands,
     stores: Stores,
     /// The stored bans may be incomplete; they are compared with those of this node.
     restore: Option<Restore>,
     questions: HashMap<Caller, Question>,
-    tasks: HashMap<u32, Task>,
+    tasks: HashMap<u32, NodeTask>,
     next_task: u32,
     next_ticket: u64,
     is_linked: bool,
@@ -115,8 +115,8 @@ impl Node {
             now_ms,
             numbers: Sequencer::new(id),
             own,
-            peers: Peers::default(),
-            commands: Commands::default(),
+            peers: PeerNodes::default(),
+            commands: NodeCommands::default(),
             stores: Stores::default(),
             restore: None,
             questions: HashMap::new(),
@@ -247,7 +247,7 @@ impl Node {
         if matches!(message, NodeMessage::Block(_)) {
             return self.finish_questions();
         }
-        self.begin(message, caller.map(Origin::Own), ANSWER_MS);
+        self.begin(message, caller.map(TaskOrigin::Own), ANSWER_MS);
     }
 
     /// Has all nodes carry out a command of this one. A ban is stored as well.
@@ -428,7 +428,7 @@ impl Node {
                 self.counts.ignored.add(DecodeError::Foreign)
             }
             message => {
-                let origin = caller_of(&message).map(|caller| Origin::Node(source, caller));
+                let origin = caller_of(&message).map(|caller| TaskOrigin::Node(source, caller));
                 self.begin(message, origin, envelope.within_ms.into());
             }
         }
@@ -563,7 +563,7 @@ impl Node {
                 self.stores.forget(&name);
             }
         }
-        let origin = caller_of(&message).map(|caller| Origin::Node(source, caller));
+        let origin = caller_of(&message).map(|caller| TaskOrigin::Node(source, caller));
         self.begin(message, origin, within_ms.into());
     }
 
@@ -597,11 +597,11 @@ impl Node {
     }
 
     /// Passes a message to the workers of this node, whose parts make up the answer.
-    fn begin(&mut self, mut message: NodeMessage, origin: Option<Origin>, within_ms: u64) {
+    fn begin(&mut self, mut message: NodeMessage, origin: Option<TaskOrigin>, within_ms: u64) {
         let Some(origin) = origin else {
             return self.outputs.push_back(Output::Perform(message));
         };
-        if self.tasks.len() >= TASKS_MAX && matches!(origin, Origin::Node(..)) {
+        if self.tasks.len() >= TASKS_MAX && matches!(origin, TaskOrigin::Node(..)) {
             // For a command, only the answer is dropped.
             if message.is_sequenced() {
                 clear_caller(&mut message);
@@ -612,7 +612,7 @@ impl Node {
         let number = self.next_task;
         self.next_task = self.next_task.wrapping_add(1);
         let within_ms = if within_ms == 0 { ANSWER_MS } else { within_ms };
-        let task = Task::new(&message, origin, self.workers, self.now_ms + within_ms);
+        let task = NodeTask::new(&message, origin, self.workers, self.now_ms + within_ms);
         self.tasks.insert(number, task);
         let caller = Caller {
             worker: self.node_worker,
@@ -626,18 +626,18 @@ impl Node {
         self.outputs.push_back(Output::Perform(message));
     }
 
-    fn end_task(&mut self, task: Task) {
+    fn end_task(&mut self, task: NodeTask) {
         let Some(answer) = task.answer else {
             return;
         };
         match task.origin {
-            Origin::Own(caller) => {
+            TaskOrigin::Own(caller) => {
                 if let Some(question) = self.questions.get_mut(&caller) {
                     question.answered(None, answer);
                 }
                 self.finish_questions();
             }
-            Origin::Node(node, caller) => {
+            TaskOrigin::Node(node, caller) => {
                 self.send(
                     Some(node),
                     NodeMessage::Answer(NodeReply { caller, answer }),

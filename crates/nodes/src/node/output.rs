@@ -7,14 +7,14 @@ use super::peers::Disagreement;
 
 /// The nodes that an answer covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Coverage {
+pub struct AnswerCoverage {
     /// Nodes that have answered, this node included.
     pub answered: u32,
     /// Nodes with a valid lease, this node included.
     pub known: u32,
 }
 
-impl Coverage {
+impl AnswerCoverage {
     /// Returns whether all nodes have answered.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -30,7 +30,7 @@ pub enum Output {
     /// A message for the workers of this node to execute. Its caller, if any, is passed to [`Node::handle_part`].
     Perform(NodeMessage),
     /// The answer for a caller, and whether all nodes have contributed.
-    Answer(Caller, NodeAnswer, Coverage),
+    Answer(Caller, NodeAnswer, AnswerCoverage),
     /// The announcement of this node is due: [`Node::announce`].
     Announce,
     /// Stored bans may be lost: [`Node::restore_blocks`] has to be called with the bans in force on this node.

@@ -29,9 +29,9 @@ pub enum Disagreement {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Peers(BTreeMap<NodeId, Peer>);
+pub(super) struct PeerNodes(BTreeMap<NodeId, Peer>);
 
-impl Peers {
+impl PeerNodes {
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Peer)> {
         self.0.iter().map(|(id, peer)| (*id, peer))
     }

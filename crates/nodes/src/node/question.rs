@@ -2,7 +2,7 @@
 
 use crate::{NodeAnswer, NodeId};
 
-use super::Coverage;
+use super::AnswerCoverage;
 
 #[derive(Debug)]
 pub(super) struct Question {
@@ -70,8 +70,8 @@ impl Question {
         is_due || !self.is_own_open && (self.waiting.is_empty() || self.is_given_up)
     }
 
-    pub(super) fn coverage(&self) -> Coverage {
-        Coverage {
+    pub(super) fn coverage(&self) -> AnswerCoverage {
+        AnswerCoverage {
             answered: self.answered,
             known: self.known,
         }

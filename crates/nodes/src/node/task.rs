@@ -6,7 +6,7 @@ use super::Part;
 
 /// The source of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum TaskOrigin {
     /// A caller of this node.
     Own(Caller),
     /// Another node, with its caller.
@@ -14,8 +14,8 @@ pub(super) enum Origin {
 }
 
 #[derive(Debug)]
-pub(super) struct Task {
-    pub(super) origin: Origin,
+pub(super) struct NodeTask {
+    pub(super) origin: TaskOrigin,
     pub(super) deadline_ms: u64,
     pub(super) answer: Option<NodeAnswer>,
     /// Missing parts, wrapping: [`UNCOUNTED`] until the number of parts of a command is known.
@@ -25,10 +25,10 @@ pub(super) struct Task {
 /// Stands for the unknown number of parts of a command; parts that arrive before the number are subtracted from it.
 const UNCOUNTED: u32 = 1 << 31;
 
-impl Task {
+impl NodeTask {
     pub(super) fn new(
         message: &NodeMessage,
-        origin: Origin,
+        origin: TaskOrigin,
         workers: u32,
         deadline_ms: u64,
     ) -> Self {

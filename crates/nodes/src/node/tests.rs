@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use veche_types::{Epoch, Position, WorkerId};
 
 use super::*;
-use crate::engine::Store;
+use crate::engine::StoreState;
 use crate::engine::peer::LEASE_MS;
 use crate::{
     BanRequest, CONNECTIONS_LISTED_MAX, ChannelList, ChannelsQuery, ConnectionList, Glob,
@@ -39,7 +39,7 @@ struct Member {
     is_cut: bool,
     settings: u64,
     performed: Vec<NodeMessage>,
-    answers: Vec<(Caller, NodeAnswer, Coverage)>,
+    answers: Vec<(Caller, NodeAnswer, AnswerCoverage)>,
     others: Vec<Output>,
     events: VecDeque<Event>,
 }
@@ -124,7 +124,7 @@ impl Cluster {
             performed: Vec::new(),
             answers: Vec::new(),
             others: Vec::new(),
-            events: VecDeque::from([Event::Up(Store::Same)]),
+            events: VecDeque::from([Event::Up(StoreState::Same)]),
         });
         self.run();
         number
@@ -150,7 +150,7 @@ impl Cluster {
 
     fn mend(&mut self, number: usize) {
         self.nodes[number].is_cut = false;
-        self.nodes[number].events = VecDeque::from([Event::Up(Store::Same)]);
+        self.nodes[number].events = VecDeque::from([Event::Up(StoreState::Same)]);
         self.run();
     }
 
@@ -538,7 +538,7 @@ fn an_append_without_an_answer_is_repeated_and_carried_out_once() {
 
 #[test]
 fn a_command_that_comes_behind_a_later_one_is_carried_out() {
-    let mut commands = Commands::default();
+    let mut commands = NodeCommands::default();
     let source = NodeId(4);
     for (sequence, is_new) in [
         (3, true),

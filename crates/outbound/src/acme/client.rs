@@ -11,7 +11,7 @@ use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use veche_calls::{
-    Call, CertificateTrust, HttpCall, HttpReply, HttpRequest, Reply, ReplyBody, masked,
+    Call, CertificateTrust, HttpCall, HttpReply, HttpRequest, CallReply, ReplyBody, masked,
 };
 
 use super::OrderError;
@@ -81,7 +81,7 @@ impl AcmeClient {
         };
         let call = Call::Http(HttpCall::Fetch(Box::new(fetch)));
         let reply = match perform(&self.clients, call).await {
-            Ok(Reply::Http(reply)) => reply,
+            Ok(CallReply::Http(reply)) => reply,
             Ok(_) => return Err(unreachable_error(format!("{shown}: not an HTTP response"))),
             Err(fault) => return Err(unreachable_error(format!("{shown}: {}", fault.words))),
         };

@@ -6,21 +6,21 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use redis::{Cmd, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{
     Check, Direction, Event, Found, Keep, Member, Members, Order, Publish, Published, Read,
 };
 use veche_nodes::engine::peer::Entries;
 use veche_types::Position;
 
-use super::commands::{self, Client};
+use super::commands::{self, PortClient};
 use super::feed::Change;
 use super::occupancy;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
-use super::scripts::Script;
-use super::session::Session;
-use super::shared::Shared;
+use super::scripts::RedisScript;
+use super::session::EngineSession;
+use super::shared::SharedPorts;
 
 /// The time for which idempotency keys are stored, in milliseconds, as in the hub.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
@@ -36,7 +36,7 @@ const CHECK_BYTES: usize = 256;
 
 /// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<SharedPorts>,
     orders: UnboundedReceiver<Vec<Order>>,
     events: Arc<Events<Event>>,
     changes: UnboundedSender<Change>,
@@ -62,22 +62,22 @@ struct Channels {
 }
 
 /// An order that has a command, several that share one, or a probe of the feed.
-pub(super) enum Job {
+pub(super) enum HomeJob {
     Order(Order),
     Compare(Vec<Check>),
     Probe(Vec<u8>),
 }
 
-impl Client for Channels {
+impl PortClient for Channels {
     type Order = Order;
     type Event = Event;
-    type Job = Job;
+    type Job = HomeJob;
 
     const EVERY: Duration = Duration::from_secs(3_600);
 
-    fn connected(&mut self, number: u64, store: Store) -> Event {
+    fn connected(&mut self, number: u64, store: StoreState) -> Event {
         (self.number, self.is_begun) = (number, false);
-        if store != Store::Same {
+        if store != StoreState::Same {
             self.stored = 0;
         }
         Event::Up(number, store)
@@ -91,23 +91,23 @@ impl Client for Channels {
         self.stored
     }
 
-    fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
+    fn take(&mut self, order: Order, is_up: bool) -> Option<HomeJob> {
         match order {
             Order::Begin(number) => self.is_begun = number == self.number,
             Order::Follow(topic) => drop(self.changes.send(Change::Follow(topic))),
             Order::Unfollow(topic) => drop(self.changes.send(Change::Unfollow(topic))),
             Order::Check(check) if is_up && self.is_begun => {
-                return Some(Job::Compare(vec![*check]));
+                return Some(HomeJob::Compare(vec![*check]));
             }
-            order if is_up && self.is_begun => return Some(Job::Order(order)),
+            order if is_up && self.is_begun => return Some(HomeJob::Order(order)),
             _ => {}
         }
         None
     }
 
-    fn join(last: &mut Job, next: Job) -> Option<Job> {
+    fn join(last: &mut HomeJob, next: HomeJob) -> Option<HomeJob> {
         match (last, next) {
-            (Job::Compare(checks), Job::Compare(more)) if checks.len() < CHECKS_MAX => {
+            (HomeJob::Compare(checks), HomeJob::Compare(more)) if checks.len() < CHECKS_MAX => {
                 checks.extend(more);
                 None
             }
@@ -115,42 +115,42 @@ impl Client for Channels {
         }
     }
 
-    fn timed(&mut self) -> Vec<Job> {
+    fn timed(&mut self) -> Vec<HomeJob> {
         Vec::new()
     }
 
-    fn probe(channel: Vec<u8>) -> Job {
-        Job::Probe(channel)
+    fn probe(channel: Vec<u8>) -> HomeJob {
+        HomeJob::Probe(channel)
     }
 
-    fn bytes(job: &Job) -> usize {
+    fn bytes(job: &HomeJob) -> usize {
         match job {
-            Job::Order(Order::Publish(publish)) => publish.data.len(),
-            Job::Compare(checks) => checks.len() * CHECK_BYTES,
+            HomeJob::Order(Order::Publish(publish)) => publish.data.len(),
+            HomeJob::Compare(checks) => checks.len() * CHECK_BYTES,
             _ => 0,
         }
     }
 
-    fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
+    fn command(&self, shared: &SharedPorts, session: &EngineSession, job: &HomeJob) -> Cmd {
         match job {
-            Job::Order(Order::Publish(order)) => publish(shared, session, order),
-            Job::Compare(checks) => check(shared, session, checks),
-            Job::Order(Order::Read(order)) => read(shared, session, order),
-            Job::Order(Order::Remove { channel, .. }) => {
+            HomeJob::Order(Order::Publish(order)) => publish(shared, session, order),
+            HomeJob::Compare(checks) => check(shared, session, checks),
+            HomeJob::Order(Order::Read(order)) => read(shared, session, order),
+            HomeJob::Order(Order::Remove { channel, .. }) => {
                 let (stream, fence) = (shared.keys.stream(channel), &session.fence);
-                let mut command = session.scripts.run(Script::Remove, &[&stream, &fence.key]);
+                let mut command = session.scripts.run(RedisScript::Remove, &[&stream, &fence.key]);
                 command.arg(fence.number);
                 command
             }
-            Job::Order(Order::Member(order)) => member(shared, session, order),
-            Job::Order(Order::Occupancy(order)) => occupancy::command(shared, session, order),
-            Job::Order(Order::Members {
+            HomeJob::Order(Order::Member(order)) => member(shared, session, order),
+            HomeJob::Order(Order::Occupancy(order)) => occupancy::command(shared, session, order),
+            HomeJob::Order(Order::Members {
                 channel,
                 only_counts,
                 ..
             }) => {
                 let key = shared.keys.members(channel);
-                let mut command = session.scripts.run(Script::Members, &[&key]);
+                let mut command = session.scripts.run(RedisScript::Members, &[&key]);
                 command.arg(shared.settings.node.to_string());
                 command.arg(shared.keys.leases());
                 match only_counts {
@@ -159,13 +159,13 @@ impl Client for Channels {
                 };
                 command
             }
-            Job::Probe(channel) => {
+            HomeJob::Probe(channel) => {
                 let mut command = redis::cmd("PUBLISH");
                 command.arg(channel.as_slice()).arg("");
                 command
             }
             // These orders are handled earlier and do not get here.
-            Job::Order(
+            HomeJob::Order(
                 Order::Begin(_) | Order::Follow(_) | Order::Unfollow(_) | Order::Check(_),
             ) => redis::cmd("PING"),
         }
@@ -173,21 +173,21 @@ impl Client for Channels {
 
     fn answer(
         &mut self,
-        _shared: &Shared,
-        job: Job,
+        _shared: &SharedPorts,
+        job: HomeJob,
         reply: Option<Value>,
         events: &mut Vec<Event>,
     ) {
         let order = match job {
-            Job::Order(order) => order,
-            Job::Compare(checks) => {
+            HomeJob::Order(order) => order,
+            HomeJob::Compare(checks) => {
                 let mut replies = reply.and_then(list).into_iter().flatten();
                 return events.extend(checks.into_iter().map(|check| Event::Checked {
                     ticket: check.ticket,
                     found: replies.next().and_then(found),
                 }));
             }
-            Job::Probe(_) => return,
+            HomeJob::Probe(_) => return,
         };
         events.push(match order {
             Order::Publish(order) => Event::Published {
@@ -228,7 +228,7 @@ impl Client for Channels {
     }
 }
 
-fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
+fn publish(shared: &SharedPorts, session: &EngineSession, order: &Publish) -> Cmd {
     let keys = &shared.keys;
     let channel = &*order.channel;
     let topic = order.topic.as_deref();
@@ -249,10 +249,10 @@ fn publish(shared: &Shared, session: &Session, order: &Publish) -> Cmd {
     };
     let (meta, stream) = (keys.meta(channel), keys.stream(channel));
     let generation = keys.single("generation");
-    let Session { scripts, fence, .. } = session;
+    let EngineSession { scripts, fence, .. } = session;
     let stored = keys.single("stored");
     let used: [&[u8]; 6] = [&meta, &stream, &generation, &result, &fence.key, &stored];
-    let mut command = scripts.run(Script::Publish, &used);
+    let mut command = scripts.run(RedisScript::Publish, &used);
     command.arg(topic).arg(head).arg(&order.data[..]);
     match &order.keep {
         None => command.arg("").arg("").arg("").arg(""),
@@ -318,8 +318,8 @@ impl Lasting {
     }
 }
 
-fn check(shared: &Shared, session: &Session, checks: &[Check]) -> Cmd {
-    let Session { scripts, fence, .. } = session;
+fn check(shared: &SharedPorts, session: &EngineSession, checks: &[Check]) -> Cmd {
+    let EngineSession { scripts, fence, .. } = session;
     let mut keys = Vec::with_capacity(2 + 2 * checks.len());
     keys.push(shared.keys.single("generation"));
     keys.push(fence.key.clone());
@@ -327,7 +327,7 @@ fn check(shared: &Shared, session: &Session, checks: &[Check]) -> Cmd {
         keys.push(shared.keys.meta(&check.channel));
         keys.push(shared.keys.stream(&check.channel));
     }
-    let mut command = scripts.run(Script::Check, &keys);
+    let mut command = scripts.run(RedisScript::Check, &keys);
     command.arg(fence.number);
     for check in checks {
         let lasting = Lasting::new(&check.keep);
@@ -353,12 +353,12 @@ fn check(shared: &Shared, session: &Session, checks: &[Check]) -> Cmd {
     command
 }
 
-fn read(shared: &Shared, session: &Session, order: &Read) -> Cmd {
+fn read(shared: &SharedPorts, session: &EngineSession, order: &Read) -> Cmd {
     let keys = &shared.keys;
     let (meta, stream) = (keys.meta(&order.channel), keys.stream(&order.channel));
     let generation = keys.single("generation");
     let used: [&[u8]; 3] = [&meta, &stream, &generation];
-    let mut command = session.scripts.run(Script::Read, &used);
+    let mut command = session.scripts.run(RedisScript::Read, &used);
     let lasting = Lasting::new(&order.keep);
     command.arg(order.keep.epoch.bits());
     command.arg(lasting.position_ttl_ms);
@@ -376,14 +376,14 @@ fn read(shared: &Shared, session: &Session, order: &Read) -> Cmd {
     command
 }
 
-fn member(shared: &Shared, session: &Session, order: &Member) -> Cmd {
+fn member(shared: &SharedPorts, session: &EngineSession, order: &Member) -> Cmd {
     let (keys, node) = (&shared.keys, shared.settings.node);
     let members = keys.members(&order.channel);
     let channels = keys.of_node("pn", node);
     let nodes = keys.single("pn");
-    let Session { scripts, fence, .. } = session;
+    let EngineSession { scripts, fence, .. } = session;
     let used: [&[u8]; 4] = [&members, &channels, &nodes, &fence.key];
-    let mut command = scripts.run(Script::Member, &used);
+    let mut command = scripts.run(RedisScript::Member, &used);
     command
         .arg(node.to_string())
         .arg(&*order.client)

@@ -9,12 +9,12 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use veche_calls::{CallError, CallErrorKind};
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 
 use super::port::Events;
 use super::scripts::Fence;
-use super::session::{Known, Session};
-use super::shared::{EngineFigures, Shared};
+use super::session::{KnownServer, EngineSession};
+use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
@@ -32,7 +32,7 @@ const USELESS: [&str; 5] = [
 ];
 
 /// The client of a port: converts orders to commands, and replies to events.
-pub(super) trait Client: Send + 'static {
+pub(super) trait PortClient: Send + 'static {
     type Order: Send;
     type Event: Send;
     /// A command and the use of its reply.
@@ -42,7 +42,7 @@ pub(super) trait Client: Send + 'static {
     const EVERY: Duration;
 
     /// Returns the event of a new connection with this number.
-    fn connected(&mut self, number: u64, store: Store) -> Self::Event;
+    fn connected(&mut self, number: u64, store: StoreState) -> Self::Event;
 
     /// Returns the event of a lost connection.
     fn lost(&mut self) -> Self::Event;
@@ -68,12 +68,12 @@ pub(super) trait Client: Send + 'static {
     /// Returns the bytes of data of a job.
     fn bytes(job: &Self::Job) -> usize;
 
-    fn command(&self, shared: &Shared, session: &Session, job: &Self::Job) -> Cmd;
+    fn command(&self, shared: &SharedPorts, session: &EngineSession, job: &Self::Job) -> Cmd;
 
     /// Handles the reply to a job; `None`: the server has rejected it.
     fn answer(
         &mut self,
-        shared: &Shared,
+        shared: &SharedPorts,
         job: Self::Job,
         reply: Option<Value>,
         events: &mut Vec<Self::Event>,
@@ -81,8 +81,8 @@ pub(super) trait Client: Send + 'static {
 }
 
 /// The state of a task that runs commands.
-struct Commands<C: Client> {
-    shared: Arc<Shared>,
+struct Commands<C: PortClient> {
+    shared: Arc<SharedPorts>,
     client: C,
     orders: UnboundedReceiver<Vec<C::Order>>,
     probes: UnboundedReceiver<Vec<u8>>,
@@ -98,8 +98,8 @@ enum End {
 }
 
 /// Executes the orders of a port until the port is dropped.
-pub(super) async fn run<C: Client>(
-    shared: Arc<Shared>,
+pub(super) async fn run<C: PortClient>(
+    shared: Arc<SharedPorts>,
     client: C,
     orders: UnboundedReceiver<Vec<C::Order>>,
     probes: UnboundedReceiver<Vec<u8>>,
@@ -158,17 +158,17 @@ pub(super) async fn run<C: Client>(
     }
 }
 
-impl<C: Client> Commands<C> {
+impl<C: PortClient> Commands<C> {
     /// Connects and verifies. Orders that come meanwhile are taken.
     async fn connect(
         &mut self,
-        known: &mut Option<Known>,
+        known: &mut Option<KnownServer>,
         fence: Fence,
-    ) -> Result<(Session, Store), End> {
+    ) -> Result<(EngineSession, StoreState), End> {
         let shared = Arc::clone(&self.shared);
         let stored = self.client.stored();
         let connecting = async {
-            let mut session = Session::connect(&shared, |_| {}).await?;
+            let mut session = EngineSession::connect(&shared, |_| {}).await?;
             let within = shared.settings.keyspace.timeout;
             let verified = timeout(within, session.verify(&shared, known, stored, fence)).await;
             let late = || {
@@ -219,7 +219,7 @@ impl<C: Client> Commands<C> {
         }
     }
 
-    async fn serve(&mut self, session: &mut Session) -> End {
+    async fn serve(&mut self, session: &mut EngineSession) -> End {
         let mut timer = interval(C::EVERY);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -260,7 +260,7 @@ impl<C: Client> Commands<C> {
     }
 
     /// Executes the next batch; orders that arrive meanwhile join the following one.
-    async fn carry_out(&mut self, session: &mut Session) -> Result<(), End> {
+    async fn carry_out(&mut self, session: &mut EngineSession) -> Result<(), End> {
         let mut pipeline = Pipeline::new();
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         while jobs.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
@@ -300,7 +300,7 @@ impl<C: Client> Commands<C> {
 
     async fn take_replies(
         &mut self,
-        session: &mut Session,
+        session: &mut EngineSession,
         jobs: Vec<C::Job>,
         replies: Vec<Value>,
     ) -> Result<(), End> {

@@ -14,12 +14,12 @@ use redis::{PushInfo, PushKind};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep_until, timeout};
 use veche_calls::{CallError, CallErrorKind};
-use veche_nodes::engine::{Store, channel, peer};
+use veche_nodes::engine::{StoreState, channel, peer};
 
 use super::port::Events;
 use super::replies::{bytes, message};
-use super::session::Session;
-use super::shared::{EngineFigures, Shared};
+use super::session::EngineSession;
+use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
@@ -48,7 +48,7 @@ pub(super) enum Into {
 
 /// The state of a connection's reader.
 struct Reader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPorts>,
     into: Into,
     topics: Vec<u8>,
     probe: Vec<u8>,
@@ -58,13 +58,13 @@ struct Reader {
 
 /// A connection that has subscribed to the feed.
 struct Feed {
-    session: Session,
+    session: EngineSession,
     reader: Arc<Reader>,
 }
 
 /// Runs the feed of a port until the port is dropped.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<SharedPorts>,
     mut changes: UnboundedReceiver<Change>,
     into: Into,
     probes: UnboundedSender<Vec<u8>>,
@@ -118,7 +118,7 @@ fn note(followed: &mut HashSet<Arc<str>>, change: Change) -> (Arc<str>, bool) {
 }
 
 impl Feed {
-    async fn connect(shared: &Arc<Shared>, into: &Into) -> Result<Self, CallError> {
+    async fn connect(shared: &Arc<SharedPorts>, into: &Into) -> Result<Self, CallError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}.{count}", shared.settings.node);
@@ -130,7 +130,7 @@ impl Feed {
             is_alive: AtomicBool::new(true),
         });
         let own = Arc::clone(&reader);
-        let session = Session::connect(shared, move |push| own.read(push)).await?;
+        let session = EngineSession::connect(shared, move |push| own.read(push)).await?;
         let mut feed = Self { session, reader };
         let mut channels = vec![feed.reader.probe.clone()];
         if let Into::Peers(_) = into {
@@ -141,7 +141,7 @@ impl Feed {
         }
         feed.subscribe(&channels).await?;
         if let Into::Peers(events) = into {
-            events.push(peer::Event::Up(Store::Same));
+            events.push(peer::Event::Up(StoreState::Same));
         }
         Ok(feed)
     }
@@ -301,7 +301,7 @@ impl Reader {
             peer::Event::Received(data.clone())
         };
         // Missing messages count as lost, and those of the control stream are detected by their offsets.
-        let missed = || (Vec::new(), peer::Event::Up(Store::Same));
+        let missed = || (Vec::new(), peer::Event::Up(StoreState::Same));
         if !events.push_item(event, data.len(), missed) {
             EngineFigures::add(&self.shared.figures.dropped, 1);
         }

@@ -4,17 +4,17 @@ use redis::{Cmd, Value};
 use veche_nodes::engine::channel::Occupancy;
 
 use super::replies::{list, number};
-use super::scripts::Script;
-use super::session::Session;
-use super::shared::Shared;
+use super::scripts::RedisScript;
+use super::session::EngineSession;
+use super::shared::SharedPorts;
 
-pub(super) fn command(shared: &Shared, session: &Session, order: &Occupancy) -> Cmd {
+pub(super) fn command(shared: &SharedPorts, session: &EngineSession, order: &Occupancy) -> Cmd {
     let (keys, node) = (&shared.keys, shared.settings.node);
     let nodes = keys.occupants(&order.channel);
     let (channels, all) = (keys.of_node("on", node), keys.single("on"));
-    let Session { scripts, fence, .. } = session;
+    let EngineSession { scripts, fence, .. } = session;
     let used: [&[u8]; 4] = [&nodes, &channels, &all, &fence.key];
-    let mut command = scripts.run(Script::Occupy, &used);
+    let mut command = scripts.run(RedisScript::Occupy, &used);
     command.arg(node.to_string()).arg(&*order.channel);
     command.arg(u8::from(order.is_occupied));
     command.arg(u8::from(order.is_repeated)).arg(fence.number);

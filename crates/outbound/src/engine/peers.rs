@@ -9,16 +9,16 @@ use redis::{Cmd, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use veche_nodes::NodeId;
 use veche_nodes::engine::peer::{Entries, Event, LEASE_MS, LEASE_RENEWAL_MS, Order};
-use veche_nodes::engine::{Store, channel};
+use veche_nodes::engine::{StoreState, channel};
 use veche_nodes::node::BLOCKS;
 
-use super::commands::{self, Client};
+use super::commands::{self, PortClient};
 use super::feed::Change;
 use super::port::Events;
 use super::replies::{bytes, entries, list, number, position, text};
-use super::scripts::Script;
-use super::session::Session;
-use super::shared::Shared;
+use super::scripts::RedisScript;
+use super::session::EngineSession;
+use super::shared::SharedPorts;
 
 /// The maximum number of stored entries of the control stream.
 const CONTROL_SIZE: u32 = 10_000;
@@ -35,7 +35,7 @@ const BURIED_MAX: usize = 100;
 
 /// Executes the orders of a port until the port is dropped.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<SharedPorts>,
     orders: UnboundedReceiver<Vec<Order>>,
     events: Arc<Events<Event>>,
     changes: UnboundedSender<Change>,
@@ -60,7 +60,7 @@ struct Peers {
 }
 
 /// An order, or a periodic command.
-pub(super) enum Job {
+pub(super) enum NodeJob {
     Order(Order),
     Renew,
     Bury,
@@ -69,15 +69,15 @@ pub(super) enum Job {
     Probe(Vec<u8>),
 }
 
-impl Client for Peers {
+impl PortClient for Peers {
     type Order = Order;
     type Event = Event;
-    type Job = Job;
+    type Job = NodeJob;
 
     const EVERY: Duration = Duration::from_millis(LEASE_RENEWAL_MS);
 
-    fn connected(&mut self, _number: u64, store: Store) -> Event {
-        if store != Store::Same {
+    fn connected(&mut self, _number: u64, store: StoreState) -> Event {
+        if store != StoreState::Same {
             self.stored = 0;
         }
         Event::Up(store)
@@ -91,39 +91,39 @@ impl Client for Peers {
         self.stored
     }
 
-    fn take(&mut self, order: Order, is_up: bool) -> Option<Job> {
+    fn take(&mut self, order: Order, is_up: bool) -> Option<NodeJob> {
         if let Order::Announce(text) = order {
             self.text = text;
-            return (is_up && !self.has_left).then_some(Job::Renew);
+            return (is_up && !self.has_left).then_some(NodeJob::Renew);
         }
         self.has_left |= order == Order::Leave;
-        is_up.then_some(Job::Order(order))
+        is_up.then_some(NodeJob::Order(order))
     }
 
-    fn timed(&mut self) -> Vec<Job> {
+    fn timed(&mut self) -> Vec<NodeJob> {
         match self.has_left {
             true => Vec::new(),
-            false => vec![Job::Renew, Job::Bury, Job::Vacate, Job::Expire],
+            false => vec![NodeJob::Renew, NodeJob::Bury, NodeJob::Vacate, NodeJob::Expire],
         }
     }
 
-    fn probe(channel: Vec<u8>) -> Job {
-        Job::Probe(channel)
+    fn probe(channel: Vec<u8>) -> NodeJob {
+        NodeJob::Probe(channel)
     }
 
-    fn bytes(job: &Job) -> usize {
+    fn bytes(job: &NodeJob) -> usize {
         match job {
-            Job::Order(Order::Send { bytes, .. } | Order::Append { bytes, .. }) => bytes.len(),
+            NodeJob::Order(Order::Send { bytes, .. } | Order::Append { bytes, .. }) => bytes.len(),
             _ => 0,
         }
     }
 
-    fn command(&self, shared: &Shared, session: &Session, job: &Job) -> Cmd {
-        let Session { scripts, fence, .. } = session;
+    fn command(&self, shared: &SharedPorts, session: &EngineSession, job: &NodeJob) -> Cmd {
+        let EngineSession { scripts, fence, .. } = session;
         let (keys, node) = (&shared.keys, shared.settings.node);
         let mut command;
         match job {
-            Job::Order(Order::Send { to, bytes }) => {
+            NodeJob::Order(Order::Send { to, bytes }) => {
                 command = redis::cmd("PUBLISH");
                 command.arg(match to {
                     Some(to) => keys.of_node("n", *to),
@@ -131,13 +131,13 @@ impl Client for Peers {
                 });
                 command.arg(&bytes[..]);
             }
-            Job::Order(Order::Append { bytes, .. }) => {
+            NodeJob::Order(Order::Append { bytes, .. }) => {
                 let meta = keys.single("control:m");
                 let stream = keys.single("control:s");
                 let generation = keys.single("generation");
                 let stored = keys.single("stored");
                 let used: [&[u8]; 6] = [&meta, &stream, &generation, &meta, &fence.key, &stored];
-                command = scripts.run(Script::Publish, &used);
+                command = scripts.run(RedisScript::Publish, &used);
                 command.arg(keys.single("control")).arg("").arg(&bytes[..]);
                 command.arg(CONTROL_SIZE);
                 command.arg(CONTROL_TTL.as_millis() as u64);
@@ -146,11 +146,11 @@ impl Client for Peers {
                 command.arg("").arg("").arg("").arg("").arg("");
                 command.arg(fence.number);
             }
-            Job::Order(Order::ReadControl { since, .. }) => {
+            NodeJob::Order(Order::ReadControl { since, .. }) => {
                 let meta = keys.single("control:m");
                 let stream = keys.single("control:s");
                 let generation = keys.single("generation");
-                command = scripts.run(Script::Read, &[&meta, &stream, &generation]);
+                command = scripts.run(RedisScript::Read, &[&meta, &stream, &generation]);
                 command.arg(self.next_epoch(node));
                 command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
                 match since {
@@ -159,15 +159,15 @@ impl Client for Peers {
                 };
                 command.arg("latest");
             }
-            Job::Order(Order::Leave) => {
+            NodeJob::Order(Order::Leave) => {
                 command = redis::cmd("DEL");
                 command.arg(keys.of_node("lease", node));
             }
-            Job::Order(Order::ReadLeases { .. }) => {
-                command = scripts.run(Script::Leases, &[&keys.single("leases")]);
+            NodeJob::Order(Order::ReadLeases { .. }) => {
+                command = scripts.run(RedisScript::Leases, &[&keys.single("leases")]);
                 command.arg(keys.leases());
             }
-            Job::Order(Order::Store {
+            NodeJob::Order(Order::Store {
                 table,
                 name,
                 value,
@@ -175,7 +175,7 @@ impl Client for Peers {
                 ..
             }) => {
                 let [values, ends] = keys.table(table);
-                command = scripts.run(Script::Store, &[&values, &ends]);
+                command = scripts.run(RedisScript::Store, &[&values, &ends]);
                 command
                     .arg(&name[..])
                     .arg(value.as_deref().unwrap_or_default());
@@ -184,37 +184,37 @@ impl Client for Peers {
                     None => command.arg(""),
                 };
             }
-            Job::Expire => {
+            NodeJob::Expire => {
                 let [values, ends] = keys.table(BLOCKS);
-                command = scripts.run(Script::Store, &[&values, &ends]);
+                command = scripts.run(RedisScript::Store, &[&values, &ends]);
                 command.arg("").arg("").arg("");
             }
-            Job::Order(Order::ReadTable { table, .. }) => {
+            NodeJob::Order(Order::ReadTable { table, .. }) => {
                 let [values, _] = keys.table(table);
                 command = redis::cmd("HGETALL");
                 command.arg(values);
             }
-            Job::Renew | Job::Order(Order::Announce(_)) => {
+            NodeJob::Renew | NodeJob::Order(Order::Announce(_)) => {
                 let lease = keys.of_node("lease", node);
-                command = scripts.run(Script::Renew, &[&lease, &keys.single("leases")]);
+                command = scripts.run(RedisScript::Renew, &[&lease, &keys.single("leases")]);
                 command
                     .arg(node.to_string())
                     .arg(&self.text[..])
                     .arg(LEASE_MS);
             }
-            Job::Bury => {
-                command = scripts.run(Script::Bury, &[&keys.single("pn")]);
+            NodeJob::Bury => {
+                command = scripts.run(RedisScript::Bury, &[&keys.single("pn")]);
                 command.arg(node.to_string()).arg(keys.leases());
                 command.arg(keys.named("pn", "")).arg(keys.members(""));
                 command.arg(BURIED_MAX);
             }
-            Job::Vacate => {
-                command = scripts.run(Script::Vacate, &[&keys.single("on")]);
+            NodeJob::Vacate => {
+                command = scripts.run(RedisScript::Vacate, &[&keys.single("on")]);
                 command.arg(node.to_string()).arg(keys.leases());
                 command.arg(keys.named("on", "")).arg(keys.occupants(""));
                 command.arg(BURIED_MAX);
             }
-            Job::Probe(channel) => {
+            NodeJob::Probe(channel) => {
                 command = redis::cmd("PUBLISH");
                 command.arg(channel.as_slice()).arg("");
             }
@@ -222,9 +222,9 @@ impl Client for Peers {
         command
     }
 
-    fn answer(&mut self, shared: &Shared, job: Job, reply: Option<Value>, events: &mut Vec<Event>) {
+    fn answer(&mut self, shared: &SharedPorts, job: NodeJob, reply: Option<Value>, events: &mut Vec<Event>) {
         events.push(match job {
-            Job::Order(Order::Append { ticket, .. }) => Event::Appended {
+            NodeJob::Order(Order::Append { ticket, .. }) => Event::Appended {
                 ticket,
                 position: reply.and_then(|reply| {
                     let mut parts = list(reply)?;
@@ -234,23 +234,23 @@ impl Client for Peers {
                     position
                 }),
             },
-            Job::Order(Order::ReadControl { ticket, .. }) => Event::ControlRead {
+            NodeJob::Order(Order::ReadControl { ticket, .. }) => Event::ControlRead {
                 ticket,
                 stream: reply.and_then(control),
             },
-            Job::Order(Order::ReadLeases { ticket }) => Event::Leases {
+            NodeJob::Order(Order::ReadLeases { ticket }) => Event::Leases {
                 ticket,
                 nodes: reply.and_then(leases),
             },
-            Job::Order(Order::Store { ticket, .. }) => Event::Stored {
+            NodeJob::Order(Order::Store { ticket, .. }) => Event::Stored {
                 ticket,
                 is_stored: reply.is_some(),
             },
-            Job::Order(Order::ReadTable { ticket, .. }) => Event::Table {
+            NodeJob::Order(Order::ReadTable { ticket, .. }) => Event::Table {
                 ticket,
                 values: reply.and_then(table),
             },
-            Job::Renew => {
+            NodeJob::Renew => {
                 let had_ended = reply.and_then(|reply| number(&reply)) == Some(1);
                 // Other nodes may have removed its members meanwhile.
                 if std::mem::replace(&mut self.has_lease, true) && had_ended {
@@ -258,11 +258,11 @@ impl Client for Peers {
                 }
                 return;
             }
-            Job::Bury => return departed(shared, reply),
-            Job::Vacate => return vacated(shared, reply),
-            Job::Order(Order::Send { .. } | Order::Announce(_) | Order::Leave)
-            | Job::Expire
-            | Job::Probe(_) => return,
+            NodeJob::Bury => return departed(shared, reply),
+            NodeJob::Vacate => return vacated(shared, reply),
+            NodeJob::Order(Order::Send { .. } | Order::Announce(_) | Order::Leave)
+            | NodeJob::Expire
+            | NodeJob::Probe(_) => return,
         });
     }
 }
@@ -325,7 +325,7 @@ fn table(reply: Value) -> Option<Vec<(Bytes, Bytes)>> {
 }
 
 /// Notifies homes of removed members.
-fn departed(shared: &Shared, reply: Option<Value>) {
+fn departed(shared: &SharedPorts, reply: Option<Value>) {
     let Some(mut parts) = reply.and_then(list) else {
         return;
     };
@@ -342,7 +342,7 @@ fn departed(shared: &Shared, reply: Option<Value>) {
 }
 
 /// Notifies homes of channels whose last subscribers are gone.
-fn vacated(shared: &Shared, reply: Option<Value>) {
+fn vacated(shared: &SharedPorts, reply: Option<Value>) {
     let Some(mut parts) = reply.and_then(list) else {
         return;
     };

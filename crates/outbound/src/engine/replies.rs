@@ -68,7 +68,7 @@ fn entry(value: Value) -> Option<(u64, Bytes)> {
 
 /// A message of a topic.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct TopicMessage {
     /// The channel, if it differs from the topic.
     pub(super) channel: Option<Arc<str>>,
     /// The message's position, and the offset before it.
@@ -79,7 +79,7 @@ pub(super) struct Message {
 
 /// Decodes a message of `publish.lua`: a head with the length and the name of the channel if that differs from the
 /// topic; `u`, or `p` with the position; the publication.
-pub(super) fn message(bytes: &Bytes) -> Option<Message> {
+pub(super) fn message(bytes: &Bytes) -> Option<TopicMessage> {
     let mut rest = &bytes[..];
     let mut channel = None;
     if rest.first()?.is_ascii_digit() {
@@ -104,7 +104,7 @@ pub(super) fn message(bytes: &Bytes) -> Option<Message> {
         }
         _ => return None,
     };
-    Some(Message {
+    Some(TopicMessage {
         channel,
         place,
         data: bytes.slice_ref(rest),

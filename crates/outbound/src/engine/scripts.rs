@@ -5,7 +5,7 @@ use veche_nodes::NodeId;
 
 /// A script that Redis runs atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Script {
+pub(super) enum RedisScript {
     Publish,
     Check,
     Read,
@@ -58,7 +58,7 @@ impl Loaded {
     }
 
     /// Returns a command that runs a script with these keys; arguments follow.
-    pub(super) fn run(&self, script: Script, keys: &[impl AsRef<[u8]>]) -> Cmd {
+    pub(super) fn run(&self, script: RedisScript, keys: &[impl AsRef<[u8]>]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         let hash = self.0.get(script as usize);
         command.arg(hash.map_or("", String::as_str)).arg(keys.len());
@@ -81,11 +81,11 @@ pub(super) struct Fence {
 
 /// The keys in the server, all with one prefix. A method returns the key of what its comment names.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
+pub(super) struct RedisKeys {
     prefix: String,
 }
 
-impl Keys {
+impl RedisKeys {
     pub(super) fn new(prefix: &str) -> Self {
         Self {
             prefix: format!("{prefix}:"),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn names_of_different_kinds_differ() {
-        let keys = Keys::new("veche");
+        let keys = RedisKeys::new("veche");
         assert_eq!(keys.meta("a:b"), b"veche:m:a:b");
         assert_eq!(keys.result("a", "b"), b"veche:k:a\0b");
         assert_eq!(keys.leases(), b"veche:lease:");

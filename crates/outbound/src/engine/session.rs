@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use veche_calls::redis::RedisDatabase;
 use veche_calls::{CallError, CallErrorKind, ServerAccount};
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 
 use super::replies::{bytes, list, text};
-use super::scripts::{Fence, Loaded, Script};
-use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, Shared};
+use super::scripts::{Fence, Loaded, RedisScript};
+use super::shared::{EngineFigures, EngineSettings, Notice, Sentinel, SharedPorts};
 use crate::redis::shared_connection::RedisDialer;
 use crate::redis::values::call_error;
 
@@ -27,7 +27,7 @@ const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
 const FENCE_TTL: Duration = Duration::from_secs(3_600);
 
 /// See the module's text.
-pub(super) struct Session {
+pub(super) struct EngineSession {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,
     pub(super) fence: Fence,
@@ -38,15 +38,15 @@ pub(super) struct Session {
 
 /// The properties of the server that a port was connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownServer {
     replication: String,
     generation: String,
 }
 
-impl Session {
+impl EngineSession {
     /// Connects to the primary; `pushed` gets the messages of the feed.
     pub(super) async fn connect(
-        shared: &Shared,
+        shared: &SharedPorts,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<Self, CallError> {
         let keyspace = &shared.settings.keyspace;
@@ -59,7 +59,7 @@ impl Session {
     }
 
     async fn connect_now(
-        shared: &Shared,
+        shared: &SharedPorts,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
     ) -> Result<Self, CallError> {
         let keyspace = primary(shared).await?;
@@ -92,11 +92,11 @@ impl Session {
     /// of the store. `stored` is the number of publications in the store according to its latest answer to this port.
     pub(super) async fn verify(
         &mut self,
-        shared: &Shared,
-        known: &mut Option<Known>,
+        shared: &SharedPorts,
+        known: &mut Option<KnownServer>,
         stored: u64,
         fence: Fence,
-    ) -> Result<Store, CallError> {
+    ) -> Result<StoreState, CallError> {
         self.load().await?;
         self.fence = fence;
         let (keys, trusts) = (&shared.keys, shared.settings.trusts_failover);
@@ -105,7 +105,7 @@ impl Session {
         let before = self.field("master_replid2").to_owned();
         let (count, begun_with) = (keys.single("stored"), keys.single("begun"));
         let used: [&[u8]; 5] = [&identity, &generation, &self.fence.key, &count, &begun_with];
-        let mut command = self.scripts.run(Script::Verify, &used);
+        let mut command = self.scripts.run(RedisScript::Verify, &used);
         // A promotion begins a generation named after the server's replication id, unless failovers are trusted.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
@@ -128,19 +128,19 @@ impl Session {
             "promoted" => shared.notice(&Notice::Promoted),
             _ => {}
         }
-        let now = Known {
+        let now = KnownServer {
             replication,
             generation,
         };
         let store = match known {
-            None => Store::Same,
-            Some(known) if *known == now => Store::Same,
-            Some(known) if known.generation != now.generation => Store::Promoted,
+            None => StoreState::Same,
+            Some(known) if *known == now => StoreState::Same,
+            Some(known) if known.generation != now.generation => StoreState::Promoted,
             // Another node may have recorded it already.
-            Some(known) if trusts && known.replication == before => Store::Same,
+            Some(known) if trusts && known.replication == before => StoreState::Same,
             Some(_) => {
                 shared.restarted(&now.replication);
-                Store::Restarted
+                StoreState::Restarted
             }
         };
         *known = Some(now);
@@ -181,7 +181,7 @@ impl Session {
     ///
     /// # Errors
     /// One line for the operator with the required action.
-    pub(super) async fn examine(&mut self, shared: &Shared) -> Result<(), CallError> {
+    pub(super) async fn examine(&mut self, shared: &SharedPorts) -> Result<(), CallError> {
         self.find_missing_rights(shared).await?;
         self.load().await?;
         let version = self.field("redis_version");
@@ -197,7 +197,7 @@ impl Session {
     }
 
     /// Executes each command that scripts use separately, since the server's errors then name the missing permission.
-    async fn find_missing_rights(&mut self, shared: &Shared) -> Result<(), CallError> {
+    async fn find_missing_rights(&mut self, shared: &SharedPorts) -> Result<(), CallError> {
         let (hash, stream) = (shared.keys.single("check:h"), shared.keys.single("check:s"));
         let (value, set) = (shared.keys.single("check:v"), shared.keys.single("check:z"));
         let (sorted, channel) = (shared.keys.single("check:e"), shared.keys.single("check"));
@@ -357,7 +357,7 @@ fn said(reply: Value) -> Result<Value, CallError> {
 }
 
 /// Returns the keyspace at the primary of now.
-async fn primary(shared: &Shared) -> Result<Arc<RedisDatabase>, CallError> {
+async fn primary(shared: &SharedPorts) -> Result<Arc<RedisDatabase>, CallError> {
     let settings = &shared.settings;
     let Some(sentinel) = &settings.sentinel else {
         return Ok(Arc::clone(&settings.keyspace));
@@ -445,7 +445,7 @@ async fn ask_sentinel(
     host.zip(port).ok_or_else(unknown)
 }
 
-impl Shared {
+impl SharedPorts {
     /// Counts the end of a connection.
     pub(super) fn count_loss(&self) {
         EngineFigures::add(&self.figures.losses, 1);

@@ -13,7 +13,7 @@ use veche_nodes::NodeId;
 use veche_nodes::engine::channel;
 
 use super::port::Events;
-use super::scripts::Keys;
+use super::scripts::RedisKeys;
 
 /// Refusals that are further apart are two events. Each node writes its lease more often.
 const REFUSED_APART: Duration = Duration::from_secs(10);
@@ -91,9 +91,9 @@ impl EngineFigures {
 }
 
 /// The state shared by all ports.
-pub(super) struct Shared {
+pub(super) struct SharedPorts {
     pub(super) settings: EngineSettings,
-    pub(super) keys: Keys,
+    pub(super) keys: RedisKeys,
     pub(super) figures: EngineFigures,
     pub(super) said: Said,
     /// The events of all homes of channels on this node.
@@ -111,13 +111,13 @@ pub(super) struct Said {
     restarted: Mutex<String>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedPorts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("SharedPorts").finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl SharedPorts {
     pub(super) fn notice(&self, notice: &Notice) {
         (self.settings.notice)(notice);
     }

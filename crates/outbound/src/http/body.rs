@@ -8,10 +8,10 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply};
 
 use super::connect::{error_text, io_kind};
-use super::exchange::Exchange;
+use super::exchange::HttpExchange;
 use super::gzip::Inflater;
 use super::{fault, shown};
 
@@ -24,7 +24,7 @@ const ANNOUNCED_BYTES_MAX: u64 = 1 << 20;
 /// A body being read. Dropping it before its end closes its connection.
 pub(super) struct IncomingBody {
     /// `None` at its end, and after an error.
-    source: Option<(Incoming, Exchange)>,
+    source: Option<(Incoming, HttpExchange)>,
     inflater: Option<Inflater>,
     /// The remaining bytes of the limit.
     left: u64,
@@ -34,7 +34,7 @@ pub(super) struct IncomingBody {
 impl IncomingBody {
     pub(super) fn new(
         incoming: Incoming,
-        exchange: Exchange,
+        exchange: HttpExchange,
         is_gzip: bool,
         bytes_max: u64,
     ) -> Self {
@@ -182,7 +182,7 @@ impl BodyStream {
     pub(super) async fn read(&self) -> CallOutcome {
         let piece = async { self.body.lock().await.piece().await };
         match timeout(self.timeout, piece).await {
-            Ok(piece) => Ok(Reply::Chunk(piece?.map(Vec::from))),
+            Ok(piece) => Ok(CallReply::Chunk(piece?.map(Vec::from))),
             Err(_) => {
                 let (time, place) = (shown(self.timeout), &self.place);
                 let words = format!("timeout after {time} reading the response of {place}");

@@ -15,7 +15,7 @@ use veche_calls::{CallError, CallErrorKind};
 
 use super::connect::{error_text, io_kind};
 use super::pool::{ConnectionPermit, ConnectionTarget, HttpConnection};
-use super::progress::{Phase, RequestProgress};
+use super::progress::{RequestPhase, RequestProgress};
 use super::{HttpClient, fault, shown};
 
 /// The `User-Agent` of requests that set none.
@@ -32,12 +32,12 @@ pub(super) struct Hop {
 
 /// A connection whose response is being read.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct HttpExchange {
     permit: ConnectionPermit,
     link: HttpConnection,
 }
 
-impl Exchange {
+impl HttpExchange {
     /// Reports that the response was read to its end.
     pub(super) fn finish(self) {
         self.permit.return_connection(self.link);
@@ -86,8 +86,8 @@ impl HttpClient {
         place: &ConnectionTarget,
         connect_timeout: Duration,
         progress: &RequestProgress,
-    ) -> Result<(Response<Incoming>, Exchange), CallError> {
-        progress.set(Phase::Waiting, place);
+    ) -> Result<(Response<Incoming>, HttpExchange), CallError> {
+        progress.set(RequestPhase::Waiting, place);
         let permit = self.pool.acquire(place, &self.figures).await;
         let mut may_reuse = true;
         loop {
@@ -96,7 +96,7 @@ impl HttpClient {
             let mut link = match kept {
                 Some(link) => link,
                 None => {
-                    progress.set(Phase::Connecting, place);
+                    progress.set(RequestPhase::Connecting, place);
                     let connecting = self.connect(place);
                     timeout(connect_timeout, connecting)
                         .await
@@ -108,13 +108,13 @@ impl HttpClient {
                         })?
                 }
             };
-            progress.set(Phase::Answer, place);
+            progress.set(RequestPhase::Answer, place);
             let mut failed = match link.sender.try_send_request(hop.request()?).await {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                     let words = "the response switches to another protocol";
                     return Err(fault(CallErrorKind::Broken, words));
                 }
-                Ok(response) => return Ok((response, Exchange { permit, link })),
+                Ok(response) => return Ok((response, HttpExchange { permit, link })),
                 Err(failed) => failed,
             };
             // A server may close an idle connection at any time. A request that was not sent is repeated; one that was

@@ -22,14 +22,14 @@ use url::Url;
 use veche_calls::{
     CallError, CallErrorKind, Handle, HttpCall, HttpReply, HttpRequest, ReplyBody as Delivered,
 };
-use veche_calls::{CallOutcome, CertificateTrust, Reply, masked};
+use veche_calls::{CallOutcome, CertificateTrust, CallReply, masked};
 use veche_tls::TrustStores;
 
 use crate::metrics::ClientMetrics;
 use body::{BodyStream, IncomingBody};
 use exchange::Hop;
 use pool::{ConnectionTarget, HttpPool};
-use progress::{Phase, RequestProgress};
+use progress::{RequestPhase, RequestProgress};
 
 /// The state shared by all requests.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl HttpClient {
             let place = place(fetch, &hop.url)?;
             let exchange = self.exchange(&hop, &place, fetch.connect_timeout, progress);
             let (response, exchange) = exchange.await?;
-            progress.set(Phase::Body, &place);
+            progress.set(RequestPhase::Body, &place);
             let (mut head, incoming) = response.into_parts();
             let is_gzip = inflates
                 && hop.method != Method::HEAD
@@ -121,7 +121,7 @@ impl HttpClient {
             let headers = head.headers.iter();
             let headers =
                 headers.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-            return Ok(Reply::Http(Box::new(HttpReply {
+            return Ok(CallReply::Http(Box::new(HttpReply {
                 status: head.status.as_u16(),
                 headers: headers.collect(),
                 url: hop.url.into(),

@@ -6,7 +6,7 @@ use super::pool::ConnectionTarget;
 
 /// The step that a request has reached, for error texts.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Phase {
+pub(super) enum RequestPhase {
     Waiting,
     Connecting,
     Answer,
@@ -14,10 +14,10 @@ pub(super) enum Phase {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct RequestProgress(Mutex<Option<(Phase, String)>>);
+pub(super) struct RequestProgress(Mutex<Option<(RequestPhase, String)>>);
 
 impl RequestProgress {
-    pub(super) fn set(&self, phase: Phase, place: &ConnectionTarget) {
+    pub(super) fn set(&self, phase: RequestPhase, place: &ConnectionTarget) {
         *self.0.lock() = Some((phase, place.shown()));
     }
 
@@ -27,12 +27,12 @@ impl RequestProgress {
             return "at the beginning".to_owned();
         };
         match phase {
-            Phase::Waiting => {
+            RequestPhase::Waiting => {
                 format!("waiting for a connection to {place} (max_per_host are in use)")
             }
-            Phase::Connecting => format!("connecting to {place}"),
-            Phase::Answer => format!("waiting for the response of {place}"),
-            Phase::Body => format!("reading the response of {place}"),
+            RequestPhase::Connecting => format!("connecting to {place}"),
+            RequestPhase::Answer => format!("waiting for the response of {place}"),
+            RequestPhase::Body => format!("reading the response of {place}"),
         }
     }
 }

@@ -6,17 +6,17 @@
 mod tokens;
 mod words;
 
-use tokens::{Token, Tokens};
+use tokens::{SqlToken, Tokens};
 use words::{FUNCTIONS, NOT_FUNCTIONS, SUSPECT, TABLE_FOLLOWS, VERBS, has};
 
 /// Returns whether the session may have changed after a statement.
 pub(super) fn changes_session_state(sql: &str) -> bool {
     let mut tokens = Tokens::new(sql);
     let mut verb = tokens.next();
-    while verb == Some(Token::Symbol(b'(')) {
+    while verb == Some(SqlToken::Symbol(b'(')) {
         verb = tokens.next();
     }
-    let Some(mut before @ Token::Word(verb)) = verb else {
+    let Some(mut before @ SqlToken::Word(verb)) = verb else {
         return true;
     };
     if !has(VERBS, verb) {
@@ -27,28 +27,28 @@ pub(super) fn changes_session_state(sql: &str) -> bool {
     let mut is_table = false;
     while let Some(token) = tokens.next() {
         is_table = match (token, before) {
-            (Token::Symbol(b'.'), _) => is_table,
-            (Token::Word(_) | Token::Quoted, Token::Symbol(b'.')) => is_table,
-            (Token::Word(_) | Token::Quoted, Token::Word(before)) => {
+            (SqlToken::Symbol(b'.'), _) => is_table,
+            (SqlToken::Word(_) | SqlToken::Quoted, SqlToken::Symbol(b'.')) => is_table,
+            (SqlToken::Word(_) | SqlToken::Quoted, SqlToken::Word(before)) => {
                 has(TABLE_FOLLOWS, before) || is_with && before.eq_ignore_ascii_case("with")
             }
             _ => false,
         };
-        let is_of_schema = before == Token::Symbol(b'.');
+        let is_of_schema = before == SqlToken::Symbol(b'.');
         let leaves = match token {
-            Token::Unknown => true,
-            Token::Symbol(b';') => return tokens.next().is_some(),
+            SqlToken::Unknown => true,
+            SqlToken::Symbol(b';') => return tokens.next().is_some(),
             // `@@name` reads a setting; `@name` is a variable.
-            Token::Symbol(b'@') => !tokens.take_symbol(b'@'),
-            Token::Symbol(_) => false,
+            SqlToken::Symbol(b'@') => !tokens.take_symbol(b'@'),
+            SqlToken::Symbol(_) => false,
             // The next number of a sequence is stored in the session.
-            Token::Word(word) if has(SUSPECT, word) || is_pair(before, word, ["next", "value"]) => {
+            SqlToken::Word(word) if has(SUSPECT, word) || is_pair(before, word, ["next", "value"]) => {
                 true
             }
             _ if is_table => false,
-            Token::Word(word) if !is_of_schema => is_harmful_call(word, &tokens),
+            SqlToken::Word(word) if !is_of_schema => is_harmful_call(word, &tokens),
             // A function of a schema may do anything.
-            Token::Word(_) | Token::Quoted => tokens.is_call(),
+            SqlToken::Word(_) | SqlToken::Quoted => tokens.is_call(),
         };
         if leaves {
             return true;
@@ -58,9 +58,9 @@ pub(super) fn changes_session_state(sql: &str) -> bool {
     false
 }
 
-fn is_pair(before: Token<'_>, word: &str, pair: [&str; 2]) -> bool {
+fn is_pair(before: SqlToken<'_>, word: &str, pair: [&str; 2]) -> bool {
     let [first, second] = pair;
-    matches!(before, Token::Word(before) if before.eq_ignore_ascii_case(first))
+    matches!(before, SqlToken::Word(before) if before.eq_ignore_ascii_case(first))
         && word.eq_ignore_ascii_case(second)
 }
 

@@ -16,7 +16,7 @@ use server::{Server, head, ok, until_gone};
 use veche_calls::{
     Call, CallError, CallErrorKind, CallId, Handle, HttpCall, HttpReply, HttpRequest, ReplyBody,
 };
-use veche_calls::{CallOutcome, CertificateTrust, ReadBody, Reply};
+use veche_calls::{CallOutcome, CertificateTrust, ReadBody, CallReply};
 use veche_outbound::{ClientKind, ClientMetrics, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -98,7 +98,7 @@ impl Bench {
     fn ask(&mut self, fetch: HttpRequest) -> Result<HttpReply, CallError> {
         let id = self.fetch(fetch);
         match self.outcome(id)? {
-            Reply::Http(reply) => Ok(*reply),
+            CallReply::Http(reply) => Ok(*reply),
             other => panic!("{other:?}"),
         }
     }
@@ -129,7 +129,7 @@ impl Bench {
         let stream = stream.clone();
         let id = self.begin(HttpCall::Read(ReadBody { stream }));
         match self.outcome(id)? {
-            Reply::Chunk(chunk) => Ok(chunk),
+            CallReply::Chunk(chunk) => Ok(chunk),
             other => panic!("{other:?}"),
         }
     }

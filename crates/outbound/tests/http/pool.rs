@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::thread::sleep;
 use std::time::Duration;
 
-use veche_calls::{CallErrorKind, CallId, Handle, HttpCall, HttpRequest, ReadBody, Reply};
+use veche_calls::{CallErrorKind, CallId, Handle, HttpCall, HttpRequest, ReadBody, CallReply};
 
 use crate::server::{Server, head, ok, until_gone};
 use crate::{Bench, get, text, until};
@@ -24,7 +24,7 @@ fn there_are_never_more_connections_than_allowed() {
     };
     let all: Vec<CallId> = (0..200).map(|_| bench.fetch(limited())).collect();
     for id in all {
-        let Reply::Http(reply) = bench.outcome(id).expect("an answer") else {
+        let CallReply::Http(reply) = bench.outcome(id).expect("an answer") else {
             panic!("another reply");
         };
         assert_eq!(text(&reply), "hello");

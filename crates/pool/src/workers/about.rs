@@ -7,12 +7,12 @@ use super::*;
 
 /// The client of a command of Centrifugo's protocol, with the fields that log lines name.
 #[derive(Debug)]
-pub(super) struct HookCaller {
+pub(super) struct LoggedClient {
     connection: Box<str>,
     user: Box<str>,
 }
 
-impl HookCaller {
+impl LoggedClient {
     /// Returns the client of an event, if it is a hook.
     pub(super) fn of(event: &Event<'_>) -> Option<(u64, Self)> {
         let Event::Hook { number, request } = event else {

@@ -34,7 +34,7 @@ impl Runtime for Workers {
             older: Vec::new(),
             worker,
             wake: WakeOf(host.wake.clone()),
-            connections: Connections::default(),
+            connections: KnownConnections::default(),
             in_hand: HashMap::default(),
             hook_callers: HashMap::default(),
             opening: HashMap::default(),
@@ -193,7 +193,7 @@ impl Runtime for Workers {
 
     fn turn(&mut self, now: Now) {
         self.take_messages(now);
-        self.links().for_each(Link::announce_orders);
+        self.links().for_each(PoolHandle::announce_orders);
         self.switch();
         if self.leaves() {
             // The last reference ends the processes.
@@ -205,7 +205,7 @@ impl Runtime for Workers {
 
     fn deadline_ms(&self) -> u64 {
         // Orders of a turn are announced by the next one at the latest.
-        if self.links().any(Link::has_news) || self.leaves() {
+        if self.links().any(PoolHandle::has_news) || self.leaves() {
             return 0;
         }
         let is_polled = self.wake.0.is_none() || self.newer.is_some();
@@ -292,7 +292,7 @@ impl Runtime for Workers {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.connections.capacity() * size_of::<(ConnectionId, Connection)>()
+        self.connections.capacity() * size_of::<(ConnectionId, KnownConnection)>()
     }
 
     fn all_memory_bytes(&self) -> usize {

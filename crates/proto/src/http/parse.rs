@@ -6,7 +6,7 @@ use super::framing::FramingFields;
 use super::head::Span;
 use super::scan::{LEADING_LINES_MAX, METHOD_BYTES_MAX, refuse_request_line};
 use super::syntax::list_members;
-use super::target::{Target, check_host};
+use super::target::{TargetParts, check_host};
 use super::{
     Framing, HEAD_BYTES_MAX, HEADERS_MAX, Head, HeadLimits, HeadScan, HttpError, HttpVersion,
     Method, Status,
@@ -101,11 +101,11 @@ fn parse_front<'b>(
         HttpVersion::Http11
     };
     let method = Method::from_token(token);
-    let Target {
+    let TargetParts {
         authority,
         path,
         query,
-    } = Target::split(&method, target)?;
+    } = TargetParts::split(&method, target)?;
 
     let mut spans = [Span::default(); HEADERS_MAX];
     let mut fields = Fields::default();

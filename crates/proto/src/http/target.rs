@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{HttpError, Method, Status, path};
 
 /// The parts of a target.
-pub(super) struct Target<'b> {
+pub(super) struct TargetParts<'b> {
     /// The authority of an absolute-form target; it overrides the Host header (RFC 9112 section 3.2.2).
     pub(super) authority: Option<&'b str>,
     /// From the first `/`, in normal form; `*` for `OPTIONS *`.
@@ -14,7 +14,7 @@ pub(super) struct Target<'b> {
     pub(super) query: &'b str,
 }
 
-impl<'b> Target<'b> {
+impl<'b> TargetParts<'b> {
     pub(super) fn split(method: &Method<'_>, target: &'b str) -> Result<Self, HttpError> {
         if *method == Method::Connect {
             return Err(HttpError::new(

@@ -5,14 +5,14 @@ pub const PREFIX_BYTES: usize = 8;
 
 /// Size limits of one frame, for either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FrameLimits {
     /// The longest head in bytes.
     pub head_bytes_max: usize,
     /// The longest payload in bytes.
     pub payload_bytes_max: usize,
 }
 
-impl Default for Limits {
+impl Default for FrameLimits {
     /// A head of 1 MiB, and a payload of the longest message that a handler may send.
     fn default() -> Self {
         Self {
@@ -22,7 +22,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl FrameLimits {
     /// Returns the size of the longest frame in bytes.
     #[must_use]
     pub fn frame_bytes_max(self) -> usize {
@@ -66,10 +66,10 @@ pub enum FrameError {
 /// Splits a stream of bytes into frames, regardless of how it was split in transit.
 ///
 /// A frame that arrives whole is borrowed from the input. One that arrives in pieces is assembled in a buffer that
-/// grows with the received bytes, up to [`Limits::frame_bytes_max`].
+/// grows with the received bytes, up to [`FrameLimits::frame_bytes_max`].
 #[derive(Debug)]
-pub struct Decoder {
-    limits: Limits,
+pub struct FrameDecoder {
+    limits: FrameLimits,
     /// The beginning of a frame whose rest has not arrived.
     partial: Vec<u8>,
     /// The frame in `partial` is complete and has been returned.
@@ -80,10 +80,10 @@ pub struct Decoder {
 /// Buffer capacity retained for the next fragmented frame.
 const KEPT_BYTES: usize = 64 << 10;
 
-impl Decoder {
+impl FrameDecoder {
     /// Returns a decoder at the beginning of a stream.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: FrameLimits) -> Self {
         Self {
             limits,
             partial: Vec::new(),
@@ -140,7 +140,7 @@ impl Decoder {
 
     /// Returns the lengths of the head and of the whole frame, if the prefix has arrived.
     fn lengths_of(&mut self, bytes: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
-        let Limits {
+        let FrameLimits {
             head_bytes_max,
             payload_bytes_max,
         } = self.limits;
@@ -218,7 +218,7 @@ pub struct FrameTooLong {
 /// The frame exceeds the limits.
 pub fn encode(
     out: &mut Vec<u8>,
-    limits: Limits,
+    limits: FrameLimits,
     head: &impl serde::Serialize,
     parts: &[&[u8]],
 ) -> Result<(), FrameTooLong> {

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::frame::Limits;
+use super::frame::FrameLimits;
 use super::head::{EventName, FrameKind, HelloHead, RefuseHead, WelcomeHead};
 use super::{CALLS, CODEC, VERSION};
 
@@ -14,7 +14,7 @@ pub struct AppDescription<'a> {
     /// The number of the process among those of the application, from 1.
     pub instance: u32,
     /// The size limits of frames in both directions.
-    pub limits: Limits,
+    pub limits: FrameLimits,
     /// The application's options from its configuration.
     pub options: Option<&'a RawValue>,
 }

@@ -1,7 +1,7 @@
 //! The serialised form of the contract, for handlers in separate processes; `docs/reference/runtime-protocol.md` is its
 //! specification.
 //!
-//! A stream of [frames](Frame) in each direction. [`Decoder`] splits the received bytes into frames, [`FromWorker`]
+//! A stream of [frames](Frame) in each direction. [`FrameDecoder`] splits the received bytes into frames, [`FromWorker`]
 //! parses a worker's frames, and [`EffectBuilder`] converts them to [effects](crate::Effects); [`OutgoingEvent`] makes
 //! the head of a frame from an [event](crate::Event), and [`encode`] writes it. Nothing here does I/O, and no input
 //! from a worker causes a panic.
@@ -18,7 +18,7 @@ mod to_worker;
 mod values;
 
 pub use effect_builder::{CallBridge, EffectBuilder, EffectsFull, EventOrigin};
-pub use frame::{Decoder, Frame, FrameError, FrameTooLong, Limits, PREFIX_BYTES, encode};
+pub use frame::{FrameDecoder, Frame, FrameError, FrameTooLong, FrameLimits, PREFIX_BYTES, encode};
 pub use from_worker::{
     CALLS, CallRequest, EFFECTS, ErrorScope, FromWorker, HandlerEnd, HandlerOutput, MalformedFrame,
     WorkerCall, WorkerEffect,

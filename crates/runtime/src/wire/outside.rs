@@ -7,10 +7,10 @@ use veche_calls::mysql::{MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
 use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisReply};
 use veche_calls::{
     Call, CallError, CallErrorKind, CertificateTrust, Databases, HttpCall, HttpReply, HttpRequest,
-    MysqlCall, RedisCall, Reply, ReplyBody,
+    MysqlCall, RedisCall, CallReply, ReplyBody,
 };
 
-use super::frame::Limits;
+use super::frame::FrameLimits;
 use super::head::{CallHead, ResultHead};
 use super::part::PayloadParts;
 use super::values;
@@ -152,7 +152,7 @@ fn http<'a>(head: &mut CallHead<'a>, parts: &PayloadParts<'a>) -> Result<HttpReq
         timeout: Duration::from_secs_f64(timeout),
         connect_timeout: CONNECT_TIMEOUT,
         redirects_max: REDIRECTS_MAX,
-        body_bytes_max: Limits::default().payload_bytes_max as u64,
+        body_bytes_max: FrameLimits::default().payload_bytes_max as u64,
         connections_max: CONNECTIONS_MAX,
         trust: CertificateTrust::System,
         is_stream: false,
@@ -200,11 +200,11 @@ fn part<'a>(head: &CallHead<'a>, parts: &PayloadParts<'a>) -> Result<&'a [u8], S
 }
 
 /// Fills in the result of a call to a server outside, and returns its payload.
-pub(super) fn result<'a>(head: &mut ResultHead<'a>, reply: &'a Reply) -> Cow<'a, [u8]> {
+pub(super) fn result<'a>(head: &mut ResultHead<'a>, reply: &'a CallReply) -> Cow<'a, [u8]> {
     match reply {
-        Reply::Http(reply) => of_http(head, reply),
-        Reply::Mysql(reply) => of_mysql(head, reply),
-        Reply::Redis(RedisReply::Value(value)) => {
+        CallReply::Http(reply) => of_http(head, reply),
+        CallReply::Mysql(reply) => of_mysql(head, reply),
+        CallReply::Redis(RedisReply::Value(value)) => {
             let mut payload = Vec::new();
             values::put_redis(&mut payload, value);
             head.data = Some(0);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use serde::Deserialize;
-use veche_calls::{CallError, CallOutcome, Reply, WorkerConnection, channel::ChannelReply};
+use veche_calls::{CallError, CallOutcome, CallReply, WorkerConnection, channel::ChannelReply};
 use veche_types::ConnectionId;
 
 use super::frame::Frame;
@@ -320,14 +320,14 @@ impl<'a> ResultHead<'a> {
         let mut payload = Cow::Borrowed(&[][..]);
         match outcome {
             Err(fault) => head = Self::failed(id, fault),
-            Ok(Reply::Api(body)) => {
+            Ok(CallReply::Api(body)) => {
                 head.data = Some(0);
                 payload = Cow::Borrowed(body);
             }
-            Ok(Reply::Places(places)) => {
+            Ok(CallReply::Places(places)) => {
                 head.connections = Some(places.iter().map(WorkerConnection::to_string).collect());
             }
-            Ok(Reply::Channel(ChannelReply::Joined {
+            Ok(CallReply::Channel(ChannelReply::Joined {
                 position,
                 recovered,
             })) => {

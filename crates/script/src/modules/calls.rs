@@ -5,7 +5,7 @@ use std::rc::Rc;
 use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table};
 use veche_calls::mysql::MysqlReply;
 use veche_calls::redis::{RedisReply, RedisValue};
-use veche_calls::{CallOutcome, Reply};
+use veche_calls::{CallOutcome, CallReply};
 
 use super::{api, channels, fault, http_client, mysql, password, redis, remote, resolve};
 use crate::host_context::HostContext;
@@ -31,7 +31,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
 
 /// Returns an outcome that is a plain value and can be passed to its coroutine directly.
 pub(crate) fn plain(outcome: &CallOutcome) -> Option<Argument<'_>> {
-    let Ok(Reply::Redis(RedisReply::Value(value))) = outcome else {
+    let Ok(CallReply::Redis(RedisReply::Value(value))) = outcome else {
         return None;
     };
     Some(match value {
@@ -53,28 +53,28 @@ fn to_lua(lua: &Lua, context: &HostContext, outcome: CallOutcome) -> mlua::Resul
         Ok(reply) => reply,
     };
     match reply {
-        Reply::Addresses(addresses) => {
+        CallReply::Addresses(addresses) => {
             (true, resolve::to_lua(lua, &addresses)?).into_lua_multi(lua)
         }
-        Reply::Http(reply) => {
+        CallReply::Http(reply) => {
             (true, http_client::to_lua(lua, context, *reply)?).into_lua_multi(lua)
         }
-        Reply::Chunk(bytes) => {
+        CallReply::Chunk(bytes) => {
             let bytes = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
             (true, bytes).into_lua_multi(lua)
         }
         // A resource that is held across calls has a number and a guard.
-        Reply::Mysql(MysqlReply::Begun(lease)) | Reply::Redis(RedisReply::Subscribed(lease)) => {
+        CallReply::Mysql(MysqlReply::Begun(lease)) | CallReply::Redis(RedisReply::Subscribed(lease)) => {
             let (number, guard) = context.leases.keep(lua, lease)?;
             (true, number, guard).into_lua_multi(lua)
         }
-        Reply::Mysql(reply) => (true, mysql::to_lua(lua, reply)?).into_lua_multi(lua),
-        Reply::Places(places) => (true, remote::to_lua(lua, &places)?).into_lua_multi(lua),
-        Reply::Channel(reply) => (true, channels::to_lua(lua, reply)?).into_lua_multi(lua),
-        Reply::Api(body) => api::to_lua(lua, &body),
-        Reply::Redis(reply) => (true, redis::to_lua(lua, reply)?).into_lua_multi(lua),
-        Reply::Password(reply) => (true, password::to_lua(lua, reply)?).into_lua_multi(lua),
+        CallReply::Mysql(reply) => (true, mysql::to_lua(lua, reply)?).into_lua_multi(lua),
+        CallReply::Places(places) => (true, remote::to_lua(lua, &places)?).into_lua_multi(lua),
+        CallReply::Channel(reply) => (true, channels::to_lua(lua, reply)?).into_lua_multi(lua),
+        CallReply::Api(body) => api::to_lua(lua, &body),
+        CallReply::Redis(reply) => (true, redis::to_lua(lua, reply)?).into_lua_multi(lua),
+        CallReply::Password(reply) => (true, password::to_lua(lua, reply)?).into_lua_multi(lua),
         // The reply to a request that scripts don't make.
-        Reply::Fastcgi(_) => true.into_lua_multi(lua),
+        CallReply::Fastcgi(_) => true.into_lua_multi(lua),
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
-use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, ChannelRequest};
+use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, AppChannelQuery};
 
 use super::argument::{Arguments, as_number};
 use super::core::{channel_name, user_channel_name};
@@ -24,8 +24,8 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     })?;
     native.set("history", history)?;
     for (name, inquiry) in [
-        ("presence", ChannelRequest::Presence),
-        ("presence_stats", ChannelRequest::PresenceStats),
+        ("presence", AppChannelQuery::Presence),
+        ("presence_stats", AppChannelQuery::PresenceStats),
     ] {
         let own = Rc::clone(context);
         let ask = lua.create_function(move |_, values: MultiValue| {
@@ -43,13 +43,13 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
             return Err(arguments.bad(1, "the name of a user expected"));
         }
         let channel = user_channel_name(lua, user)?;
-        Ok(own.query_channel(channel, ChannelRequest::UserStatus).0 as f64)
+        Ok(own.query_channel(channel, AppChannelQuery::UserStatus).0 as f64)
     })?;
     native.set("user_status", user_status)
 }
 
 /// Parses which part of a history is requested.
-fn wanted(arguments: &Arguments) -> mlua::Result<ChannelRequest> {
+fn wanted(arguments: &Arguments) -> mlua::Result<AppChannelQuery> {
     let (mut since, mut limit, mut is_reverse) = (None, LIMIT, false);
     let options = match arguments.at(2) {
         Value::Nil => None,
@@ -86,7 +86,7 @@ fn wanted(arguments: &Arguments) -> mlua::Result<ChannelRequest> {
             }
         }
     }
-    Ok(ChannelRequest::History {
+    Ok(AppChannelQuery::History {
         since,
         limit,
         is_reverse,

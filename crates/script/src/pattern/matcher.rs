@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::parse::{DEPTH_MAX, Item, Kind, Pattern, Single};
-use super::{Budget, CAPTURES_MAX, Error};
+use super::parse::{DEPTH_MAX, Item, CaptureKind, Pattern, Single};
+use super::{StepBudget, CAPTURES_MAX, Error};
 
 /// Steps of a nested call, besides those taken in it.
 const NESTED_STEPS: usize = 4;
@@ -12,7 +12,7 @@ const NESTED_STEPS: usize = 4;
 pub(crate) struct Matcher<'a> {
     pattern: &'a Pattern,
     subject: &'a [u8],
-    budget: Budget,
+    budget: StepBudget,
     first: Option<Single>,
     /// The positions of the captures. Values left by an abandoned path are overwritten before they are read: every path
     /// to an item passes the captures before it.
@@ -31,7 +31,7 @@ pub(crate) enum Capture {
 type MatchEnd = Result<Option<usize>, Error>;
 
 impl<'a> Matcher<'a> {
-    pub(crate) fn new(pattern: &'a Pattern, subject: &'a [u8], budget: Budget) -> Self {
+    pub(crate) fn new(pattern: &'a Pattern, subject: &'a [u8], budget: StepBudget) -> Self {
         Self {
             pattern,
             subject,
@@ -90,9 +90,9 @@ impl<'a> Matcher<'a> {
     #[inline]
     pub(crate) fn capture(&self, index: usize, whole: &Range<usize>) -> Result<Capture, Error> {
         match self.pattern.captures.get(index) {
-            Some(Kind::Text) => Ok(Capture::Text(self.starts[index]..self.ends[index])),
-            Some(Kind::Position) => Ok(Capture::Position(self.starts[index])),
-            Some(Kind::Unfinished) => Err(Error::Unfinished),
+            Some(CaptureKind::Text) => Ok(Capture::Text(self.starts[index]..self.ends[index])),
+            Some(CaptureKind::Position) => Ok(Capture::Position(self.starts[index])),
+            Some(CaptureKind::Unfinished) => Err(Error::Unfinished),
             None if index == 0 => Ok(Capture::Text(whole.clone())),
             None => Err(Error::CaptureIndex),
         }
@@ -102,7 +102,7 @@ impl<'a> Matcher<'a> {
         self.subject
     }
 
-    pub(super) fn budget(&mut self) -> &mut Budget {
+    pub(super) fn budget(&mut self) -> &mut StepBudget {
         &mut self.budget
     }
 

@@ -91,7 +91,7 @@ impl std::error::Error for Error {}
 /// The remaining steps of matching: one for each character or item tried, one for each [`BULK_BYTES`] searched,
 /// compared or copied in bulk. A step is in the order of a nanosecond.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct StepBudget {
     /// Steps until the next check.
     steps_left: u64,
     /// Steps that remain after that check.
@@ -99,7 +99,7 @@ pub(crate) struct Budget {
     is_over: IsOver,
 }
 
-impl Budget {
+impl StepBudget {
     pub(crate) fn new(steps: u64, is_over: IsOver) -> Self {
         let steps_left = steps.min(STEPS_PER_LOOK);
         Self {

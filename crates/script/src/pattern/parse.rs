@@ -20,7 +20,7 @@ pub(crate) struct Pattern {
     /// The bytes of all [`Item::Literal`].
     pub(super) literals: Vec<u8>,
     /// The captures after a complete match.
-    pub(super) captures: Vec<Kind>,
+    pub(super) captures: Vec<CaptureKind>,
     pub(super) anchored: bool,
     /// The length of the text of the longest set in brackets.
     pub(super) set_bytes_max: usize,
@@ -39,7 +39,7 @@ pub(crate) enum Caret {
 
 /// The kind of a capture. The language has no alternatives, so it is known from the text alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CaptureKind {
     Text,
     Position,
     Unfinished,
@@ -178,8 +178,8 @@ impl Parser<'_> {
         }
         while let Some(&byte) = self.text.get(self.at) {
             match (byte, self.peek(1)) {
-                (b'(', Some(b')')) => self.open(Kind::Position, 2)?,
-                (b'(', _) => self.open(Kind::Unfinished, 1)?,
+                (b'(', Some(b')')) => self.open(CaptureKind::Position, 2)?,
+                (b'(', _) => self.open(CaptureKind::Unfinished, 1)?,
                 (b')', _) => self.close()?,
                 (b'$', None) => self.push(Item::End, 1),
                 (b'%', Some(b'b')) => match (self.peek(2), self.peek(3)) {
@@ -209,7 +209,7 @@ impl Parser<'_> {
         self.at += bytes;
     }
 
-    fn open(&mut self, kind: Kind, bytes: usize) -> Result<(), Error> {
+    fn open(&mut self, kind: CaptureKind, bytes: usize) -> Result<(), Error> {
         let index = self.pattern.captures.len();
         if index == CAPTURES_MAX {
             return Err(Error::TooManyCaptures);
@@ -217,7 +217,7 @@ impl Parser<'_> {
         self.pattern.captures.push(kind);
         self.push(
             match kind {
-                Kind::Position => Item::Position(index as u8),
+                CaptureKind::Position => Item::Position(index as u8),
                 _ => Item::Open(index as u8),
             },
             bytes,
@@ -229,9 +229,9 @@ impl Parser<'_> {
         let captures = &mut self.pattern.captures;
         let index = captures
             .iter()
-            .rposition(|&kind| kind == Kind::Unfinished)
+            .rposition(|&kind| kind == CaptureKind::Unfinished)
             .ok_or(Error::NothingToClose)?;
-        captures[index] = Kind::Text;
+        captures[index] = CaptureKind::Text;
         self.push(Item::Close(index as u8), 1);
         Ok(())
     }
@@ -239,9 +239,9 @@ impl Parser<'_> {
     fn back(&mut self, digit: u8) -> Result<(), Error> {
         let index = digit.checked_sub(b'1').ok_or(Error::CaptureIndex)?;
         let item = match self.pattern.captures.get(usize::from(index)) {
-            Some(Kind::Text) => Item::Back(index),
-            Some(Kind::Position) => Item::Never,
-            Some(Kind::Unfinished) | None => return Err(Error::CaptureIndex),
+            Some(CaptureKind::Text) => Item::Back(index),
+            Some(CaptureKind::Position) => Item::Never,
+            Some(CaptureKind::Unfinished) | None => return Err(Error::CaptureIndex),
         };
         self.push(item, 2);
         Ok(())

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn budget(steps: u64) -> Budget {
-    Budget::new(steps, || false)
+fn budget(steps: u64) -> StepBudget {
+    StepBudget::new(steps, || false)
 }
 
 /// Returns the first match in `subject` as text: the whole match and its captures, with `@` before a position; `-` for
@@ -273,7 +273,7 @@ fn a_plain_text_is_found_wherever_parts_end() {
 fn a_search_can_be_stopped() {
     let stopped = |pattern: &str, subject: &[u8]| {
         let pattern = Pattern::new(pattern.as_bytes(), Caret::Anchors);
-        let budget = Budget::new(5_000_000, || true);
+        let budget = StepBudget::new(5_000_000, || true);
         Matcher::new(&pattern, subject, budget).find(0)
     };
     let long = vec![b'a'; 2 * SEARCHED_PER_LOOK];

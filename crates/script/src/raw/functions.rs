@@ -13,7 +13,7 @@ use veche_types::codes::{CloseCode, REASON_BYTES_MAX};
 use super::kill::{is_run_over, kill_reason};
 use super::machine::{Coroutine, Reference};
 use super::object;
-use crate::host_context::{HostContext, SendResult};
+use crate::host_context::{HostContext, SendAdmission};
 use crate::utf8;
 use crate::{ConnectionId, MessageKind};
 use veche_runtime::MESSAGE_BYTES_MAX;
@@ -136,15 +136,15 @@ pub(super) unsafe extern "C-unwind" fn send(state: *mut lua_State) -> c_int {
             }
         }
         match context(state).send(to, kind, data) {
-            SendResult::Yes => {}
-            SendResult::Closed => return refused(state, c"closed"),
-            SendResult::Full => return refused(state, c"full"),
-            SendResult::Over => {
+            SendAdmission::Yes => {}
+            SendAdmission::Closed => return refused(state, c"closed"),
+            SendAdmission::Full => return refused(state, c"full"),
+            SendAdmission::Over => {
                 ffi::lua_pushboolean(state, 0);
                 ffi::lua_pushstring(state, c"full".as_ptr());
                 return 2;
             }
-            SendResult::TooMuch => fail(
+            SendAdmission::TooMuch => fail(
                 state,
                 c"too much data is sent at once: wait between messages, so that it can be sent (veche.sleep(0))",
             ),

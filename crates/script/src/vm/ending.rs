@@ -5,62 +5,62 @@ use crate::ConnectionId;
 use crate::host_context::EndedRequest;
 use crate::raw::{LuaError, RunEnd};
 use crate::role::AppRole;
-use crate::task::Owner;
+use crate::task::TaskOwner;
 use veche_runtime::hooks::HookResponse;
 use veche_runtime::{Effect, HandshakeReply, ServiceState};
 
 impl Vm {
-    pub(super) fn ended(&mut self, owner: Owner) {
+    pub(super) fn ended(&mut self, owner: TaskOwner) {
         match owner {
-            Owner::Connection(id, _) => self.next_of(id),
-            Owner::Start => self.open_gate(),
+            TaskOwner::Connection(id, _) => self.next_of(id),
+            TaskOwner::Start => self.open_gate(),
             // An unanswered request is answered with an error.
-            Owner::Request(number) | Owner::Handshake(number) => self.abandon(number, owner),
-            Owner::Events => self.is_handling_events = false,
-            Owner::Stop => self.is_stopping = false,
+            TaskOwner::Request(number) | TaskOwner::Handshake(number) => self.abandon(number, owner),
+            TaskOwner::Events => self.is_handling_events = false,
+            TaskOwner::Stop => self.is_stopping = false,
             // One of its timers may have failed.
-            Owner::Run if self.run != ServiceState::Failed => self.run = ServiceState::Over,
-            Owner::Run => {}
-            Owner::Spawned(number) => {
+            TaskOwner::Run if self.run != ServiceState::Failed => self.run = ServiceState::Over,
+            TaskOwner::Run => {}
+            TaskOwner::Spawned(number) => {
                 self.reports.remove(&number);
             }
             // A handler that ends has responded.
-            Owner::Question(..) => {}
+            TaskOwner::Question(..) => {}
         }
     }
 
-    pub(super) fn failed(&mut self, owner: Owner, failure: LuaError) {
+    pub(super) fn failed(&mut self, owner: TaskOwner, failure: LuaError) {
         match owner {
-            Owner::Connection(id, handler) => {
+            TaskOwner::Connection(id, handler) => {
                 self.end_of(id, handler, failure);
                 self.next_of(id);
             }
-            Owner::Start => {
+            TaskOwner::Start => {
                 self.report(owner, &failure);
                 self.open_gate();
             }
-            Owner::Stop => {
+            TaskOwner::Stop => {
                 self.is_stopping = false;
                 self.report(owner, &failure);
             }
-            Owner::Run => {
+            TaskOwner::Run => {
                 self.run = ServiceState::Failed;
                 self.report(owner, &failure);
             }
-            Owner::Request(number) | Owner::Handshake(number) => {
+            TaskOwner::Request(number) | TaskOwner::Handshake(number) => {
                 self.report(owner, &failure);
                 self.abandon(number, owner);
             }
-            Owner::Question(number, _) => {
+            TaskOwner::Question(number, _) => {
                 self.report(owner, &failure);
                 self.context.set_hook_response(number, HookResponse::Failed);
             }
-            Owner::Events => {
+            TaskOwner::Events => {
                 // The events of the batch are not delivered again.
                 self.is_handling_events = false;
                 self.report(owner, &failure);
             }
-            Owner::Spawned(number) => {
+            TaskOwner::Spawned(number) => {
                 let told = self.machine.guarded_without_limit(|| {
                     let failed = &self.task_failed;
                     failed.call::<(bool, bool)>((number as f64, failure.words.as_str()))
@@ -79,7 +79,7 @@ impl Vm {
 
     /// A handler of a connection failed, so the connection has to be closed.
     pub(super) fn end_of(&mut self, id: ConnectionId, handler: HandlerName, failure: LuaError) {
-        self.report(Owner::Connection(id, handler), &failure);
+        self.report(TaskOwner::Connection(id, handler), &failure);
         // The other server is not at fault for an error in a callback.
         if self.local(id).is_some_and(|local| local.is_client) {
             return;
@@ -113,7 +113,7 @@ impl Vm {
                 RunEnd::Ended => self.machine.recycle(task.coroutine),
                 RunEnd::Failed(failure) => {
                     self.drop_dead(task.coroutine);
-                    if let Owner::Connection(id, handler) = task.owner {
+                    if let TaskOwner::Connection(id, handler) = task.owner {
                         self.end_of(id, handler, failure);
                     }
                 }
@@ -132,7 +132,7 @@ impl Vm {
     }
 
     /// Responds to a request whose handler ended without a response.
-    pub(super) fn abandon(&self, number: u64, owner: Owner) {
+    pub(super) fn abandon(&self, number: u64, owner: TaskOwner) {
         let ended = self.context.requests().end(number);
         match ended {
             Some(EndedRequest {
@@ -147,11 +147,11 @@ impl Vm {
         }
     }
 
-    pub(super) fn refuse(&self, id: ConnectionId, owner: Owner) {
+    pub(super) fn refuse(&self, id: ConnectionId, owner: TaskOwner) {
         let headers = vec![("Content-Type".into(), "text/plain; charset=utf-8".into())];
         let body = b"internal error\n";
         let mut effects = self.context.world.effects.borrow_mut();
-        let effect = if matches!(owner, Owner::Handshake(_)) {
+        let effect = if matches!(owner, TaskOwner::Handshake(_)) {
             let body = body.to_vec();
             Effect::Handshake {
                 of: id,

@@ -6,7 +6,7 @@ use super::{HandlerName, Vm};
 use crate::Now;
 use crate::modules;
 use crate::raw::Argument;
-use crate::task::Owner;
+use crate::task::TaskOwner;
 use veche_runtime::ChannelEventView;
 use veche_runtime::Level;
 
@@ -42,7 +42,7 @@ impl Vm {
         let coroutine = self.machine.prepare(function, &arguments);
         self.machine.release(list);
         self.is_handling_events = true;
-        self.begin_or_keep(coroutine, Owner::Events);
+        self.begin_or_keep(coroutine, TaskOwner::Events);
     }
 
     fn list_of(&self, events: &[ChannelEventView<'_>]) -> mlua::Result<Table> {

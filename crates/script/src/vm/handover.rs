@@ -8,7 +8,7 @@ use super::{HandlerName, Vm};
 use crate::ConnectionId;
 use crate::Now;
 use crate::modules;
-use crate::task::Owner;
+use crate::task::TaskOwner;
 use veche_runtime::{Effect, Level};
 
 impl Vm {
@@ -79,7 +79,7 @@ impl Vm {
         if let Some(function) = self.handlers[HandlerName::Stop as usize] {
             let coroutine = self.machine.prepare(function, &[]);
             self.is_stopping = true;
-            self.run(coroutine, Owner::Stop, &[]);
+            self.run(coroutine, TaskOwner::Stop, &[]);
         }
         self.settle();
     }

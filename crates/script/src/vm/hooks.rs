@@ -10,7 +10,7 @@ use super::{OVER_MEMORY, Vm};
 use crate::Now;
 use crate::modules;
 use crate::raw::{Argument, Coroutine, Reference};
-use crate::task::Owner;
+use crate::task::TaskOwner;
 use veche_runtime::Level;
 use veche_runtime::hooks::{AppHookRequest, Hook, HookResponse};
 
@@ -52,7 +52,7 @@ impl Vm {
                 return self.context.set_hook_response(number, HookResponse::Failed);
             }
         };
-        self.begin_or_keep(coroutine, Owner::Question(number, asked.hook));
+        self.begin_or_keep(coroutine, TaskOwner::Question(number, asked.hook));
     }
 
     /// Fails the wait of a handler that exceeded the time limit for its response.
@@ -63,7 +63,7 @@ impl Vm {
         }
         self.context.set_hook_response(number, HookResponse::Failed);
         self.end_task(
-            |owner| matches!(owner, Owner::Question(of, _) if of == number),
+            |owner| matches!(owner, TaskOwner::Question(of, _) if of == number),
             veche_runtime::TOO_LATE,
         );
         self.settle();

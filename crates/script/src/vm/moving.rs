@@ -9,7 +9,7 @@ use super::{HandlerName, Vm};
 use crate::ConnectionId;
 use crate::Now;
 use crate::raw::{Argument, Coroutine};
-use crate::task::Owner;
+use crate::task::TaskOwner;
 use veche_runtime::Effect;
 
 impl Vm {
@@ -33,7 +33,7 @@ impl Vm {
         let mut left = VecDeque::new();
         for place in gate {
             match self.tasks.owner_at(place) {
-                Some(Owner::Request(number) | Owner::Handshake(number)) => {
+                Some(TaskOwner::Request(number) | TaskOwner::Handshake(number)) => {
                     self.move_request_to(newer, place, number, now);
                 }
                 _ => left.push_back(place),
@@ -52,7 +52,7 @@ impl Vm {
             let Some(task) = self.tasks.take(place) else {
                 continue;
             };
-            if let Owner::Connection(_, handler) = task.owner {
+            if let TaskOwner::Connection(_, handler) = task.owner {
                 self.move_call_to(newer, id, handler, &task.coroutine);
             }
             self.machine.discard(task.coroutine);
@@ -93,7 +93,7 @@ impl Vm {
         self.machine.discard(task.coroutine);
         let Some((id, request)) = request else { return };
         match task.owner {
-            Owner::Handshake(_) => newer.handshake(id, request, now),
+            TaskOwner::Handshake(_) => newer.handshake(id, request, now),
             _ => newer.request(id, request, now),
         }
     }
@@ -101,7 +101,7 @@ impl Vm {
     /// Withdraws a hook request that waits for the end of `app.start`, so that another VM can handle it; returns whether
     /// it did.
     pub fn cancel_hook(&mut self, number: u64) -> bool {
-        let is_it = |owner| matches!(owner, Owner::Question(of, _) if of == number);
+        let is_it = |owner| matches!(owner, TaskOwner::Question(of, _) if of == number);
         let Some(gate) = &mut self.gate else {
             return false;
         };

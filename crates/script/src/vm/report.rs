@@ -4,7 +4,7 @@ use mlua::Table;
 
 use super::{HandlerName, START_FAILED, Vm};
 use crate::raw::{Argument, LuaError};
-use crate::task::Owner;
+use crate::task::TaskOwner;
 use veche_runtime::Level;
 
 /// The most concurrent calls of `app.error`; beyond it errors are only logged.
@@ -12,11 +12,11 @@ const REPORTS_MAX: usize = 64;
 
 impl Vm {
     /// Logs an error and passes it to `app.error` in a new coroutine.
-    pub(super) fn report(&mut self, owner: Owner, failure: &LuaError) {
-        let is_of_report = matches!(owner, Owner::Spawned(number) if self.reports.remove(&number));
+    pub(super) fn report(&mut self, owner: TaskOwner, failure: &LuaError) {
+        let is_of_report = matches!(owner, TaskOwner::Spawned(number) if self.reports.remove(&number));
         self.context.set_running(owner);
         let before = match owner {
-            Owner::Start => START_FAILED,
+            TaskOwner::Start => START_FAILED,
             _ if is_of_report => "app.error has failed: ",
             _ => "",
         };
@@ -52,11 +52,11 @@ impl Vm {
         self.uncaught.take()
     }
 
-    fn context(&self, owner: Owner, failure: &LuaError) -> mlua::Result<Table> {
+    fn context(&self, owner: TaskOwner, failure: &LuaError) -> mlua::Result<Table> {
         let table = self.lua.create_table()?;
         let handler = match owner {
-            Owner::Connection(..) => "connection",
-            Owner::Spawned(_) => "task",
+            TaskOwner::Connection(..) => "connection",
+            TaskOwner::Spawned(_) => "task",
             owner => owner.name(),
         };
         table.raw_set("handler", handler)?;

@@ -8,7 +8,7 @@ use super::{HandlerName, Vm};
 use crate::Now;
 use crate::raw::Argument;
 use crate::role::AppRole;
-use crate::task::Owner;
+use crate::task::TaskOwner;
 
 impl Vm {
     /// Calls a service's `run`; once per VM.
@@ -27,7 +27,7 @@ impl Vm {
         self.run = ServiceState::Runs;
         let arguments = [instance, instances].map(|number| Argument::Number(number.into()));
         let coroutine = self.machine.prepare(function, &arguments);
-        self.run(coroutine, Owner::Run, &[]);
+        self.run(coroutine, TaskOwner::Run, &[]);
         self.settle();
     }
 

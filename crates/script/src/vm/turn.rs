@@ -10,7 +10,7 @@ use crate::Now;
 use crate::host_context::{SpawnedCoroutine, WakeReason};
 use crate::modules;
 use crate::raw::{Argument, Coroutine, LuaError, MemoryRoom};
-use crate::task::{Owner, Task};
+use crate::task::{TaskOwner, Task};
 use veche_runtime::{Token, WaitResult};
 
 /// The most coroutines of one class that run before another class's turn.
@@ -272,7 +272,7 @@ impl Vm {
             return self.open_gate();
         };
         let coroutine = self.machine.prepare(function, &[]);
-        self.run(coroutine, Owner::Start, &[]);
+        self.run(coroutine, TaskOwner::Start, &[]);
     }
 
     /// Starts the calls that waited for `app.start`.
@@ -301,7 +301,7 @@ impl Vm {
     }
 
     pub(super) fn begin(&mut self, spawned: SpawnedCoroutine) {
-        let owner = Owner::Spawned(spawned.number);
+        let owner = TaskOwner::Spawned(spawned.number);
         if self.tasks.len() >= self.tasks_max && !spawned.is_successor {
             self.machine.discard(spawned.coroutine);
             return self.failed(
@@ -313,7 +313,7 @@ impl Vm {
     }
 
     /// Starts a prepared coroutine, or stores it until `app.start` is over or the turn has time.
-    pub(super) fn begin_or_keep(&mut self, coroutine: Coroutine, owner: Owner) {
+    pub(super) fn begin_or_keep(&mut self, coroutine: Coroutine, owner: TaskOwner) {
         let is_late = !self.admits_calls();
         if let Some(gate) = &mut self.gate {
             gate.push_back(self.tasks.keep_prepared(coroutine, owner));
@@ -345,7 +345,7 @@ impl Vm {
             // The task may not have started.
             if let Some(spawned) = self.context.withdraw_spawned(number) {
                 self.machine.discard(spawned.coroutine);
-                self.failed(Owner::Spawned(number), LuaError::error_message("cancelled"));
+                self.failed(TaskOwner::Spawned(number), LuaError::error_message("cancelled"));
             }
             return;
         };
@@ -355,14 +355,14 @@ impl Vm {
     /// Fails the wait of a request's coroutine; one that has not started is dropped.
     pub(super) fn cancel_request(&mut self, number: u64, words: &str) {
         let is_it = |owner| match owner {
-            Owner::Request(of) | Owner::Handshake(of) => of == number,
+            TaskOwner::Request(of) | TaskOwner::Handshake(of) => of == number,
             _ => false,
         };
         self.end_task(is_it, words);
     }
 
     /// Does the same for the task whose owner matches.
-    pub(super) fn end_task(&mut self, is_it: impl Fn(Owner) -> bool, words: &str) {
+    pub(super) fn end_task(&mut self, is_it: impl Fn(TaskOwner) -> bool, words: &str) {
         match self.tasks.take_of(is_it) {
             Some((_, task)) if task.token.is_some() => self.fail_task(task, words),
             Some((place, task)) => {

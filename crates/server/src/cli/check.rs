@@ -56,8 +56,8 @@ pub(super) fn run(file: &Path, args: &CheckArgs) -> Result<(), CommandFailure> {
     let (file, counts) = (veche_terminal::shown(file), counts.join(", "));
     print_line(format_args!("{file}: ok ({counts})"))?;
     match config.engine {
-        config::Engine::Memory => Ok(()),
-        config::Engine::Redis(_) => print_line(format_args!(
+        config::EngineConfig::Memory => Ok(()),
+        config::EngineConfig::Redis(_) => print_line(format_args!(
             "The nodes of a cluster have to agree on {}.",
             config::AGREED
         )),

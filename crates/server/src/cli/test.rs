@@ -14,7 +14,7 @@ use veche_terminal::duration;
 use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::plain;
 use veche_testing::{
-    Counts, ReportStyle, RunError, TestPlan, TestProgress, TestReport, TestServer,
+    Counts, ReportStyle, TestRunError, TestPlan, TestProgress, TestReport, TestServer,
 };
 
 use crate::server::WORKER_STACK_BYTES;
@@ -99,8 +99,8 @@ fn go_through(
         }
     });
     let files = files.map_err(|problem| match problem {
-        RunError::Nothing(words) => CommandFailure::new(Exit::Usage, words),
-        RunError::Load(words) => CommandFailure::new(Exit::Config, words),
+        TestRunError::Nothing(words) => CommandFailure::new(Exit::Usage, words),
+        TestRunError::Load(words) => CommandFailure::new(Exit::Config, words),
     })?;
     printed?;
     print(format_args!(

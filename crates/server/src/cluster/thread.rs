@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 use veche_config::unix_now_ms;
-use veche_frontends::{Process as _, bind_undecided};
+use veche_frontends::{ProcessServices as _, bind_undecided};
 use veche_hub::{CommandDispatch, Homes, HubMessage, HubReply, WorkerId};
 use veche_mailbox::{Class, Mailbox};
 use veche_nodes::engine::peer::{Event, Order};
-use veche_nodes::node::{Coverage, Disagreement, Node, Output};
+use veche_nodes::node::{AnswerCoverage, Disagreement, Node, Output};
 use veche_nodes::{Announcement, Caller, NodeAnswer, NodeId, NodeMessage};
 use veche_outbound::engine::EnginePort;
 use veche_worker::WorkerMessage;
@@ -34,10 +34,10 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 const START_WITHIN: Duration = Duration::from_secs(10);
 
 /// The port of this node to the engine.
-pub(crate) type Port = EnginePort<Order, Event>;
+pub(crate) type NodePort = EnginePort<Order, Event>;
 
-/// The settings of this node.
-pub(crate) struct Identity {
+/// The id, the name and the settings of this node.
+pub(crate) struct NodeIdentity {
     pub(crate) id: NodeId,
     pub(crate) name: String,
     /// A hash of the settings that all nodes share; see [`Announcement::settings`].
@@ -48,8 +48,8 @@ pub(crate) struct Identity {
 struct Thread {
     cluster: Arc<Cluster>,
     node: Node,
-    identity: Identity,
-    port: Port,
+    identity: NodeIdentity,
+    port: NodePort,
     mailbox: Mailbox<WorkerMail>,
     homes: Homes,
     workers: u16,
@@ -67,8 +67,8 @@ struct Thread {
 )]
 pub(crate) fn start(
     cluster: &Arc<Cluster>,
-    identity: Identity,
-    port: Port,
+    identity: NodeIdentity,
+    port: NodePort,
     mailbox: Mailbox<WorkerMail>,
     seed: u64,
     workers: u16,
@@ -316,7 +316,7 @@ impl Thread {
         }
     }
 
-    fn answer(&mut self, caller: Caller, answer: NodeAnswer, coverage: Coverage) {
+    fn answer(&mut self, caller: Caller, answer: NodeAnswer, coverage: AnswerCoverage) {
         let Caller {
             worker,
             session,
@@ -330,7 +330,7 @@ impl Thread {
             })
         };
         if !coverage.is_complete() {
-            let Coverage { answered, known } = coverage;
+            let AnswerCoverage { answered, known } = coverage;
             info!(answered, known, "an answer does not cover all nodes");
             self.post(worker, mail(HubReply::Partial { answered, known }));
         }

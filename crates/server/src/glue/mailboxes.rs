@@ -103,7 +103,7 @@ impl Mailboxes {
     }
 
     /// Takes the messages that the worker has sent to another one.
-    pub(super) fn take(&mut self, to: usize) -> Vec<worker_driver::Message> {
+    pub(super) fn take(&mut self, to: usize) -> Vec<worker_driver::WorldMessage> {
         let mut messages = Vec::new();
         while let Some(end) = &mut self.ends[to]
             && let Some((_, message)) = end.pop()

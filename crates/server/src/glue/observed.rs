@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use veche_net::{
-    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Simulated,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Simulated,
     Waker,
 };
 use veche_sim::worker_driver::{Conditions, TransportEvent, TransportInput, WorkerOutput};
@@ -97,21 +97,21 @@ impl RecordingDriver {
         bytes
     }
 
-    fn note_event(&mut self, event: &Event<'_>) {
+    fn note_event(&mut self, event: &DriverEvent<'_>) {
         let (id, told) = match *event {
-            Event::Accepted { id, .. } => (id, TransportEvent::Accepted),
-            Event::Connected { id } => (id, TransportEvent::Connected),
-            Event::Received { id, ref bytes } => (id, TransportEvent::Received(bytes.len())),
-            Event::Ended { id } => (id, TransportEvent::Ended),
-            Event::Sent { id, .. } => (id, TransportEvent::Sent),
-            Event::Progressed { id } => (id, TransportEvent::Progressed),
-            Event::Drained { id } => (id, TransportEvent::Drained),
-            Event::Timer { id } => (id, TransportEvent::Timer),
-            Event::Closed { id, reason } => {
+            DriverEvent::Accepted { id, .. } => (id, TransportEvent::Accepted),
+            DriverEvent::Connected { id } => (id, TransportEvent::Connected),
+            DriverEvent::Received { id, ref bytes } => (id, TransportEvent::Received(bytes.len())),
+            DriverEvent::Ended { id } => (id, TransportEvent::Ended),
+            DriverEvent::Sent { id, .. } => (id, TransportEvent::Sent),
+            DriverEvent::Progressed { id } => (id, TransportEvent::Progressed),
+            DriverEvent::Drained { id } => (id, TransportEvent::Drained),
+            DriverEvent::Timer { id } => (id, TransportEvent::Timer),
+            DriverEvent::Closed { id, reason } => {
                 let is_reset = reason == CloseReason::Reset;
                 (id, TransportEvent::Closed { is_reset })
             }
-            Event::AcceptStalled { .. } | Event::Woken => return,
+            DriverEvent::AcceptStalled { .. } | DriverEvent::Woken => return,
         };
         if matches!(
             told,
@@ -222,7 +222,7 @@ impl Driver for RecordingDriver {
     fn turn_within(
         &mut self,
         timeout: Option<Duration>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) -> io::Result<()> {
         if mem::take(&mut self.is_turn) {
             let within_ms = timeout.map(|timeout| timeout.as_millis() as u64);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_archive::{LoadedStream, Record};
+use veche_archive::{LoadedStream, ArchiveRecord};
 use veche_hub::{
     ClientInfo, Epoch, FeedEvent, LogBatch, LogRecord, Payload, PayloadKind, Position, Publication,
     PublicationInfo, RestoredStream, Version,
@@ -13,17 +13,17 @@ use veche_hub::{
 const INFO_FORMAT: u8 = 1;
 
 /// Converts a batch of the hub to records.
-pub(crate) fn records_of(batch: LogBatch) -> Vec<Record> {
+pub(crate) fn records_of(batch: LogBatch) -> Vec<ArchiveRecord> {
     batch.records.into_iter().map(record).collect()
 }
 
-fn record(append: LogRecord) -> Record {
+fn record(append: LogRecord) -> ArchiveRecord {
     match append {
         LogRecord::Opened {
             channel,
             epoch,
             at_ms,
-        } => Record::Opened {
+        } => ArchiveRecord::Opened {
             channel,
             epoch: epoch.bits(),
             at_ms,
@@ -42,7 +42,7 @@ fn record(append: LogRecord) -> Record {
                 number: version.number,
                 epoch: (!version.epoch.is_empty()).then(|| version.epoch.into()),
             });
-            Record::Published {
+            ArchiveRecord::Published {
                 channel,
                 epoch: position.epoch.bits(),
                 publication: veche_archive::StoredPublication {
@@ -55,8 +55,8 @@ fn record(append: LogRecord) -> Record {
                 },
             }
         }
-        LogRecord::Trimmed { channel, below } => Record::Trimmed { channel, below },
-        LogRecord::Dropped { channel } => Record::Dropped { channel },
+        LogRecord::Trimmed { channel, below } => ArchiveRecord::Trimmed { channel, below },
+        LogRecord::Dropped { channel } => ArchiveRecord::Dropped { channel },
     }
 }
 
@@ -98,9 +98,9 @@ fn version(version: veche_archive::StoredVersion) -> Version {
 
 /// Converts records back to their batch.
 #[cfg(test)]
-pub(crate) fn batch_of(number: u64, records: Vec<Record>) -> LogBatch {
+pub(crate) fn batch_of(number: u64, records: Vec<ArchiveRecord>) -> LogBatch {
     let append = |record| match record {
-        Record::Opened {
+        ArchiveRecord::Opened {
             channel,
             epoch,
             at_ms,
@@ -109,7 +109,7 @@ pub(crate) fn batch_of(number: u64, records: Vec<Record>) -> LogBatch {
             epoch: Epoch::from_bits(epoch),
             at_ms,
         },
-        Record::Published {
+        ArchiveRecord::Published {
             channel,
             epoch,
             publication: one,
@@ -118,9 +118,9 @@ pub(crate) fn batch_of(number: u64, records: Vec<Record>) -> LogBatch {
             version: one.version.clone().map(version),
             publication: publication(Epoch::from_bits(epoch), one),
         },
-        Record::Trimmed { channel, below } => LogRecord::Trimmed { channel, below },
-        Record::Dropped { channel } => LogRecord::Dropped { channel },
-        Record::Cleared { .. } => panic!("the hub never reports this"),
+        ArchiveRecord::Trimmed { channel, below } => LogRecord::Trimmed { channel, below },
+        ArchiveRecord::Dropped { channel } => LogRecord::Dropped { channel },
+        ArchiveRecord::Cleared { .. } => panic!("the hub never reports this"),
     };
     LogBatch {
         number,
@@ -309,7 +309,7 @@ mod tests {
             publication: publication.clone(),
             version: Some(version.clone()),
         };
-        let Record::Published {
+        let ArchiveRecord::Published {
             channel,
             epoch,
             publication: kept,

@@ -10,11 +10,11 @@ use prometheus_client::metrics::counter::ConstCounter;
 use veche_outbound::engine::{EngineFigures, RemoteStore};
 
 /// Reads the figures at each scrape; without such an engine all are zero.
-pub(super) struct Engine(pub(super) Option<RemoteStore>);
+pub(super) struct EngineMetrics(pub(super) Option<RemoteStore>);
 
-impl fmt::Debug for Engine {
+impl fmt::Debug for EngineMetrics {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Engine")
+        out.write_str("EngineMetrics")
     }
 }
 
@@ -59,7 +59,7 @@ const COUNTERS: &[Counter] = &[
     ),
 ];
 
-impl Collector for Engine {
+impl Collector for EngineMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for (name, help, read) in COUNTERS {
             let value = self

@@ -6,12 +6,12 @@ use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use veche_frontends::admin::AdminView;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
-use veche_frontends::{AuthDecision, Process};
+use veche_frontends::{AuthDecision, ProcessServices};
 
 use super::MetricsReport;
 use crate::cluster::Seen;
 
-impl Process for MetricsReport {
+impl ProcessServices for MetricsReport {
     fn is_ready(&self) -> bool {
         self.common.is_ready()
     }

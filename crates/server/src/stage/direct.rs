@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use veche_net::{
-    Buffer, CloseReason, ConnectionId, Detached, Driver, Event, ListenerId, Options, Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };
 
 /// Connections by index, their queued input, and what was sent to them.
@@ -157,19 +157,19 @@ impl Driver for DirectDriver {
     fn turn_within(
         &mut self,
         _: Option<Duration>,
-        sink: &mut impl FnMut(&mut Self, Event<'_>),
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) -> io::Result<()> {
         while let Some(id) = self.closing.pop_front() {
             let reason = CloseReason::Requested;
-            sink(self, Event::Closed { id, reason });
+            sink(self, DriverEvent::Closed { id, reason });
         }
         if let Some((id, listener, peer)) = self.dialed.pop_front() {
-            sink(self, Event::Accepted { id, listener, peer });
+            sink(self, DriverEvent::Accepted { id, listener, peer });
         } else if let Some((id, mut bytes)) = self.arrivals.pop_front()
             && self.is_open(id)
         {
             let bytes = &mut bytes[..];
-            sink(self, Event::Received { id, bytes });
+            sink(self, DriverEvent::Received { id, bytes });
         }
         Ok(())
     }

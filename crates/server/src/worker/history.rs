@@ -1,7 +1,7 @@
 //! Transfers a turn's history batches from the hub to the archive, and reports durable batches to the hub.
 
 use tracing::error;
-use veche_archive::{AppendError, Record};
+use veche_archive::{AppendError, ArchiveRecord};
 
 use super::host::HistoryLog;
 use super::{WorkerApps, WorkerState};
@@ -11,7 +11,7 @@ use crate::history::records_of;
 pub(super) struct HistoryWriter {
     writer: Box<dyn HistoryLog>,
     /// A batch that was not accepted; it precedes all others.
-    held: Option<Vec<Record>>,
+    held: Option<Vec<ArchiveRecord>>,
 }
 
 impl HistoryWriter {

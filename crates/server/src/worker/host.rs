@@ -1,7 +1,7 @@
 //! The glue's interfaces to applications, history and hooks: one implementation in the server, others in tests.
 
 use veche_apps::{AppHosts, AppSet, DialAction};
-use veche_archive::{AppendError, DurableBatch, Record, Writer};
+use veche_archive::{AppendError, DurableBatch, ArchiveRecord, Writer};
 use veche_frontends::Context;
 use veche_frontends::hooks::{HookDecision, HookRequest};
 use veche_webhooks::hooks::{HookClient, OnDecision};
@@ -35,7 +35,7 @@ impl WorkerApps for AppHosts {
 
 /// The destination of history: see [`Writer`], which implements these methods.
 pub(crate) trait HistoryLog {
-    fn append(&mut self, records: Vec<Record>) -> Result<u64, AppendError>;
+    fn append(&mut self, records: Vec<ArchiveRecord>) -> Result<u64, AppendError>;
 
     fn durable(&mut self) -> Option<DurableBatch>;
 
@@ -45,7 +45,7 @@ pub(crate) trait HistoryLog {
 }
 
 impl HistoryLog for Writer {
-    fn append(&mut self, records: Vec<Record>) -> Result<u64, AppendError> {
+    fn append(&mut self, records: Vec<ArchiveRecord>) -> Result<u64, AppendError> {
         self.append(records)
     }
 

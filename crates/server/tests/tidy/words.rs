@@ -1,5 +1,4 @@
-//! Names and prose: retired identifiers, names with two meanings, short doc comments, and phrases that plain technical
-//! English has no use for.
+//! Names and prose: retired identifiers, short doc comments, and phrases that plain technical English has no use for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,27 +8,6 @@ use super::{assert_none, files, sources};
 
 /// Identifiers that were replaced, with their successors. None occurs in the product's code.
 const RETIRED: &str = include_str!("retired.txt");
-
-/// Names of public types that several crates define: words that are always qualified by their module or crate.
-const QUALIFIED: &[&str] = &[
-    "Check", "Decoder", "Error", "Event", "Head", "Limits", "Metrics", "Options", "Output",
-    "Program", "Record", "Reply", "Request", "Store", "Template", "Wake",
-];
-
-/// Names of one thing in two forms: as configured and as used, or on the wire and in the server.
-const TWO_FORMS: &[&str] = &[
-    "CertificateField",
-    "ChannelRequest",
-    "ClientInfo",
-    "Credential",
-    "Engine",
-    "Fastcgi",
-    "HandlerProgress",
-    "ListenerRole",
-    "Publication",
-    "RouteHandler",
-    "SharedCounter",
-];
 
 /// The most doc comments of at most three words in the workspace. This number may only become lower.
 const SHORT_MAX: usize = 50;
@@ -105,36 +83,6 @@ fn retired_identifiers_are_gone() {
         }
     }
     assert_none(&Vec::from_iter(problems), "retired identifiers");
-}
-
-#[test]
-fn a_public_type_name_has_one_meaning() {
-    let mut crates: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (name, text) in sources().filter(|(name, _)| name.contains("/src/")) {
-        let folder = name.split("/src/").next().unwrap_or_default().to_owned();
-        // The simulator and the binary export nothing to other crates.
-        if folder == "sim" || folder == "crates/server" {
-            continue;
-        }
-        let tokens = tokens(&text);
-        for window in tokens.windows(3) {
-            let is_type = matches!(window[1].as_str(), "struct" | "enum" | "trait" | "type");
-            if window[0] == "pub" && is_type {
-                crates
-                    .entry(window[2].clone())
-                    .or_default()
-                    .insert(folder.clone());
-            }
-        }
-    }
-    let problems: Vec<String> = crates
-        .into_iter()
-        .filter(|(name, folders)| {
-            folders.len() > 1 && ![QUALIFIED, TWO_FORMS].concat().contains(&name.as_str())
-        })
-        .map(|(name, folders)| format!("{name}: {}", Vec::from_iter(folders).join(", ")))
-        .collect();
-    assert_none(&problems, "public types of one name");
 }
 
 /// The comment of a line of Rust that is a comment alone, with its mark.

@@ -8,7 +8,7 @@ use super::change::{PutMode, row_bytes};
 use super::error::TableError;
 use super::expiry::Room;
 use super::rows::RowPosition;
-use super::watch::Event;
+use super::watch::WatchEvent;
 use super::{State, Table};
 
 /// Maximum number of changes of a batch.
@@ -173,7 +173,7 @@ impl State {
             (Step::Update(..), None) => return Err(TableError::NoRow(table.format_value(0, key))),
             (Step::Delete(_), Some(number)) => {
                 undo.push(Undo::Insert(number, self.whole_row(table, number)));
-                self.remove(table, number, Event::Delete);
+                self.remove(table, number, WatchEvent::Delete);
             }
             (Step::Delete(_), None) => {}
         }
@@ -183,7 +183,7 @@ impl State {
     fn undo(&mut self, table: &Table, undo: Undo) {
         match undo {
             Undo::Remove(number) => {
-                self.remove(table, number, Event::Delete);
+                self.remove(table, number, WatchEvent::Delete);
             }
             Undo::Restore(number, row) => {
                 let row = cells(&row);

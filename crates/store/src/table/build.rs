@@ -4,10 +4,10 @@
 //! finished index takes: pieces are large at first, while the index is small, and shrink later.
 
 use super::error::TableError;
-use super::index::{AnyTree, Index};
+use super::index::{AnyTree, TableIndex};
 use super::job::{Job, JobError};
-use super::key::{Key, KeyShape};
-use super::rows::{RowPosition, Rows};
+use super::key::{TreeKey, KeyShape};
+use super::rows::{RowPosition, TableRows};
 use super::tree::{Entry, Tree};
 use super::{State, Table};
 
@@ -24,12 +24,12 @@ const SAMPLE: usize = 16 << 10;
 const ENTRY_BYTES: usize = 5;
 
 /// Builds all indexes of the table except that of its keys, from rows that don't change, on two or more threads.
-pub(super) fn indexes(table: &Table, rows: &Rows, job: &Job) -> Result<Vec<Index>, JobError> {
+pub(super) fn indexes(table: &Table, rows: &TableRows, job: &Job) -> Result<Vec<TableIndex>, JobError> {
     let mut empty = State::new(&table.schema, &table.shape).indexes;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut done = Vec::with_capacity(empty.len());
     while !empty.is_empty() {
-        let some: Vec<Index> = empty.drain(..threads.min(empty.len())).collect();
+        let some: Vec<TableIndex> = empty.drain(..threads.min(empty.len())).collect();
         let names = table.schema.indexes[done.len()..].iter();
         let pairs = some
             .into_iter()
@@ -74,12 +74,12 @@ fn run_parallel<T: Send, R: Send>(
 
 /// Fills an empty index.
 pub(super) fn fill(
-    mut index: Index,
+    mut index: TableIndex,
     name: &str,
     table: &Table,
-    rows: &Rows,
+    rows: &TableRows,
     job: &Job,
-) -> Result<Index, JobError> {
+) -> Result<TableIndex, JobError> {
     let source = IndexBuilder {
         keys: &index.shape,
         unique: index.is_unique.then_some(name),
@@ -101,12 +101,12 @@ struct IndexBuilder<'a> {
     /// The name of the index if it is unique.
     unique: Option<&'a str>,
     table: &'a Table,
-    rows: &'a Rows,
+    rows: &'a TableRows,
     job: &'a Job,
 }
 
 impl IndexBuilder<'_> {
-    fn entries<K: Key>(&self, mut each: impl FnMut(Entry<K>)) -> Result<(), JobError> {
+    fn entries<K: TreeKey>(&self, mut each: impl FnMut(Entry<K>)) -> Result<(), JobError> {
         let shape = &self.table.shape;
         for leaf in self.rows.leaves() {
             self.job.check()?;
@@ -121,7 +121,7 @@ impl IndexBuilder<'_> {
     }
 
     /// Returns a sorted sample of entries, evenly spread over the rows.
-    fn sample<K: Key>(&self) -> Result<Vec<Entry<K>>, JobError> {
+    fn sample<K: TreeKey>(&self) -> Result<Vec<Entry<K>>, JobError> {
         let every = (self.rows.count() / SAMPLE).max(1);
         let mut sample = Vec::with_capacity(SAMPLE * 2);
         let mut seen = 0_usize;
@@ -141,7 +141,7 @@ impl IndexBuilder<'_> {
         Ok(sample)
     }
 
-    fn fill<K: Key>(&self, tree: &mut Tree<K>) -> Result<(), JobError> {
+    fn fill<K: TreeKey>(&self, tree: &mut Tree<K>) -> Result<(), JobError> {
         let sample = self.sample::<K>()?;
         let count = self.rows.count();
         let each_stands_for = (count / sample.len().max(1)).max(1);
@@ -186,7 +186,7 @@ impl IndexBuilder<'_> {
         }
     }
 
-    fn check_unique<K: Key>(
+    fn check_unique<K: TreeKey>(
         &self,
         last: Option<&Entry<K>>,
         piece: &[Entry<K>],

@@ -10,7 +10,7 @@ use super::error::TableError;
 use super::expiry::{EXPIRED_MAX, Room};
 use super::job::{Clocks, Job, JobError};
 use super::load::row_batch::RowBatch;
-use super::watch::Event;
+use super::watch::WatchEvent;
 use super::{State, Table, build, json};
 
 /// How rows are added to a table.
@@ -111,7 +111,7 @@ impl<'a> BulkLoader<'a> {
         }
         state.is_loading = false;
         self.mode = Mode::Puts;
-        table.notify_watchers(|out| json::event(out, Event::Load, None));
+        table.notify_watchers(|out| json::event(out, WatchEvent::Load, None));
         Ok(())
     }
 }

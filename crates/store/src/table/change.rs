@@ -7,7 +7,7 @@ use super::error::TableError;
 use super::expiry::Room;
 use super::index::IndexKey;
 use super::rows::RowPosition;
-use super::watch::Event;
+use super::watch::WatchEvent;
 use super::{KeyShape, Row, State, Table, is_expired, json};
 
 /// The action if the key exists.
@@ -169,7 +169,7 @@ impl Table {
             return Ok(false);
         };
         let number = spot.number();
-        state.remove(self, number, Event::Delete);
+        state.remove(self, number, WatchEvent::Delete);
         Ok(true)
     }
 
@@ -182,7 +182,7 @@ impl Table {
         state.refuse_while_loading()?;
         let empty = State::new(&self.schema, &self.shape);
         let full = std::mem::replace(&mut *state, empty);
-        self.notify_watchers(|out| json::event(out, Event::Clear, None));
+        self.notify_watchers(|out| json::event(out, WatchEvent::Clear, None));
         drop(state);
         // Frees possibly much memory without holding the lock.
         drop(full);
@@ -310,7 +310,7 @@ impl State {
         table.notify_watchers(|out| {
             json::event(
                 out,
-                Event::Insert,
+                WatchEvent::Insert,
                 Some((&table.schema, &|column| row[column])),
             )
         });
@@ -420,7 +420,7 @@ impl State {
         table.notify_watchers(|out| {
             let spot = self.rows.find(number).expect("the row exists");
             let value = |column: usize| spot.get(shape, column);
-            json::event(out, Event::Update, Some((&table.schema, &value)));
+            json::event(out, WatchEvent::Update, Some((&table.schema, &value)));
         });
         Ok(())
     }
@@ -455,7 +455,7 @@ impl State {
     }
 
     /// Removes an existing row.
-    pub(super) fn remove(&mut self, table: &Table, number: u32, event: Event) {
+    pub(super) fn remove(&mut self, table: &Table, number: u32, event: WatchEvent) {
         let shape = &table.shape;
         let Self {
             rows,

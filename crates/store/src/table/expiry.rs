@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use super::batch::Undo;
 use super::cell::Cell;
 use super::error::TableError;
-use super::index::{Index, IndexKey, IndexKeyForm as _};
+use super::index::{TableIndex, IndexKey, IndexKeyForm as _};
 use super::rows::RowPosition;
 use super::schema::Evict;
 use super::tree::Edge;
-use super::watch::Event;
+use super::watch::WatchEvent;
 use super::{State, Table, is_expired};
 
 /// Expired rows removed per change, so that they are removed faster than new ones can arrive.
@@ -50,7 +50,7 @@ impl Table {
 
 impl State {
     /// Returns the index by expiry. Permanent rows are not in it.
-    fn due(&self, table: &Table) -> Option<&Index> {
+    fn due(&self, table: &Table) -> Option<&TableIndex> {
         table.schema.has_ttl.then(|| self.indexes.last()).flatten()
     }
 
@@ -93,7 +93,7 @@ impl State {
     fn expire(&mut self, table: &Table, most: usize, now_ms: u64) -> usize {
         let expired: Vec<u32> = self.expired(table, now_ms).take(most).collect();
         for &number in &expired {
-            self.remove(table, number, Event::Expire);
+            self.remove(table, number, WatchEvent::Expire);
         }
         expired.len()
     }
@@ -103,7 +103,7 @@ impl State {
         if let Room::Made(undo) = room {
             undo.push(Undo::Insert(number, self.whole_row(table, number)));
         }
-        self.remove(table, number, Event::Expire);
+        self.remove(table, number, WatchEvent::Expire);
     }
 
     /// Makes room for additional bytes within the limit. `own` is a row that must stay; `most` is the number of expired
@@ -135,9 +135,9 @@ impl State {
             };
             let spot = self.rows.find(first).expect("it is there");
             if is_expired(table, spot, now_ms) {
-                self.remove(table, first, Event::Expire);
+                self.remove(table, first, WatchEvent::Expire);
             } else {
-                self.remove(table, first, Event::Evict);
+                self.remove(table, first, WatchEvent::Evict);
                 table.evicted.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -163,7 +163,7 @@ impl State {
             let expired: Vec<u32> = expired.map(RowPosition::number).take(*most).collect();
             *most -= expired.len();
             for number in expired {
-                self.remove(table, number, Event::Expire);
+                self.remove(table, number, WatchEvent::Expire);
             }
         }
     }

@@ -3,14 +3,14 @@
 use std::cmp::Ordering;
 
 use super::cell::Cell;
-use super::key::{Bytes, Form, Key, KeyShape};
-use super::rows::{RowPosition, Rows};
+use super::key::{Bytes, Form, TreeKey, KeyShape};
+use super::rows::{RowPosition, TableRows};
 use super::shape::Shape;
 use super::tree::{Edge, Tree};
 
 /// An index with the shape of its keys.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct TableIndex {
     pub(super) shape: KeyShape,
     pub(super) tree: AnyTree,
     pub(super) is_unique: bool,
@@ -35,7 +35,7 @@ macro_rules! each_form {
 }
 
 /// A form of index keys.
-pub(super) trait IndexKeyForm: Key {
+pub(super) trait IndexKeyForm: TreeKey {
     /// Returns the tree of an index with keys of this form, which every index has that made such a key.
     fn tree(tree: &AnyTree) -> &Tree<Self>;
 }
@@ -82,11 +82,11 @@ pub(super) enum IndexKey {
 pub(super) struct KeyReader<'a> {
     keys: &'a KeyShape,
     shape: &'a Shape,
-    rows: &'a Rows,
+    rows: &'a TableRows,
 }
 
 impl<'a> KeyReader<'a> {
-    fn new(keys: &'a KeyShape, shape: &'a Shape, rows: &'a Rows) -> Self {
+    fn new(keys: &'a KeyShape, shape: &'a Shape, rows: &'a TableRows) -> Self {
         Self { keys, shape, rows }
     }
 
@@ -101,26 +101,26 @@ impl<'a> KeyReader<'a> {
         RowPosition::fetch(self.shape, spots);
     }
 
-    pub(super) fn of<K: Key>(&self, row: u32) -> K {
+    pub(super) fn of<K: TreeKey>(&self, row: u32) -> K {
         self.of_spot(self.spot(row))
     }
 
-    pub(super) fn of_spot<K: Key>(&self, spot: RowPosition<'_>) -> K {
+    pub(super) fn of_spot<K: TreeKey>(&self, spot: RowPosition<'_>) -> K {
         self.keys.of_spot(self.shape, spot)
     }
 
     #[inline]
-    pub(super) fn compare_spot<K: Key>(&self, spot: RowPosition<'_>, key: &K) -> Ordering {
+    pub(super) fn compare_spot<K: TreeKey>(&self, spot: RowPosition<'_>, key: &K) -> Ordering {
         self.keys.compare(self.shape, spot, key)
     }
 
     #[inline]
-    pub(super) fn compare<K: Key>(&self, row: u32, key: &K) -> Ordering {
+    pub(super) fn compare<K: TreeKey>(&self, row: u32, key: &K) -> Ordering {
         self.compare_spot(self.spot(row), key)
     }
 }
 
-impl Index {
+impl TableIndex {
     pub(super) fn new(shape: KeyShape, is_unique: bool) -> Self {
         let tree = match shape.form() {
             Form::Narrow => AnyTree::Narrow(Tree::new()),
@@ -134,7 +134,7 @@ impl Index {
         }
     }
 
-    pub(super) fn keys<'a>(&'a self, shape: &'a Shape, rows: &'a Rows) -> KeyReader<'a> {
+    pub(super) fn keys<'a>(&'a self, shape: &'a Shape, rows: &'a TableRows) -> KeyReader<'a> {
         KeyReader::new(&self.shape, shape, rows)
     }
 
@@ -159,8 +159,8 @@ impl Index {
     }
 
     /// Returns the first row with the key.
-    pub(super) fn first(&self, made: &IndexKey, shape: &Shape, rows: &Rows) -> Option<u32> {
-        fn first<K: Key>(tree: &Tree<K>, key: &K, keys: &KeyReader<'_>) -> Option<u32> {
+    pub(super) fn first(&self, made: &IndexKey, shape: &Shape, rows: &TableRows) -> Option<u32> {
+        fn first<K: TreeKey>(tree: &Tree<K>, key: &K, keys: &KeyReader<'_>) -> Option<u32> {
             let at = tree.seek(&(key.clone(), 0), Edge::Before, keys);
             let row = tree.from(at).next()?;
             keys.compare(row, key).is_eq().then_some(row)
@@ -174,18 +174,18 @@ impl Index {
         each_form!(&self.tree, tree => tree.lowest())
     }
 
-    pub(super) fn insert(&mut self, made: IndexKey, row: u32, shape: &Shape, rows: &Rows) {
+    pub(super) fn insert(&mut self, made: IndexKey, row: u32, shape: &Shape, rows: &TableRows) {
         let keys = KeyReader::new(&self.shape, shape, rows);
         each_made!(&mut self.tree, made, tree, key => tree.insert((key, row), &keys));
     }
 
-    pub(super) fn remove(&mut self, made: IndexKey, row: u32, shape: &Shape, rows: &Rows) {
+    pub(super) fn remove(&mut self, made: IndexKey, row: u32, shape: &Shape, rows: &TableRows) {
         let keys = KeyReader::new(&self.shape, shape, rows);
         each_made!(&mut self.tree, made, tree, key => tree.remove(&(key, row), &keys));
     }
 
     #[cfg(test)]
-    pub(super) fn check(&self, shape: &Shape, rows: &Rows) {
+    pub(super) fn check(&self, shape: &Shape, rows: &TableRows) {
         each_form!(&self.tree, tree => tree.check(&self.keys(shape, rows)));
         let expected = rows
             .from(0)

@@ -10,7 +10,7 @@ use base64::write::EncoderWriter;
 
 use super::cell::Cell;
 use super::schema::{Schema, Type};
-use super::watch::Event;
+use super::watch::WatchEvent;
 
 /// Up to here an `f64` represents every integer.
 const EXACT_MAX: u128 = 1 << 53;
@@ -106,7 +106,7 @@ fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
 pub(super) type RowValues<'a, 'b> = (&'b Schema, &'b dyn Fn(usize) -> Cell<'a>);
 
 /// Writes a change with the new state of the row, if there is one.
-pub(super) fn event(out: &mut Vec<u8>, event: Event, row_values: Option<RowValues<'_, '_>>) {
+pub(super) fn event(out: &mut Vec<u8>, event: WatchEvent, row_values: Option<RowValues<'_, '_>>) {
     open(out, event);
     if let Some((schema, value_of)) = row_values {
         out.extend_from_slice(b",\"key\":");
@@ -118,14 +118,14 @@ pub(super) fn event(out: &mut Vec<u8>, event: Event, row_values: Option<RowValue
 }
 
 /// Writes a change that removed the row.
-pub(super) fn gone(out: &mut Vec<u8>, event: Event, schema: &Schema, key: Cell<'_>) {
+pub(super) fn gone(out: &mut Vec<u8>, event: WatchEvent, schema: &Schema, key: Cell<'_>) {
     open(out, event);
     out.extend_from_slice(b",\"key\":");
     value(out, &schema.columns[0].kind, key, true);
     out.push(b'}');
 }
 
-fn open(out: &mut Vec<u8>, event: Event) {
+fn open(out: &mut Vec<u8>, event: WatchEvent) {
     out.extend_from_slice(b"{\"kind\":\"");
     out.extend_from_slice(event.name().as_bytes());
     out.push(b'"');

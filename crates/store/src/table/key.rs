@@ -13,7 +13,7 @@ use super::schema::{Column, IndexSchema, Schema, Type};
 use super::shape::Shape;
 
 /// A comparable form of consecutive values.
-pub(super) trait Key: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
+pub(super) trait TreeKey: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
     /// Appends a value of `bits` bits.
     fn push_bits(&mut self, bits: u32, value: u64);
 
@@ -37,7 +37,7 @@ pub(super) trait Key: Ord + Clone + Default + std::fmt::Debug + Send + Sync {
 
 macro_rules! number_key {
     ($number:ty) => {
-        impl Key for $number {
+        impl TreeKey for $number {
             fn push_bits(&mut self, bits: u32, value: u64) {
                 *self = self.checked_shl(bits).unwrap_or(0) | Self::from(value);
             }
@@ -75,7 +75,7 @@ number_key!(u128);
 /// A key of bytes with the order of the values.
 pub(super) type Bytes = Vec<u8>;
 
-impl Key for Bytes {
+impl TreeKey for Bytes {
     fn push_bits(&mut self, bits: u32, value: u64) {
         let bytes = value.to_be_bytes();
         self.extend_from_slice(&bytes[8 - bits as usize / 8..]);
@@ -165,7 +165,7 @@ impl KeyShape {
             .sum()
     }
 
-    fn push<K: Key>(&self, key: &mut K, part: usize, cell: Cell<'_>) {
+    fn push<K: TreeKey>(&self, key: &mut K, part: usize, cell: Cell<'_>) {
         let (_, kind, is_nullable) = &self.parts[part];
         if *is_nullable {
             key.push_bits(8, u64::from(cell != Cell::Null));
@@ -179,7 +179,7 @@ impl KeyShape {
     }
 
     /// Computes the key of a row from its values.
-    pub(super) fn of<'a, K: Key>(&self, value: impl Fn(usize) -> Cell<'a>) -> K {
+    pub(super) fn of<'a, K: TreeKey>(&self, value: impl Fn(usize) -> Cell<'a>) -> K {
         let mut key = K::default();
         for part in 0..self.parts.len() {
             self.push(&mut key, part, value(self.parts[part].0));
@@ -188,13 +188,13 @@ impl KeyShape {
     }
 
     #[inline]
-    pub(super) fn of_spot<K: Key>(&self, shape: &Shape, spot: RowPosition<'_>) -> K {
+    pub(super) fn of_spot<K: TreeKey>(&self, shape: &Shape, spot: RowPosition<'_>) -> K {
         self.of(|column| spot.get(shape, column))
     }
 
     /// Compares a row with a key.
     #[inline]
-    pub(super) fn compare<K: Key>(
+    pub(super) fn compare<K: TreeKey>(
         &self,
         shape: &Shape,
         spot: RowPosition<'_>,
@@ -220,7 +220,7 @@ impl KeyShape {
     }
 
     /// Returns the keys of a scan: from the first, inclusive, to the second, exclusive; `None` if it is empty.
-    pub(super) fn range<K: Key>(&self, limits: &Limits<'_>) -> Option<(K, Option<K>)> {
+    pub(super) fn range<K: TreeKey>(&self, limits: &IndexRange<'_>) -> Option<(K, Option<K>)> {
         let mut key = K::default();
         for (part, value) in limits.values.iter().enumerate() {
             self.push(&mut key, part, (*value)?);
@@ -281,7 +281,7 @@ impl KeyShape {
         columns: &[Column],
         values: &[InputValue<'a>],
         range: &Range<'a>,
-    ) -> Result<Limits<'a>, TableError> {
+    ) -> Result<IndexRange<'a>, TableError> {
         if values.len() > self.parts.len() {
             let count = self.parts.len();
             return Err(TableError::Scan(format!(
@@ -289,7 +289,7 @@ impl KeyShape {
                 values.len()
             )));
         }
-        let mut limits = Limits::default();
+        let mut limits = IndexRange::default();
         for (part, value) in self.parts.iter().zip(values) {
             limits.values.push(equal(&columns[part.0], *value)?);
         }
@@ -344,7 +344,7 @@ impl Range<'_> {
 
 /// A set of index entries.
 #[derive(Debug, Default)]
-pub(super) struct Limits<'a> {
+pub(super) struct IndexRange<'a> {
     /// Values of its first columns; `None` for a value that no row can have.
     values: Vec<Option<Cell<'a>>>,
     low: Limit<'a>,

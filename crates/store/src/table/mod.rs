@@ -1,8 +1,8 @@
 //! Tables: rows with typed columns and ordered indexes that all workers read and write.
 //!
 //! ```text
-//! Table ── one lock ── State ── Rows: leaves of columns, by row number
-//!                            └─ Index: row numbers in order, one for each index
+//! Table ── one lock ── State ── TableRows: leaves of columns, by row number
+//!                            └─ TableIndex: row numbers in order, one for each index
 //! ```
 //!
 //! A row's number is its key if that is an integer of at most 32 bits; otherwise rows are numbered in order of
@@ -55,9 +55,9 @@ pub use schema::{
 };
 pub use watch::{CHANGES_DEFAULT, CHANGES_MAX, Watcher};
 
-use index::Index;
+use index::TableIndex;
 use key::KeyShape;
-use rows::{RowPosition, Rows};
+use rows::{RowPosition, TableRows};
 use shape::Shape;
 use sync::{AtomicBool, AtomicU64, Mutex, RwLock};
 use watch::Watchers;
@@ -79,11 +79,11 @@ pub struct Table {
 
 #[derive(Debug)]
 struct State {
-    rows: Rows,
+    rows: TableRows,
     /// In the order of the schema.
-    indexes: Vec<Index>,
+    indexes: Vec<TableIndex>,
     /// If the key is not the row number: rows by key.
-    keys: Option<Index>,
+    keys: Option<TableIndex>,
     /// Where to search for a free row number.
     next_row: u32,
     /// A loader fills the table: its indexes are missing, and nothing else may change it.
@@ -201,12 +201,12 @@ impl Table {
         let mut columns: Vec<usize> = visible
             .map(|column| state.rows.column_bytes(&self.shape, column))
             .collect();
-        columns[0] += state.keys.as_ref().map_or(0, Index::bytes);
+        columns[0] += state.keys.as_ref().map_or(0, TableIndex::bytes);
         TableInfo {
             rows: state.rows.count(),
             bytes: state.bytes(),
             columns,
-            indexes: state.indexes.iter().map(Index::bytes).collect(),
+            indexes: state.indexes.iter().map(TableIndex::bytes).collect(),
             evicted: self.evicted.load(Ordering::Relaxed),
         }
     }
@@ -226,11 +226,11 @@ impl State {
         let indexes = schema.indexes.iter();
         let keys = KeyShape::of_columns(&schema.columns, &[0], false);
         Self {
-            rows: Rows::new(shape),
+            rows: TableRows::new(shape),
             indexes: indexes
-                .map(|index| Index::new(KeyShape::new(schema, index), index.is_unique))
+                .map(|index| TableIndex::new(KeyShape::new(schema, index), index.is_unique))
                 .collect(),
-            keys: shape.key.is_none().then(|| Index::new(keys, true)),
+            keys: shape.key.is_none().then(|| TableIndex::new(keys, true)),
             next_row: 0,
             is_loading: false,
             is_replacing: false,
@@ -239,7 +239,7 @@ impl State {
 
     fn bytes(&self) -> usize {
         let indexes = self.indexes.iter().chain(&self.keys);
-        self.rows.bytes() + indexes.map(Index::bytes).sum::<usize>()
+        self.rows.bytes() + indexes.map(TableIndex::bytes).sum::<usize>()
     }
 
     /// Returns the number of the row with a key, even if it has expired.

@@ -18,7 +18,7 @@ struct Branch {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
+pub(super) struct TableRows {
     firsts: Vec<u32>,
     /// Never empty, and neither is any branch; only the very first leaf may be empty.
     branches: Vec<Branch>,
@@ -97,7 +97,7 @@ fn cut(leaf: &Leaf, spot: usize) -> usize {
     }
 }
 
-impl Rows {
+impl TableRows {
     pub(super) fn new(shape: &Shape) -> Self {
         let leaf = Leaf::new();
         let bytes = leaf.bytes();

@@ -5,8 +5,8 @@
 
 use super::cell::InputValue;
 use super::error::TableError;
-use super::index::{Index, IndexKeyForm, KeyReader};
-use super::key::{Bytes, Form, Key, KeyShape, Range};
+use super::index::{TableIndex, IndexKeyForm, KeyReader};
+use super::key::{Bytes, Form, TreeKey, KeyShape, Range};
 use super::rows::RowPosition;
 use super::tree::{Edge, Entry};
 use super::{Row, State, Table, is_expired};
@@ -56,7 +56,7 @@ struct EntryRange<K> {
     high: Option<Entry<K>>,
 }
 
-impl<K: Key> EntryRange<K> {
+impl<K: TreeKey> EntryRange<K> {
     fn new((low, high): (K, Option<K>)) -> Self {
         Self {
             low: (low, 0),
@@ -195,7 +195,7 @@ impl Table {
 
 impl State {
     /// Returns the index at a place, or that of the keys.
-    fn index(&self, place: Option<usize>) -> Result<&Index, TableError> {
+    fn index(&self, place: Option<usize>) -> Result<&TableIndex, TableError> {
         match place {
             None => Ok(self
                 .keys
@@ -210,7 +210,7 @@ impl State {
     fn between<K: IndexKeyForm>(
         &self,
         table: &Table,
-        index: &Index,
+        index: &TableIndex,
         span: &EntryRange<K>,
     ) -> usize {
         let keys = index.keys(&table.shape, &self.rows);
@@ -296,7 +296,7 @@ impl<'a> Slice<'a> {
     /// Returns whether the end is reached.
     fn entries<K: IndexKeyForm>(
         &mut self,
-        index: &'a Index,
+        index: &'a TableIndex,
         span: &mut EntryRange<K>,
         look: &mut impl FnMut(Row<'_>) -> bool,
     ) -> bool {

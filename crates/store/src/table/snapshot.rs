@@ -33,10 +33,10 @@ use super::cell::{Cell, InputValue};
 use super::error::TableError;
 use super::job::{self, Clocks, Job, JobError};
 use super::leaf::Leaf;
-use super::rows::Rows;
+use super::rows::TableRows;
 use super::schema::Column;
 use super::shape::kept_bits;
-use super::watch::Event;
+use super::watch::WatchEvent;
 use super::{State, Table, build, json};
 
 const MAGIC: &[u8; 8] = b"VECHETBL";
@@ -99,7 +99,7 @@ impl Table {
         self.restore(reader, name, clocks, &Job::default())
     }
 
-    fn rows_to_save(&self) -> Result<Rows, TableError> {
+    fn rows_to_save(&self) -> Result<TableRows, TableError> {
         let state = self.state.read();
         // The replaced rows stay intact until then.
         match state.is_loading {
@@ -122,7 +122,7 @@ impl Table {
 
     fn write(
         &self,
-        rows: Rows,
+        rows: TableRows,
         out: impl Write,
         name: &str,
         clocks: Clocks,
@@ -239,7 +239,7 @@ impl Table {
         let old = std::mem::replace(&mut *state, new);
         // Done: another replacement may start now.
         std::mem::forget(replacing);
-        self.notify_watchers(|out| json::event(out, Event::Load, None));
+        self.notify_watchers(|out| json::event(out, WatchEvent::Load, None));
         drop(state);
         // Frees possibly much memory without holding the lock.
         drop(old);

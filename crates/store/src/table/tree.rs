@@ -5,7 +5,7 @@
 //! leaf.
 
 use super::index::KeyReader;
-use super::key::Key;
+use super::key::TreeKey;
 use super::room::{heap_bytes, make_room, release_room};
 use super::rows::RowPosition;
 
@@ -46,7 +46,7 @@ pub(super) struct Tree<K> {
 
 /// A position between entries: branch, leaf, index in the leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
+pub(super) struct TreePosition {
     branch: usize,
     leaf: usize,
     place: usize,
@@ -59,7 +59,7 @@ pub(super) enum Edge {
     Behind,
 }
 
-impl<K: Key> Branch<K> {
+impl<K: TreeKey> Branch<K> {
     /// Returns the position of an entry in a leaf, or of the first one after it.
     ///
     /// Each row is elsewhere in memory, and cache misses dominate the cost. So several rows are fetched in parallel,
@@ -114,7 +114,7 @@ impl<K: Key> Branch<K> {
     }
 }
 
-impl<K: Key> Leaf<K> {
+impl<K: TreeKey> Leaf<K> {
     /// Returns the memory, including its entry in the branch.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.first.0.heap_bytes() + heap_bytes(self.rows.capacity() * 4)
@@ -124,7 +124,7 @@ impl<K: Key> Leaf<K> {
 /// Returns the index of the last item that begins at or before an entry in an ascending list; 0 if there is none.
 ///
 /// Keys are usually spread evenly, so the index is guessed first where possible, and the right one is near.
-fn last_up_to<K: Key, T>(list: &[T], entry: &Entry<K>, first: impl Fn(&T) -> &Entry<K>) -> usize {
+fn last_up_to<K: TreeKey, T>(list: &[T], entry: &Entry<K>, first: impl Fn(&T) -> &Entry<K>) -> usize {
     let is_up_to = |place: usize| first(&list[place]) <= entry;
     let last = list.len() - 1;
     let (mut low, mut high) = (0, list.len());
@@ -157,7 +157,7 @@ fn last_up_to<K: Key, T>(list: &[T], entry: &Entry<K>, first: impl Fn(&T) -> &En
     low
 }
 
-impl<K: Key> Tree<K> {
+impl<K: TreeKey> Tree<K> {
     pub(super) fn new() -> Self {
         let first = (K::default(), 0);
         let leaf = Leaf {
@@ -183,11 +183,11 @@ impl<K: Key> Tree<K> {
     }
 
     /// Returns the position of an entry, or of the first one after it. `keys` computes those of rows.
-    pub(super) fn seek(&self, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> Position {
+    pub(super) fn seek(&self, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> TreePosition {
         let branch = last_up_to(&self.branches, entry, |branch| &branch.first);
         let leaves = &self.branches[branch].leaves;
         let leaf = last_up_to(leaves, entry, |leaf| &leaf.first);
-        Position {
+        TreePosition {
             branch,
             leaf,
             place: self.branches[branch].search(leaf, entry, edge, keys),
@@ -195,8 +195,8 @@ impl<K: Key> Tree<K> {
     }
 
     /// Returns the position before the first entry.
-    pub(super) fn start(&self) -> Position {
-        Position {
+    pub(super) fn start(&self) -> TreePosition {
+        TreePosition {
             branch: 0,
             leaf: 0,
             place: 0,
@@ -204,10 +204,10 @@ impl<K: Key> Tree<K> {
     }
 
     /// Returns the position after the last entry.
-    pub(super) fn end(&self) -> Position {
+    pub(super) fn end(&self) -> TreePosition {
         let branch = self.branches.len() - 1;
         let leaf = self.branches[branch].leaves.len() - 1;
-        Position {
+        TreePosition {
             branch,
             leaf,
             place: self.branches[branch].leaves[leaf].rows.len(),
@@ -220,7 +220,7 @@ impl<K: Key> Tree<K> {
     }
 
     /// Iterates over the row numbers from a position on, ascending.
-    pub(super) fn from(&self, at: Position) -> impl Iterator<Item = u32> {
+    pub(super) fn from(&self, at: TreePosition) -> impl Iterator<Item = u32> {
         let leaves = self.branches[at.branch..].iter().enumerate();
         let leaves = leaves.flat_map(move |(ahead, branch)| {
             &branch.leaves[if ahead == 0 { at.leaf } else { 0 }..]
@@ -232,7 +232,7 @@ impl<K: Key> Tree<K> {
     }
 
     /// Iterates over the row numbers before a position, descending.
-    pub(super) fn down_from(&self, at: Position) -> impl Iterator<Item = u32> {
+    pub(super) fn down_from(&self, at: TreePosition) -> impl Iterator<Item = u32> {
         let leaves = self.branches[..=at.branch].iter().rev().enumerate();
         let leaves = leaves.flat_map(move |(behind, branch)| {
             let end = match behind {
@@ -251,7 +251,7 @@ impl<K: Key> Tree<K> {
     }
 
     /// Returns the number of entries between two positions.
-    pub(super) fn between(&self, from: Position, to: Position) -> usize {
+    pub(super) fn between(&self, from: TreePosition, to: TreePosition) -> usize {
         if to <= from {
             return 0;
         }
@@ -337,7 +337,7 @@ impl<K: Key> Tree<K> {
         }
     }
 
-    fn drop_leaf(&mut self, at: Position) {
+    fn drop_leaf(&mut self, at: TreePosition) {
         let branch = &mut self.branches[at.branch];
         if branch.leaves.len() > 1 {
             let gone = branch.leaves.remove(at.leaf);
@@ -365,7 +365,7 @@ impl<K: Key> Tree<K> {
     }
 
     /// Merges a leaf with the next or the previous one if both are small.
-    fn join(&mut self, at: Position) {
+    fn join(&mut self, at: TreePosition) {
         let leaves = &mut self.branches[at.branch].leaves;
         for place in [Some(at.leaf), at.leaf.checked_sub(1)]
             .into_iter()

@@ -18,7 +18,7 @@ pub const CHANGES_DEFAULT: usize = 1000;
 
 /// The type of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum WatchEvent {
     Insert,
     Update,
     Delete,
@@ -28,7 +28,7 @@ pub(super) enum Event {
     Load,
 }
 
-impl Event {
+impl WatchEvent {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use veche_calls::{CallOutcome, Handle, HttpReply, HttpRequest, ReadBody, Reply, ReplyBody};
+use veche_calls::{CallOutcome, Handle, HttpReply, HttpRequest, ReadBody, CallReply, ReplyBody};
 use veche_script::Plain;
 
 use super::MockState;
@@ -17,7 +17,7 @@ pub(super) fn check(question: &Plain) -> Result<(), String> {
     }
 }
 
-pub(super) fn addresses(said: &Plain) -> Result<Reply, String> {
+pub(super) fn addresses(said: &Plain) -> Result<CallReply, String> {
     let texts = said.items().iter().map(Plain::text);
     let addresses: Result<Vec<IpAddr>, String> = texts
         .map(|text| {
@@ -25,7 +25,7 @@ pub(super) fn addresses(said: &Plain) -> Result<Reply, String> {
                 .map_err(|_| format!("{text:?} is not an IP address"))
         })
         .collect();
-    Ok(Reply::Addresses(addresses?))
+    Ok(CallReply::Addresses(addresses?))
 }
 
 pub(super) fn question(fetch: &HttpRequest) -> StubCall {
@@ -78,6 +78,6 @@ impl MockState {
     pub(super) fn read_body(&mut self, read: &ReadBody) -> CallOutcome {
         let number = read.stream.of::<u64>();
         let body = number.and_then(|number| self.bodies.get_mut(&number));
-        Ok(Reply::Chunk(body.and_then(VecDeque::pop_front)))
+        Ok(CallReply::Chunk(body.and_then(VecDeque::pop_front)))
     }
 }

@@ -17,13 +17,13 @@ use std::time::Duration;
 use veche_apps::{AppRecorder, CallExecutor, RecordedEntry};
 use veche_calls::redis::{RedisAction, RedisReply};
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallId, CallOutcome, HttpCall, RedisCall, Reply,
+    Call, CallError, CallErrorKind, CallId, CallOutcome, HttpCall, RedisCall, CallReply,
 };
 use veche_outbound::password::{self, Cost};
 use veche_script::{Dial, Level, Plain};
 
 use super::world::MONO_MS;
-use redis::Subscriptions;
+use redis::MockSubscriptions;
 use stub::{Says, Stub, StubAnswer, StubCall, StubKind};
 
 /// The most recorded calls of one kind.
@@ -43,7 +43,7 @@ struct MockState {
     /// Calls of the test's functions, by the stub's number.
     asked: VecDeque<(usize, Plain)>,
     receiving: Vec<Receiving>,
-    subscriptions: Subscriptions,
+    subscriptions: MockSubscriptions,
     /// Remaining parts of streamed bodies.
     bodies: HashMap<u64, VecDeque<Vec<u8>>>,
     /// Connections to mocked WebSocket servers, by their assigned address.
@@ -100,7 +100,7 @@ impl MockServices {
             pending: Vec::new(),
             asked: VecDeque::new(),
             receiving: Vec::new(),
-            subscriptions: Subscriptions::default(),
+            subscriptions: MockSubscriptions::default(),
             bodies: HashMap::new(),
             dialed: HashMap::new(),
             made: CallRecord::default(),
@@ -342,10 +342,10 @@ impl MockState {
 
     fn outcome(&mut self, call: &Call, mut said: Vec<StubAnswer>) -> CallOutcome {
         let reply = match call {
-            Call::Redis(redis) => return self.redis_reply(redis, said).map(Reply::Redis),
-            Call::Http(HttpCall::Read(_)) => return Ok(Reply::Chunk(None)),
+            Call::Redis(redis) => return self.redis_reply(redis, said).map(CallReply::Redis),
+            Call::Http(HttpCall::Read(_)) => return Ok(CallReply::Chunk(None)),
             Call::Password(call) => {
-                return password::run(call, Cost::Least).map(Reply::Password);
+                return password::run(call, Cost::Least).map(CallReply::Password);
             }
             Call::Fastcgi(_) => {
                 let words = "tests run no scripts behind FastCGI";
@@ -353,12 +353,12 @@ impl MockState {
             }
             Call::Http(HttpCall::Fetch(fetch)) => {
                 let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
-                return Ok(Reply::Http(Box::new(self.http_reply(fetch, &said))));
+                return Ok(CallReply::Http(Box::new(self.http_reply(fetch, &said))));
             }
             Call::Resolve(_) => http::addresses(&said.pop().unwrap_or(Ok(Plain::Nil))?),
             Call::Mysql(mysql) => {
                 let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
-                let reply = mysql::reply(mysql, said).map(Reply::Mysql);
+                let reply = mysql::reply(mysql, said).map(CallReply::Mysql);
                 reply.map_err(|words| format!("test.stub_mysql: {words}"))
             }
         };
@@ -388,7 +388,7 @@ impl MockState {
         let RedisAction::Receive { lease, within } = &redis.action else {
             return;
         };
-        let Some(subscription) = Subscriptions::number(lease) else {
+        let Some(subscription) = MockSubscriptions::number(lease) else {
             let fault = CallError::new(CallErrorKind::Invalid, "redis: the subscription has ended");
             return self.outcomes.push((id, Err(fault)));
         };
@@ -414,7 +414,7 @@ impl MockState {
         self.receiving
             .retain(|one| match subscriptions.receive(one.subscription) {
                 Some(message) => {
-                    let reply = Reply::Redis(RedisReply::Message(Some(message)));
+                    let reply = CallReply::Redis(RedisReply::Message(Some(message)));
                     outcomes.push((one.id, Ok(reply)));
                     false
                 }
@@ -427,7 +427,7 @@ impl MockState {
         let now_ms = self.now_ms;
         let is_late = |one: &mut Receiving| one.until_ms <= now_ms;
         for one in self.receiving.extract_if(.., is_late) {
-            let reply = Reply::Redis(RedisReply::Message(None));
+            let reply = CallReply::Redis(RedisReply::Message(None));
             self.outcomes.push((one.id, Ok(reply)));
         }
         let is_late = |one: &mut MockCall| one.until_ms <= now_ms;

@@ -96,7 +96,7 @@ fn value_of(value: Plain) -> RedisValue {
 
 /// The subscriptions of all applications.
 #[derive(Default)]
-pub(super) struct Subscriptions(Vec<MockSubscription>);
+pub(super) struct MockSubscriptions(Vec<MockSubscription>);
 
 struct MockSubscription {
     /// Dropped when the application drops the subscription.
@@ -106,7 +106,7 @@ struct MockSubscription {
     queue: VecDeque<RedisMessage>,
 }
 
-impl Subscriptions {
+impl MockSubscriptions {
     /// Adds a subscription with a unique number.
     pub(super) fn add(&mut self, number: u64, names: &[Vec<u8>], are_patterns: bool) -> Lease {
         let number = Arc::new(number);

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use veche_calls::Reply;
+use veche_calls::CallReply;
 use veche_config as config;
 use veche_outbound::Outbound;
 
@@ -50,7 +50,7 @@ pub(super) fn send(
         .recv()
         .map_err(|_| DeliveryError::Later("the server is shutting down".to_owned()))?;
     match outcome {
-        Ok(Reply::Http(reply)) => check_status(reply.status),
+        Ok(CallReply::Http(reply)) => check_status(reply.status),
         Ok(_) => Err(DeliveryError::Later("not an HTTP response".to_owned())),
         Err(fault) => Err(DeliveryError::Later(fault.words)),
     }

@@ -163,7 +163,7 @@ impl DeliveryQueue {
             let node = self.state.lock().node.clone();
             // Several nodes may have started at the same time.
             let source = node.as_ref().map(|node| format!("{}-", node.id));
-            let delivery = wire::Delivery {
+            let delivery = wire::EventsBody {
                 id: format!("{}{began:x}-{number}", source.unwrap_or_default()),
                 node: node.as_ref().map(|node| &*node.name),
                 is_first: number == 1,

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use veche_hub::ChannelEvent;
 
 /// The content of one request.
-pub(super) struct Delivery<'e> {
+pub(super) struct EventsBody<'e> {
     /// The same whenever the batch is retried, and unique otherwise.
     pub(super) id: String,
     /// The name of the node that sends it, if the server belongs to a cluster.
@@ -52,7 +52,7 @@ struct Event<'e> {
     time: u64,
 }
 
-impl Delivery<'_> {
+impl EventsBody<'_> {
     /// Returns the body of the request.
     pub(super) fn to_json(&self) -> Vec<u8> {
         let wire = Wire {
@@ -112,7 +112,7 @@ mod tests {
             channel_event("price:1", ChannelEventKind::Empty),
             channel_event("#ann", ChannelEventKind::Vacated),
         ];
-        let delivery = Delivery {
+        let delivery = EventsBody {
             id: "1-2".to_owned(),
             node: Some("a"),
             is_first: true,
@@ -129,7 +129,7 @@ mod tests {
             r#"{"type":"offline","user":"ann","time":7}]}"#,
         ];
         assert_eq!(String::from_utf8(delivery.to_json()), Ok(expected.concat()));
-        let delivery = Delivery {
+        let delivery = EventsBody {
             id: "1-3".to_owned(),
             node: None,
             is_first: false,

@@ -1,7 +1,7 @@
 //! Counters of hook requests by kind, for `/metrics`.
 
 use veche_frontends::hooks::HookKind;
-use veche_outbound::{LatencyHistogram, SharedCounter};
+use veche_outbound::{LatencyHistogram, AtomicCounter};
 
 /// The outcome of a hook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,9 @@ impl WebhookOutcome {
 #[derive(Debug, Default)]
 pub struct KindMetrics {
     /// Number of requests by [`WebhookOutcome`].
-    pub asked: [SharedCounter; WebhookOutcome::ALL.len()],
+    pub asked: [AtomicCounter; WebhookOutcome::ALL.len()],
     /// The number of pending requests.
-    pub waiting: SharedCounter,
+    pub waiting: AtomicCounter,
     /// The response times, of any outcome.
     pub took: LatencyHistogram,
 }

@@ -127,7 +127,7 @@ mod tests {
 
     use bytes::Bytes;
     use serde_json::{Value, json};
-    use veche_frontends::hooks::{BackEndId, Credential, HookCaller, HookRequestId, HookTarget};
+    use veche_frontends::hooks::{BackEndId, MaskedToken, HookCaller, HookRequestId, HookTarget};
     use veche_hub::ConnectionId;
 
     use super::*;
@@ -167,7 +167,7 @@ mod tests {
             user: "".into(),
             channel: "".into(),
             method: "".into(),
-            token: Credential::default(),
+            token: MaskedToken::default(),
             data: None,
             channels: Vec::new(),
             disconnect: None,
@@ -193,7 +193,7 @@ mod tests {
             payload_parts(&connect),
             with(json!({"name": "js", "version": "1.2"}))
         );
-        connect.token = Credential("t".into());
+        connect.token = MaskedToken("t".into());
         connect.data = Some(payload(PayloadKind::Json, b"{\"a\": 1}"));
         connect.channels = vec!["news".into()];
         let expected = json!({

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use veche_frontends::app::{
-    AbandonReason, AppResponse, HandlerProgress, HandshakeDecision, MaybeDeferred, RequestView,
+    AbandonReason, AppResponse, AppProgress, HandshakeDecision, MaybeDeferred, RequestView,
 };
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::worker_context::TokenRenewal;
@@ -57,7 +57,7 @@ impl Apps for Numbers {
         _: ConnectionId,
         _: &RequestView<'_>,
         _: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         unreachable!()
     }
 
@@ -68,7 +68,7 @@ impl Apps for Numbers {
         _: MessageKind,
         _: &[u8],
         _: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         unreachable!()
     }
 

@@ -1,7 +1,7 @@
 //! Applications that record the calls of a worker.
 
 use veche_frontends::app::{
-    AbandonReason, AppResponse, HandlerProgress, HandshakeDecision, MaybeDeferred, RequestView,
+    AbandonReason, AppResponse, AppProgress, HandshakeDecision, MaybeDeferred, RequestView,
 };
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::worker_context::TokenRenewal;
@@ -60,7 +60,7 @@ impl Apps for Recorder {
         _: ConnectionId,
         _: &RequestView<'_>,
         _: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         unreachable!()
     }
 
@@ -71,7 +71,7 @@ impl Apps for Recorder {
         _: MessageKind,
         _: &[u8],
         _: &mut Context,
-    ) -> HandlerProgress {
+    ) -> AppProgress {
         unreachable!()
     }
 

@@ -10,7 +10,7 @@ use veche_frontends::identity::{
     AuthError, CertificateField, CertificateNames, CompletionSink, Identity, IdentityResult,
 };
 use veche_frontends::worker_context::TokenRenewal;
-use veche_frontends::{AppId, ClientOptions, DialCommand, DialId, Process, TransportEnd};
+use veche_frontends::{AppId, ClientOptions, DialCommand, DialId, ProcessServices, TransportEnd};
 use veche_hub::{
     ChannelName, ConnectionId, Epoch, EventLevel, LogRecord, NamespaceOptions, Namespaces, Now,
     PayloadKind, PayloadRef, RestoredStream, SubscribeOptions, Ticket, WorkerId,
@@ -347,7 +347,7 @@ fn a_decision_within_a_turn_requires_another_turn() {
 /// A process in which one address has too many connections.
 struct Crowded(IpAddr);
 
-impl Process for Crowded {
+impl ProcessServices for Crowded {
     fn is_ready(&self) -> bool {
         true
     }

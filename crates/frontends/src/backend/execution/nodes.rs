@@ -10,12 +10,12 @@ use veche_hub::{
 use veche_nodes::BanRequest;
 
 use crate::context::issued_token::Ban;
-use crate::context::process::Process;
+use crate::context::process::ProcessServices;
 use crate::context::worker_context::{Context, Requests};
 
 /// Applies an instruction to connections of a user that still wait for a decision, or for an answer that names the user.
 /// Sessions carry it out themselves.
-pub fn bind_undecided(process: &dyn Process, user: &str, instruction: &UserCommand) {
+pub fn bind_undecided(process: &dyn ProcessServices, user: &str, instruction: &UserCommand) {
     let is_end = matches!(
         instruction.action,
         UserAction::Disconnect { .. }

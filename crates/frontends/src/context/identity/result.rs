@@ -13,7 +13,7 @@ pub struct VerifiedUser {
     pub user: String,
     /// Expiry in seconds since 1970; `None`: valid as long as the connection.
     pub until_s: Option<u64>,
-    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
+    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     pub disconnects_seen: u64,
 }
 

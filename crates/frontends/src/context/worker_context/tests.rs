@@ -34,7 +34,7 @@ impl Files for NoFiles {
 /// Uses the trait's default methods.
 struct Bare;
 
-impl Process for Bare {
+impl ProcessServices for Bare {
     fn is_ready(&self) -> bool {
         true
     }
@@ -56,7 +56,7 @@ impl Process for Bare {
 #[derive(Default)]
 struct Counting(RwLock<Vec<String>>);
 
-impl Process for Counting {
+impl ProcessServices for Counting {
     fn is_ready(&self) -> bool {
         true
     }
@@ -93,7 +93,7 @@ impl Process for Counting {
     }
 }
 
-fn shared(process: Arc<dyn Process>, connections_per_user: u32) -> Context {
+fn shared(process: Arc<dyn ProcessServices>, connections_per_user: u32) -> Context {
     let site = FrontendConfig {
         listeners: Vec::new(),
         routes: Vec::new(),

@@ -14,7 +14,7 @@ use veche_proto::websocket::MessageKind;
 use veche_types::AppId;
 
 use crate::context::app::{QUEUED_BYTES_HIGH, QUEUED_MESSAGES_MAX, RequestView};
-use crate::context::apps::{Apps, HandlerProgress};
+use crate::context::apps::{Apps, AppProgress};
 use crate::context::route::Route;
 use crate::context::session::{Flow, Session, SessionContext};
 use crate::context::session_info::SessionInfo;
@@ -56,11 +56,11 @@ struct QueuedMessages {
     bytes: usize,
 }
 
-impl From<HandlerProgress> for State {
-    fn from(progress: HandlerProgress) -> Self {
+impl From<AppProgress> for State {
+    fn from(progress: AppProgress) -> Self {
         match progress {
-            HandlerProgress::Done => Self::Free,
-            HandlerProgress::Suspended => Self::Busy,
+            AppProgress::Done => Self::Free,
+            AppProgress::Suspended => Self::Busy,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use veche_centrifuge::{
     CommandError, DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult,
-    PublishRequest, Request, RpcRequest, RpcResult, SendRequest,
+    PublishRequest, ClientRequest, RpcRequest, RpcResult, SendRequest,
 };
 use veche_hub::{
     self as hub, ChannelQuery, HistoryError, HistoryQuery, HubReply, Namespaces, PresenceError,
@@ -25,32 +25,32 @@ impl Centrifuge {
     pub(super) fn request(
         &mut self,
         id: u32,
-        request: &Request<'_>,
+        request: &ClientRequest<'_>,
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> CommandStatus {
         match request {
-            Request::Connect(_) => CommandStatus::Close(DisconnectCode::BadRequest),
-            Request::Subscribe(request) => self.subscribe(id, request, frame, cx),
-            Request::Unsubscribe(request) => self.unsubscribe(id, &request.channel, frame, cx),
-            Request::Publish(request) => self.publish(id, request, frame, cx),
-            Request::Presence(request) => {
+            ClientRequest::Connect(_) => CommandStatus::Close(DisconnectCode::BadRequest),
+            ClientRequest::Subscribe(request) => self.subscribe(id, request, frame, cx),
+            ClientRequest::Unsubscribe(request) => self.unsubscribe(id, &request.channel, frame, cx),
+            ClientRequest::Publish(request) => self.publish(id, request, frame, cx),
+            ClientRequest::Presence(request) => {
                 self.query_channel(id, &request.channel, ChannelQuery::Presence, frame, cx)
             }
-            Request::PresenceStats(request) => {
+            ClientRequest::PresenceStats(request) => {
                 self.query_channel(id, &request.channel, ChannelQuery::PresenceStats, frame, cx)
             }
-            Request::History(request) => self.history(id, request, frame, cx),
-            Request::Ping => {
+            ClientRequest::History(request) => self.history(id, request, frame, cx),
+            ClientRequest::Ping => {
                 frame.reply(id, Outcome::Ping);
                 CommandStatus::Yes
             }
-            Request::Send(request) => self.send(id, request, frame, cx),
-            Request::Rpc(request) => self.rpc(id, request, frame, cx),
-            Request::Refresh(request) => self.refresh(id, request, frame, cx),
-            Request::SubRefresh(request) => self.sub_refresh(id, request, frame, cx),
+            ClientRequest::Send(request) => self.send(id, request, frame, cx),
+            ClientRequest::Rpc(request) => self.rpc(id, request, frame, cx),
+            ClientRequest::Refresh(request) => self.refresh(id, request, frame, cx),
+            ClientRequest::SubRefresh(request) => self.sub_refresh(id, request, frame, cx),
             // Any message proves that the client is alive.
-            Request::Pong => CommandStatus::Yes,
+            ClientRequest::Pong => CommandStatus::Yes,
         }
     }
 

@@ -2,21 +2,21 @@
 
 use std::borrow::Cow;
 
-use veche_centrifuge::Request;
+use veche_centrifuge::ClientRequest;
 
 use super::frame::ReplyFrame;
 use super::{Centrifuge, CommandStatus, PendingTicket, SessionContext};
 use crate::context::log_note::AuthDecision;
 
 /// Returns the kind and channel of a command that needs a decision.
-fn asked<'r>(request: &'r Request<'_>) -> Option<(&'static str, &'r str)> {
+fn asked<'r>(request: &'r ClientRequest<'_>) -> Option<(&'static str, &'r str)> {
     Some(match request {
-        Request::Connect(_) => ("connect", ""),
-        Request::Subscribe(request) => ("subscribe", &request.channel),
-        Request::Unsubscribe(request) => ("unsubscribe", &request.channel),
-        Request::Publish(request) => ("publish", &request.channel),
-        Request::Refresh(_) => ("refresh", ""),
-        Request::SubRefresh(request) => ("sub_refresh", &request.channel),
+        ClientRequest::Connect(_) => ("connect", ""),
+        ClientRequest::Subscribe(request) => ("subscribe", &request.channel),
+        ClientRequest::Unsubscribe(request) => ("unsubscribe", &request.channel),
+        ClientRequest::Publish(request) => ("publish", &request.channel),
+        ClientRequest::Refresh(_) => ("refresh", ""),
+        ClientRequest::SubRefresh(request) => ("sub_refresh", &request.channel),
         _ => return None,
     })
 }
@@ -30,7 +30,7 @@ impl Centrifuge {
     /// Reports the outcome of a command, if it is known.
     pub(super) fn log_outcome(
         &self,
-        request: &Request<'_>,
+        request: &ClientRequest<'_>,
         done: &CommandStatus,
         frame: &mut ReplyFrame,
         cx: &SessionContext<'_>,

@@ -16,7 +16,7 @@ use super::connecting::unique;
 use super::frame::ReplyFrame;
 use super::{Centrifuge, CommandStatus, Flow, PendingTicket, SessionContext, State, writing};
 use crate::context::hooks::{
-    Credential, HookCaller, HookDecision, HookGrant, HookKind, HookRequest, HookRequestId,
+    MaskedToken, HookCaller, HookDecision, HookGrant, HookKind, HookRequest, HookRequestId,
     HookTarget,
 };
 use crate::context::log_note::NoteLevel;
@@ -250,7 +250,7 @@ impl Centrifuge {
             user: self.info.user.clone(),
             channel: ask.channel.into(),
             method: ask.method.into(),
-            token: Credential(ask.token.into()),
+            token: MaskedToken(ask.token.into()),
             data: ask.data.map(|data| writing::payload(data).to_payload()),
             channels: ask.channels,
             disconnect: None,
@@ -285,7 +285,7 @@ impl Centrifuge {
             user: self.info.user.clone(),
             channel: Box::default(),
             method: Box::default(),
-            token: Credential::default(),
+            token: MaskedToken::default(),
             data: None,
             channels: Vec::new(),
             disconnect: Some((code, reason.into())),

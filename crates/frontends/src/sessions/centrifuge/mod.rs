@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use veche_centrifuge::{
-    Command, DecodeLimits, Disconnect, DisconnectCode, Encoding, ErrorCode, Push, PushBody, Request,
+    Command, DecodeLimits, Disconnect, DisconnectCode, Encoding, ErrorCode, Push, PushBody, ClientRequest,
 };
 use veche_hub::{ClientInfo, ConnectionId, HubReply, Ticket};
 use veche_types::Now;
@@ -57,7 +57,7 @@ use frame::ReplyFrame;
 use hook_requests::HookState;
 use long_replies::UnfinishedReply;
 use one_way::OneWayState;
-use subscribing::{RequestedSubscription, Subscriptions};
+use subscribing::{RequestedSubscription, ClientSubscriptions};
 use tokens::TokenCheck;
 use transport::RelayQueue;
 use user_commands::{GIVEN, ServerSubscriptions};
@@ -94,7 +94,7 @@ pub(crate) struct Centrifuge {
     /// The client's public data; empty before it is connected, unless the handshake authenticated it.
     info: Arc<ClientInfo>,
     state: State,
-    subscriptions: Subscriptions,
+    subscriptions: ClientSubscriptions,
     /// Missed publications were compared for deltas in this turn.
     has_compared: bool,
     /// The unprocessed part of the last message.
@@ -126,7 +126,7 @@ pub(crate) struct Centrifuge {
     one_way: Option<OneWayState>,
     /// The handshake's claims, until the client has connected.
     claims: Option<Box<Map<String, Value>>>,
-    /// The [`disconnect_count`](crate::Process::disconnect_count) when authentication began.
+    /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     disconnects_seen: Option<u64>,
     /// The deadline may have become earlier.
     deadline_changed: bool,
@@ -194,7 +194,7 @@ impl Centrifuge {
             encoding,
             info: Arc::new(nobody),
             state: State::Fresh,
-            subscriptions: Subscriptions::default(),
+            subscriptions: ClientSubscriptions::default(),
             has_compared: false,
             message: Vec::new(),
             taken: 0,
@@ -480,7 +480,7 @@ impl Centrifuge {
         let id = command.id;
         if self.state == State::Fresh {
             return match &command.request {
-                Request::Connect(request) => self.connect(id, request, frame, cx),
+                ClientRequest::Connect(request) => self.connect(id, request, frame, cx),
                 _ => CommandStatus::Close(DisconnectCode::BadRequest),
             };
         }

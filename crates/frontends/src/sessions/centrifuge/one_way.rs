@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    ConnectRequest, DecodeLimits, DisconnectCode, Publication, Push, PushBody, Request,
+    ConnectRequest, DecodeLimits, DisconnectCode, Publication, Push, PushBody, ClientRequest,
 };
 use veche_hub::{ChannelName, Position, Since};
 
@@ -83,7 +83,7 @@ impl Centrifuge {
             }
         };
         let done = self.connect(0, &request, frame, cx);
-        self.log_outcome(&Request::Connect(request), &done, frame, cx);
+        self.log_outcome(&ClientRequest::Connect(request), &done, frame, cx);
         if let CommandStatus::Not(block) = done {
             return Flow::Wait(block);
         }

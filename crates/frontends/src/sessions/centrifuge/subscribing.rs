@@ -38,7 +38,7 @@ const FLAG_RECOVER_OR_FAIL: i64 = 2;
 
 /// A client's subscriptions, including pending ones.
 #[derive(Default)]
-pub(super) struct Subscriptions {
+pub(super) struct ClientSubscriptions {
     all: Vec<ClientSubscription>,
     /// The first time to check for expiry; milliseconds since 1970.
     due_ms: Option<u64>,
@@ -108,7 +108,7 @@ impl RequestedSubscription {
     }
 }
 
-impl Subscriptions {
+impl ClientSubscriptions {
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }

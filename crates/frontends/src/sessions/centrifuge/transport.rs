@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use veche_centrifuge::{DecodeLimits, Encoding, Request};
+use veche_centrifuge::{DecodeLimits, Encoding, ClientRequest};
 
 use crate::context::route::Route;
 
@@ -125,7 +125,7 @@ pub(crate) fn only_connects(commands: &[u8]) -> bool {
     let mut commands = Encoding::Json.commands(commands, limits);
     match commands.next() {
         Some(Ok(first)) => {
-            matches!(first.request, Request::Connect(_)) && commands.next().is_none()
+            matches!(first.request, ClientRequest::Connect(_)) && commands.next().is_none()
         }
         Some(Err(_)) | None => true,
     }

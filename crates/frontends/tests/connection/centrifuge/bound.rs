@@ -7,7 +7,7 @@ use veche_frontends::hooks::{HookDecision, HookGrant, HookRequest, HookSubscript
 use veche_frontends::identity::token::KeyProvider;
 use veche_frontends::identity::{CompletionSink, Identity, IdentityResult};
 use veche_frontends::issued_token::{self, BanError};
-use veche_frontends::{Process, WaitReason};
+use veche_frontends::{ProcessServices, WaitReason};
 use veche_hub::ConnectionId;
 use veche_jwt::Keys;
 
@@ -23,7 +23,7 @@ struct Remembering {
     slots: RwLock<Vec<String>>,
 }
 
-impl Process for Remembering {
+impl ProcessServices for Remembering {
     fn is_ready(&self) -> bool {
         true
     }
@@ -107,7 +107,7 @@ fn world(workers: u16) -> World {
     let mut world = super::world(workers);
     let process = Arc::new(Remembering::default());
     for worker in &mut world.workers {
-        worker.shared_mut().process = Arc::clone(&process) as Arc<dyn Process>;
+        worker.shared_mut().process = Arc::clone(&process) as Arc<dyn ProcessServices>;
     }
     world
 }

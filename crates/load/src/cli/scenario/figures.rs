@@ -309,7 +309,7 @@ fn digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::report::model::{HttpTally, Latency, Ledger, ServerUse};
+    use crate::report::model::{HttpTally, Latency, LedgerCounts, ServerUse};
 
     use super::*;
 
@@ -319,7 +319,7 @@ mod tests {
         let mut report = Report {
             latency_us: Some(Latency::default()),
             handshake_us: Some(Latency::default()),
-            ledger: Some(Ledger::default()),
+            ledger: Some(LedgerCounts::default()),
             http: Some(HttpTally {
                 unexpected_bodies: Some(0),
                 ..HttpTally::default()

@@ -20,7 +20,7 @@ use super::url_override::UrlOverride;
 /// The content of a file.
 #[derive(Debug)]
 pub(super) struct Scenario {
-    pub(super) phases: Vec<Phase>,
+    pub(super) phases: Vec<ScenarioPhase>,
     /// The objectives of the whole scenario.
     pub(super) promises: Vec<Slo>,
     /// Whether it ends with the first missed objective of a phase.
@@ -28,7 +28,7 @@ pub(super) struct Scenario {
 }
 
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(super) struct ScenarioPhase {
     pub(super) name: String,
     /// Whether it runs concurrently with the previous one.
     pub(super) together: bool,
@@ -124,7 +124,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         let phases = self.phases(phases);
         for (promise, at) in &promises {
             let kinds = promise.kinds();
-            let is_measured = |phase: &Phase| kinds.contains(&kind_of(&phase.question));
+            let is_measured = |phase: &ScenarioPhase| kinds.contains(&kind_of(&phase.question));
             if !kinds.is_empty() && !phases.iter().any(is_measured) && self.problems.is_empty() {
                 let message = format!(
                     "not measured by any phase: add one of kind {}",
@@ -140,7 +140,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         }
     }
 
-    fn phases(&mut self, value: Option<&'a Spanned<DeValue<'i>>>) -> Vec<Phase> {
+    fn phases(&mut self, value: Option<&'a Spanned<DeValue<'i>>>) -> Vec<ScenarioPhase> {
         let Some(value) = value else {
             if self.problems.is_empty() {
                 self.problems.add(None, "there is no [[phase]]");
@@ -160,7 +160,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             self.add(at, format!("more than {PHASES_MAX} phases"));
             return Vec::new();
         }
-        let mut phases: Vec<Phase> = Vec::new();
+        let mut phases: Vec<ScenarioPhase> = Vec::new();
         // The location of each in the file.
         let mut places = Vec::new();
         for item in list {
@@ -191,7 +191,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
     }
 
     /// Checks phases that run concurrently, which share this machine's limits.
-    fn check_groups(&mut self, phases: &[Phase], places: &[usize]) {
+    fn check_groups(&mut self, phases: &[ScenarioPhase], places: &[usize]) {
         let mut places = places.iter();
         for group in phases.chunk_by(|_, next| next.together) {
             let place = places.nth(group.len() - 1);
@@ -205,7 +205,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         }
     }
 
-    fn phase(&mut self, at: usize, table: &'a DeTable<'i>) -> Option<Phase> {
+    fn phase(&mut self, at: usize, table: &'a DeTable<'i>) -> Option<ScenarioPhase> {
         let kind = self.kind(at, table);
         let mut is_readable = true;
         let mut phase_name = None;
@@ -263,7 +263,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
             return None;
         }
         let (question, plan) = self.plan(at, kind, &words)?;
-        Some(Phase {
+        Some(ScenarioPhase {
             name: phase_name.unwrap_or_else(|| KINDS[kind].to_owned()),
             together,
             allow_bottleneck,

@@ -3,7 +3,7 @@
 //! Percentiles can't be added, so the merged report has none: objectives on them are checked phase by phase.
 
 use crate::report::Report;
-use crate::report::model::{Connections, Errors, GeneratorUse, Ledger, Messages, SCHEMA, Settings};
+use crate::report::model::{ConnectionCounts, Errors, GeneratorUse, LedgerCounts, Messages, SCHEMA, Settings};
 
 /// Merges `phases`, each with whether it ran concurrently with the previous one.
 pub(super) fn merge_phases(phases: Vec<(Report, bool)>, label: Option<String>) -> Report {
@@ -82,7 +82,7 @@ fn add(whole: &mut Report, phase: &Report) {
     add_generator(&mut whole.generator, &phase.generator);
 }
 
-fn add_connections(whole: &mut Connections, phase: &Connections) {
+fn add_connections(whole: &mut ConnectionCounts, phase: &ConnectionCounts) {
     whole.asked += phase.asked;
     whole.opened += phase.opened;
     whole.failed += phase.failed;
@@ -128,7 +128,7 @@ fn add_errors(whole: &mut Errors, phase: &Errors) {
     }
 }
 
-fn add_ledger(whole: &mut Ledger, phase: &Ledger) {
+fn add_ledger(whole: &mut LedgerCounts, phase: &LedgerCounts) {
     whole.receivers += phase.receivers;
     whole.published += phase.published;
     whole.expected += phase.expected;
@@ -171,9 +171,9 @@ mod tests {
         let mut report = Report {
             seconds,
             timeline: vec![Interval::default()],
-            ledger: lost.map(|lost| Ledger {
+            ledger: lost.map(|lost| LedgerCounts {
                 lost,
-                ..Ledger::default()
+                ..LedgerCounts::default()
             }),
             ..Report::default()
         };

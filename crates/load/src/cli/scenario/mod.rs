@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
 use crate::RunProgress;
-use crate::report::model::{Check, Ledger, Report, ServerUse};
+use crate::report::model::{Objective, LedgerCounts, Report, ServerUse};
 use crate::run::is_running;
 
 use super::progress_line::{self, ProgressLine};
@@ -27,7 +27,7 @@ use super::running::{
 };
 pub(super) use args::ScenarioArgs;
 pub(super) use figures::show_time;
-use file::{Phase, Scenario};
+use file::{ScenarioPhase, Scenario};
 pub(super) use slo::Slo;
 use url_override::UrlOverride;
 use veche_terminal::exit::{self, CommandFailure, Exit};
@@ -115,7 +115,7 @@ fn count_from(rss_before_bytes: u64, server: &mut ServerUse, opened: u64) {
 
 fn run_together(
     scenario: &Scenario,
-    group: &[Phase],
+    group: &[ScenarioPhase],
     pid: Option<u32>,
     interrupts: &AtomicUsize,
     line: &mut ProgressLine,
@@ -137,20 +137,20 @@ fn run_together(
 }
 
 /// Returns the total duration with warm-up, if known.
-fn planned_ns(group: &[Phase]) -> Option<u64> {
-    let planned = |phase: &Phase| Some(phase.plan.duration_ns? + phase.plan.warmup_ns);
+fn planned_ns(group: &[ScenarioPhase]) -> Option<u64> {
+    let planned = |phase: &ScenarioPhase| Some(phase.plan.duration_ns? + phase.plan.warmup_ns);
     let all: Option<Vec<u64>> = group.iter().map(planned).collect();
     all?.into_iter().max()
 }
 
-fn names(group: &[Phase]) -> String {
+fn names(group: &[ScenarioPhase]) -> String {
     let names: Vec<&str> = group.iter().map(|phase| phase.name.as_str()).collect();
     names.join(" + ")
 }
 
 fn run_one(
     scenario: &Scenario,
-    phase: &Phase,
+    phase: &ScenarioPhase,
     pid: Option<u32>,
     interrupts: &AtomicUsize,
     stop: &AtomicBool,
@@ -197,8 +197,8 @@ pub(super) fn check_phase(
     promises: &[Slo],
     whole: &[Slo],
     allow_bottleneck: bool,
-) -> Vec<Check> {
-    let mut checks: Vec<Check> = promises
+) -> Vec<Objective> {
+    let mut checks: Vec<Objective> = promises
         .iter()
         .map(|promise| promise.judge(report))
         .collect();
@@ -209,7 +209,7 @@ pub(super) fn check_phase(
     let named: Vec<&str> = all().map(Slo::path).collect();
     let duplicated = report.messages.duplicated;
     if duplicated > 0 && !named.contains(&"messages.duplicated") {
-        checks.push(Check {
+        checks.push(Objective {
             promise: "messages.duplicated == 0".to_owned(),
             measured: duplicated.to_string(),
             passed: false,
@@ -219,7 +219,7 @@ pub(super) fn check_phase(
         checks.extend(no_faults(ledger, &named));
     }
     if report.generator.bottleneck && !allow_bottleneck {
-        checks.push(Check {
+        checks.push(Objective {
             promise: "the tester is not the bottleneck".to_owned(),
             measured: report.generator.reasons.join("; "),
             passed: false,
@@ -232,7 +232,7 @@ pub(super) fn check_phase(
         checks.push(all_counted(report));
     }
     if report.stopped {
-        checks.push(Check {
+        checks.push(Objective {
             promise: "the phase runs to its end".to_owned(),
             measured: "stopped: too many errors".to_owned(),
             passed: false,
@@ -246,7 +246,7 @@ pub(super) fn check_phase(
 
 /// Records the results of the scenario's objectives.
 fn check_slos(scenario: &Scenario, report: &mut Report) {
-    let mut checks: Vec<Check> = scenario
+    let mut checks: Vec<Objective> = scenario
         .promises
         .iter()
         .map(|promise| promise.judge_scenario(report))
@@ -260,7 +260,7 @@ fn check_slos(scenario: &Scenario, report: &mut Report) {
         );
     }
     if report.interrupted {
-        checks.push(Check {
+        checks.push(Objective {
             promise: "all phases run to their end".to_owned(),
             measured: format!(
                 "interrupted in phase {} of {}",
@@ -277,9 +277,9 @@ fn check_slos(scenario: &Scenario, report: &mut Report) {
 }
 
 /// Returns the missed objective of a phase that did not reach its rate.
-pub(super) fn rate_reached(report: &Report) -> Check {
+pub(super) fn rate_reached(report: &Report) -> Objective {
     let rate = report.settings.rate.unwrap_or_default();
-    Check {
+    Objective {
         promise: "the requested rate is reached".to_owned(),
         measured: format!(
             "{:.0} a second were reached, {rate:.0} a second were requested",
@@ -290,7 +290,7 @@ pub(super) fn rate_reached(report: &Report) -> Check {
 }
 
 /// Returns the objective that a ledger has no faults other than those named by objectives; `None` if all are named.
-fn no_faults(ledger: &Ledger, named: &[&str]) -> Option<Check> {
+fn no_faults(ledger: &LedgerCounts, named: &[&str]) -> Option<Objective> {
     let faults = [
         ("lost", ledger.lost),
         ("duplicated", ledger.duplicated),
@@ -307,7 +307,7 @@ fn no_faults(ledger: &Ledger, named: &[&str]) -> Option<Check> {
     let found: Vec<String> = found
         .map(|(name, count)| format!("{count} {name}"))
         .collect();
-    (!names.is_empty()).then(|| Check {
+    (!names.is_empty()).then(|| Objective {
         promise: format!("ledger: {} == 0", names.join(", ")),
         passed: found.is_empty(),
         measured: if found.is_empty() {
@@ -319,13 +319,13 @@ fn no_faults(ledger: &Ledger, named: &[&str]) -> Option<Check> {
 }
 
 /// Returns the missed objective of a phase that lost processes of the tester, whose counts are missing.
-fn all_counted(report: &Report) -> Check {
+fn all_counted(report: &Report) -> Objective {
     let lost = &report.generator.lost;
     let how: Vec<String> = lost
         .iter()
         .map(|one| format!("process {}: {}", one.process, one.how))
         .collect();
-    Check {
+    Objective {
         promise: "all processes of the tester are alive".to_owned(),
         measured: format!("{} lost ({})", lost.len(), how.join("; ")),
         passed: false,
@@ -333,7 +333,7 @@ fn all_counted(report: &Report) -> Check {
 }
 
 /// Adds the text of the first error to a missed objective about errors.
-fn explain(check: &mut Check, report: &Report) {
+fn explain(check: &mut Objective, report: &Report) {
     if !check.passed
         && check.promise.starts_with("errors")
         && let Some((cause, words)) = report.errors.examples.iter().next()

@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use crate::report::Report;
-use crate::report::model::Check;
+use crate::report::model::Objective;
 use toml::de::DeValue;
 
 use super::figures::{FIGURES, Figure, Figures, Unit};
@@ -161,7 +161,7 @@ impl Slo {
     }
 
     /// Checks it for a phase.
-    pub(super) fn judge(&self, report: &Report) -> Check {
+    pub(super) fn judge(&self, report: &Report) -> Objective {
         match self.measured(report) {
             Some(value) => self.check(self.figure.show(value, self.in_share), self.keeps(value)),
             None => self.check(self.figure.why_absent(report).to_owned(), false),
@@ -169,7 +169,7 @@ impl Slo {
     }
 
     /// Checks it for a scenario: additive figures by their sum, others in every phase that measures them.
-    pub(super) fn judge_scenario(&self, whole: &Report) -> Check {
+    pub(super) fn judge_scenario(&self, whole: &Report) -> Objective {
         if self.figure.adds_up || self.figure.path == "seconds" {
             return self.judge(whole);
         }
@@ -188,8 +188,8 @@ impl Slo {
     }
 
     /// Returns the result for a phase that did not run.
-    pub(super) fn unasked(&self, phase: &str) -> Check {
-        Check {
+    pub(super) fn unasked(&self, phase: &str) -> Objective {
+        Objective {
             promise: format!("{phase}: {}", self.text),
             measured: "not measured: the scenario ended earlier".to_owned(),
             passed: false,
@@ -222,8 +222,8 @@ impl Slo {
         }
     }
 
-    fn check(&self, measured: String, passed: bool) -> Check {
-        Check {
+    fn check(&self, measured: String, passed: bool) -> Objective {
+        Objective {
             promise: self.text.clone(),
             measured,
             passed,
@@ -292,7 +292,7 @@ fn unknown(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::report::model::{Latency, Ledger, Settings};
+    use crate::report::model::{Latency, LedgerCounts, Settings};
 
     use super::*;
 
@@ -355,7 +355,7 @@ mod tests {
     fn of_the_whole_the_sum_or_the_worst_phase() {
         let mut whole = report(0.0, 3000, 3);
         whole.latency_us = None;
-        whole.ledger = Some(Ledger::default());
+        whole.ledger = Some(LedgerCounts::default());
         whole.phases = vec![report(10.0, 1000, 3), report(30.0, 2000, 0)];
         let check = promise("latency.p99", "\"<= 20us\"")
             .unwrap()

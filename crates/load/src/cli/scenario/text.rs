@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::report::Report;
-use crate::report::model::Check;
+use crate::report::model::Objective;
 
 use super::figures::show_time;
 use super::merged_report;
@@ -80,7 +80,7 @@ fn line(out: &mut String, phase: &Report, width: usize) {
     );
 }
 
-fn promise(out: &mut String, check: &Check) {
+fn promise(out: &mut String, check: &Objective) {
     let word = if check.passed { "kept   " } else { "BROKEN " };
     let _ = writeln!(
         out,
@@ -130,7 +130,7 @@ mod tests {
         };
         phase.connections.opened = 10;
         phase.messages.per_second = 1234.5;
-        let check = |promise: &str, passed| Check {
+        let check = |promise: &str, passed| Objective {
             promise: promise.to_owned(),
             measured: "x".to_owned(),
             passed,

@@ -36,12 +36,12 @@ enum SubscribeStatus {
 }
 
 /// A logged publication: publisher and receiver, and its number.
-pub(super) type Entry = ((u32, Option<u32>), u32);
+pub(super) type LoggedPublication = ((u32, Option<u32>), u32);
 
 #[derive(Default)]
 struct Publisher {
     /// Unacknowledged publications in order.
-    asked: VecDeque<Entry>,
+    asked: VecDeque<LoggedPublication>,
 }
 
 impl RecoveryState {
@@ -148,7 +148,7 @@ impl RecoveryState {
     }
 
     /// Records a publication to be acknowledged.
-    pub(super) fn asked(&mut self, client_index: u32, entry: Entry) {
+    pub(super) fn asked(&mut self, client_index: u32, entry: LoggedPublication) {
         self.publisher(client_index).asked.push_back(entry);
     }
 
@@ -220,7 +220,7 @@ impl RecoveryState {
 }
 
 /// Records a publication with an unknown outcome.
-pub(super) fn doubt(delivery_ledger: &mut DeliveryLedger, (key, number): Entry) {
+pub(super) fn doubt(delivery_ledger: &mut DeliveryLedger, (key, number): LoggedPublication) {
     let unsure = &mut delivery_ledger.log.entry(key).or_default().unsure;
     // Connections of a publisher are consecutive, and so are its numbers.
     unsure.push(number);

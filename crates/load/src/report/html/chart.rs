@@ -107,7 +107,7 @@ impl Axis {
     }
 }
 
-pub(super) struct Line {
+pub(super) struct ChartLine {
     pub(super) name: &'static str,
     /// The class in the style sheet: `one`, `two` or `three`.
     pub(super) class: &'static str,
@@ -115,7 +115,7 @@ pub(super) struct Line {
 }
 
 /// Writes a chart with its heading and a note.
-pub(super) fn figure(out: &mut String, title: &str, note: &str, key: &[Line], drawing: &str) {
+pub(super) fn figure(out: &mut String, title: &str, note: &str, key: &[ChartLine], drawing: &str) {
     out.push_str(&format!("<figure>\n<figcaption><h3>{}</h3>", escape(title)));
     if !note.is_empty() {
         out.push_str(&format!("<p>{}</p>", escape(note)));
@@ -139,7 +139,7 @@ pub(super) fn figure(out: &mut String, title: &str, note: &str, key: &[Line], dr
 }
 
 /// Draws curves over both axes.
-pub(super) fn lines(x: &Axis, y: &Axis, lines: &[Line]) -> String {
+pub(super) fn lines(x: &Axis, y: &Axis, lines: &[ChartLine]) -> String {
     let mut svg = grid(x, y);
     for line in lines {
         let points: Vec<_> = line

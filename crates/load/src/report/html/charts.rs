@@ -4,7 +4,7 @@ use super::super::model::{Bucket, Interval, Report};
 use super::super::text::merge;
 use super::super::units::{count, rate, seconds, share, time};
 use super::super::wording::RunWording;
-use super::chart::{Axis, Line, bars, figure, lines};
+use super::chart::{Axis, ChartLine, bars, figure, lines};
 
 /// Bars of the distribution up to the 99.9th percentile.
 const BARS_MAX: usize = 44;
@@ -37,17 +37,17 @@ fn latency_over_time(out: &mut String, timeline: &[Interval]) {
             .collect()
     };
     let curves = [
-        Line {
+        ChartLine {
             name: "p50",
             class: "one",
             points: points(|step| step.p50_us),
         },
-        Line {
+        ChartLine {
             name: "p99",
             class: "two",
             points: points(|step| step.p99_us),
         },
-        Line {
+        ChartLine {
             name: "longest",
             class: "three",
             points: points(|step| step.max_us),
@@ -116,7 +116,7 @@ fn throughput_over_time(out: &mut String, report: &Report) {
             rate(x).replace(".0", "")
         }
     });
-    let curves = [Line {
+    let curves = [ChartLine {
         name: "throughput",
         class: "one",
         points,
@@ -176,7 +176,7 @@ fn percentiles(out: &mut String, histogram: &[Bucket]) {
     }
     let (low, high) = (points[0].1, points[points.len() - 1].1);
     let y = latency_axis(low, high);
-    let curves = [Line {
+    let curves = [ChartLine {
         name: "latency",
         class: "one",
         points,

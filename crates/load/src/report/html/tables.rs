@@ -1,6 +1,6 @@
 //! The figures of a run in tables.
 
-use super::super::model::{Connections, GeneratorUse, Latency, Report};
+use super::super::model::{ConnectionCounts, GeneratorUse, Latency, Report};
 use super::super::text::{ledger_gap, server_ended};
 use super::super::units::{bytes, count, many, rate, seconds, share, time};
 use super::super::wording::RunWording;
@@ -129,12 +129,12 @@ fn traffic(out: &mut String, report: &Report, words: &RunWording) {
     section(out, title, "", &cells);
 }
 
-fn opened(name: &str, connections: &Connections) -> (String, String) {
+fn opened(name: &str, connections: &ConnectionCounts) -> (String, String) {
     let (opened, asked) = (count(connections.opened), count(connections.asked));
     cell(name, format!("{opened} of {asked}"))
 }
 
-fn of_connections(connections: &Connections) -> Cells {
+fn of_connections(connections: &ConnectionCounts) -> Cells {
     let mut cells = vec![
         opened("connections opened", connections),
         cell("failed", count(connections.failed)),

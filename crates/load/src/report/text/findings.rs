@@ -1,6 +1,6 @@
 //! The sections with results: a script's actions, shootout steps, responses, ledger, server, tester, objectives.
 
-use super::super::model::{GeneratorUse, HttpTally, Latency, Ledger, Recovery, Report};
+use super::super::model::{GeneratorUse, HttpTally, Latency, LedgerCounts, Recovery, Report};
 use super::super::units::{bytes, clean, count, many, rate, seconds, share, time};
 use super::page::{TextPage, Tone};
 
@@ -289,7 +289,7 @@ fn recovery(page: &mut TextPage, recovery: &Recovery) {
 
 /// Returns the inconsistency of a ledger. Messages neither delivered nor lost nor excused were corrupted; in addition
 /// there may be corrupted copies of delivered ones.
-pub(crate) fn gap(ledger: &Ledger) -> Option<u64> {
+pub(crate) fn gap(ledger: &LedgerCounts) -> Option<u64> {
     let sum = accounted(ledger);
     let gap = if sum > ledger.expected {
         sum - ledger.expected
@@ -299,7 +299,7 @@ pub(crate) fn gap(ledger: &Ledger) -> Option<u64> {
     Some(gap).filter(|gap| *gap > 0)
 }
 
-fn accounted(ledger: &Ledger) -> u64 {
+fn accounted(ledger: &LedgerCounts) -> u64 {
     ledger
         .delivered
         .saturating_add(ledger.lost)

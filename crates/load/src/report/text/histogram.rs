@@ -14,13 +14,13 @@ const BESIDE_BAR_COLUMNS: usize = 35;
 
 /// A row: latencies above the previous row and up to this bound.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct HistogramRow {
     pub(crate) to_us: f64,
     pub(crate) count: u64,
 }
 
 /// Merges a distribution into at most `rows_max` rows and one more, preserving the total count.
-pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<Row> {
+pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<HistogramRow> {
     let usable: Vec<Bucket> = buckets
         .iter()
         .copied()
@@ -39,12 +39,12 @@ pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<Row> {
     let high = body_end.map_or(last.to_us, |bucket| bucket.to_us);
     let low = first.to_us.max(1e-3);
 
-    let mut rows: Vec<Row> = Vec::with_capacity(rows_max + 1);
+    let mut rows: Vec<HistogramRow> = Vec::with_capacity(rows_max + 1);
     for index in 1..=rows_max {
         let bound = low * (high.max(low) / low).powf(index as f64 / rows_max as f64);
         // With little spread, neighbours have the same label.
         if rows.last().is_none_or(|row| time(row.to_us) != time(bound)) {
-            rows.push(Row {
+            rows.push(HistogramRow {
                 to_us: bound,
                 count: 0,
             });
@@ -54,7 +54,7 @@ pub(crate) fn merge(buckets: &[Bucket], rows_max: usize) -> Vec<Row> {
         end.to_us = high;
     }
     if last.to_us > high {
-        rows.push(Row {
+        rows.push(HistogramRow {
             to_us: last.to_us,
             count: 0,
         });
@@ -155,7 +155,7 @@ mod tests {
         let rows = merge(&buckets(&input), ROWS_MAX);
         assert_eq!(
             rows.last().unwrap(),
-            &Row {
+            &HistogramRow {
                 to_us: 2_000_000.0,
                 count: 1
             }

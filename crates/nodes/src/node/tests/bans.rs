@@ -58,7 +58,7 @@ fn a_node_that_has_not_read_the_bans_reads_them_when_it_returns() {
     let late = cluster.nodes.len();
     let own = announcement(late, 7);
     let mut node = Node::new(id(late), own, WORKERS, NODE_WORKER, cluster.now_ms);
-    node.handle_event(Event::Up(Store::Same));
+    node.handle_event(Event::Up(StoreState::Same));
     while let Some(output) = node.poll() {
         if let Output::Order(Order::ReadControl { ticket, .. }) = output {
             let stream = Some(Entries {
@@ -70,7 +70,7 @@ fn a_node_that_has_not_read_the_bans_reads_them_when_it_returns() {
         }
     }
     node.handle_event(Event::Down);
-    node.handle_event(Event::Up(Store::Same));
+    node.handle_event(Event::Up(StoreState::Same));
     let outputs: Vec<_> = std::iter::from_fn(|| node.poll()).collect();
     let is_table = |output: &Output| matches!(output, Output::Order(Order::ReadTable { .. }));
     assert!(outputs.iter().any(is_table), "{outputs:?}");

@@ -2,7 +2,7 @@
 
 /// A token of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token<'a> {
+pub(super) enum SqlToken<'a> {
     /// A name, a keyword or a number, verbatim.
     Word(&'a str),
     /// A string, or a quoted name.
@@ -28,7 +28,7 @@ impl<'a> Tokens<'a> {
 
     /// Returns whether a parenthesis follows: then the name before it is that of a function.
     pub(super) fn is_call(self) -> bool {
-        self.peek() == Some(Token::Symbol(b'('))
+        self.peek() == Some(SqlToken::Symbol(b'('))
     }
 
     /// Returns whether a parenthesis follows immediately.
@@ -38,7 +38,7 @@ impl<'a> Tokens<'a> {
 
     /// Returns whether an empty pair of parentheses follows.
     pub(super) fn is_empty_call(mut self) -> bool {
-        self.next() == Some(Token::Symbol(b'(')) && self.next() == Some(Token::Symbol(b')'))
+        self.next() == Some(SqlToken::Symbol(b'(')) && self.next() == Some(SqlToken::Symbol(b')'))
     }
 
     /// Consumes a symbol if it follows immediately.
@@ -48,13 +48,13 @@ impl<'a> Tokens<'a> {
         is_next
     }
 
-    fn peek(mut self) -> Option<Token<'a>> {
+    fn peek(mut self) -> Option<SqlToken<'a>> {
         self.next()
     }
 
     /// Reads a quoted text. A quote in it is doubled; after a backslash it is escaped in some SQL modes, and the end in
     /// others.
-    fn quoted(&mut self, quote: u8) -> Token<'a> {
+    fn quoted(&mut self, quote: u8) -> SqlToken<'a> {
         let bytes = self.0.as_bytes();
         let (mut at, mut is_escaped) = (1, false);
         while let Some(&byte) = bytes.get(at) {
@@ -71,7 +71,7 @@ impl<'a> Tokens<'a> {
                     at += 1;
                 } else {
                     self.0 = &self.0[at..];
-                    return Token::Quoted;
+                    return SqlToken::Quoted;
                 }
             }
             is_escaped = false;
@@ -80,9 +80,9 @@ impl<'a> Tokens<'a> {
     }
 
     /// Stops: the rest can't be interpreted.
-    fn unknown(&mut self) -> Token<'a> {
+    fn unknown(&mut self) -> SqlToken<'a> {
         self.0 = "";
-        Token::Unknown
+        SqlToken::Unknown
     }
 
     /// Skips up to and including `end`; false if it does not occur.
@@ -106,9 +106,9 @@ fn is_of_word(byte: u8) -> bool {
 }
 
 impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
+    type Item = SqlToken<'a>;
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    fn next(&mut self) -> Option<SqlToken<'a>> {
         loop {
             let bytes = self.0.as_bytes();
             let first = *bytes.first()?;
@@ -128,7 +128,7 @@ impl<'a> Iterator for Tokens<'a> {
                 b'/' if bytes.starts_with(b"/*") => {
                     self.0 = &self.0[2..];
                     if !self.skip_behind("*/") {
-                        return Some(Token::Unknown);
+                        return Some(SqlToken::Unknown);
                     }
                 }
                 b'\'' | b'"' | b'`' => return Some(self.quoted(first)),
@@ -136,11 +136,11 @@ impl<'a> Iterator for Tokens<'a> {
                     let end = bytes.iter().position(|byte| !is_of_word(*byte));
                     let (word, rest) = self.0.split_at(end.unwrap_or(bytes.len()));
                     self.0 = rest;
-                    return Some(Token::Word(word));
+                    return Some(SqlToken::Word(word));
                 }
                 symbol if SYMBOLS.contains(&symbol) => {
                     self.0 = &self.0[1..];
-                    return Some(Token::Symbol(symbol));
+                    return Some(SqlToken::Symbol(symbol));
                 }
                 _ => return Some(self.unknown()),
             }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use mlua::{Integer, Lua, LuaString, Result, Value, Variadic};
 
 use crate::pattern::{
-    Budget, Capture, Caret, Error, Matcher, Pattern, append, find_plain, harmless_searched_bytes,
+    StepBudget, Capture, Caret, Error, Matcher, Pattern, append, find_plain, harmless_searched_bytes,
     has_specials,
 };
 use crate::raw::{is_run_over, kill_reason};
@@ -125,8 +125,8 @@ impl Call {
         }
     }
 
-    fn budget(&self) -> Budget {
-        Budget::new(self.steps_max, is_run_over)
+    fn budget(&self) -> StepBudget {
+        StepBudget::new(self.steps_max, is_run_over)
     }
 
     /// Implements `find` and `match` from `position`, counted from 1. Returns false or a failure, and for a match the

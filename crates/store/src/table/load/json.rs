@@ -10,7 +10,7 @@ use crate::table::schema::Schema;
 /// Maximum nesting depth of skipped values.
 const DEPTH_MAX: usize = 128;
 
-pub(super) struct Reader<'a, 'b> {
+pub(super) struct JsonReader<'a, 'b> {
     pub(super) window: Window<'a>,
     objects: Objects<'b>,
     list: Option<&'b str>,
@@ -21,7 +21,7 @@ fn bad<T>(at: u64, why: impl Into<String>) -> Result<T, LoadFault> {
     Err(LoadFault::Text(FilePosition::Byte(at), why.into()))
 }
 
-impl<'a, 'b> Reader<'a, 'b> {
+impl<'a, 'b> JsonReader<'a, 'b> {
     pub(super) fn new(window: Window<'a>, schema: &'b Schema, list: Option<&'b str>) -> Self {
         Self {
             window,

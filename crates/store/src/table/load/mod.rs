@@ -204,7 +204,7 @@ impl Table {
             format => {
                 let window = Window::new(reader, std::mem::take(bytes));
                 let list = options.list.as_deref();
-                let mut reader = json::Reader::new(window, &self.schema, list);
+                let mut reader = json::JsonReader::new(window, &self.schema, list);
                 match format {
                     LoadFormat::Ndjson => reader.lines(pack, &mut sink)?,
                     _ => reader.file(pack, &mut sink)?,

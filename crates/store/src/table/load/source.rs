@@ -23,7 +23,7 @@ pub(super) enum LoadSource {
 }
 
 /// An archive as opened by one thread.
-pub(super) type Archive = ZipArchive<BufReader<File>>;
+pub(super) type OpenedArchive = ZipArchive<BufReader<File>>;
 
 impl LoadSource {
     pub(super) fn find_files(
@@ -130,7 +130,7 @@ impl LoadSource {
     pub(super) fn open<'a>(
         &self,
         place: usize,
-        archive: &'a mut Option<Archive>,
+        archive: &'a mut Option<OpenedArchive>,
         job: &'a Job,
     ) -> Result<Box<dyn Read + 'a>, JobError> {
         let fault = |error: &dyn std::fmt::Display| JobError::file(&self.name(place), error);
@@ -160,7 +160,7 @@ impl LoadSource {
     }
 }
 
-fn open_archive(path: &Path) -> Result<Archive, JobError> {
+fn open_archive(path: &Path) -> Result<OpenedArchive, JobError> {
     let shown = path.display().to_string();
     let file = File::open(path).map_err(|error| JobError::file(&shown, error))?;
     ZipArchive::new(BufReader::with_capacity(BLOCK, file))
