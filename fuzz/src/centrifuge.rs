@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 use veche_centrifuge::{
-    Command, DecodeLimits, DeltaKind, Encoding, MalformedMessage, Publication, PublicationData,
-    Push, PushBody, ClientRequest,
+    ClientRequest, Command, DecodeLimits, DeltaKind, Encoding, MalformedMessage, Publication,
+    PublicationData, Push, PushBody,
 };
 
 const LIMITS: DecodeLimits = DecodeLimits {

@@ -4,8 +4,8 @@
 //! The first byte of the input selects how the rest is split, and the events that the worker is handling.
 
 use veche_runtime::wire::{
-    CallBridge, FrameDecoder, EffectBuilder, EventName, EventOrigin, Frame, FrameError, FromWorker,
-    FrameLimits, ToWorker,
+    CallBridge, EffectBuilder, EventName, EventOrigin, Frame, FrameDecoder, FrameError,
+    FrameLimits, FromWorker, ToWorker,
 };
 use veche_runtime::{Attribute, Effect, Effects, Token};
 use veche_types::ConnectionId;

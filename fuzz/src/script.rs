@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use veche_calls::{CallError, CallErrorKind, Handle, HttpReply, CallReply, ReplyBody};
+use veche_calls::{CallError, CallErrorKind, CallReply, Handle, HttpReply, ReplyBody};
 use veche_script::{AppRole, AppWorld, Now, Request, Token, Vm};
 use veche_script::{
     ConnectionId, Effect, Effects, MessageKind, ScriptApp, ScriptLimits, SourceCode, WaitResult,

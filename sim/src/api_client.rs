@@ -180,7 +180,12 @@ impl ApiClient {
         }
     }
 
-    pub(crate) fn received(&mut self, bytes: &[u8], ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
+    pub(crate) fn received(
+        &mut self,
+        bytes: &[u8],
+        ledger: &mut Ledger,
+        setup: &Setup,
+    ) -> PromiseResult {
         self.received.extend_from_slice(bytes);
         while let Some((status, answer)) = self.next_answer()? {
             // It sent nothing, or an incomplete request, for too long.

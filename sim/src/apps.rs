@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use veche_frontends::app::{
-    AbandonReason, AppResponse, AppProgress, HandshakeDecision, MaybeDeferred, RequestView,
+    AbandonReason, AppProgress, AppResponse, HandshakeDecision, MaybeDeferred, RequestView,
 };
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::worker_context::TokenRenewal;

@@ -80,7 +80,13 @@ impl World {
     }
 
     /// Publishes new data several times.
-    pub(crate) fn push(&mut self, worker: usize, channel: usize, pad: u16, times: u8) -> PromiseResult {
+    pub(crate) fn push(
+        &mut self,
+        worker: usize,
+        channel: usize,
+        pad: u16,
+        times: u8,
+    ) -> PromiseResult {
         if !CHANNELS[channel].kind.takes_any() {
             return Ok(());
         }

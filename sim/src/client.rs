@@ -22,7 +22,7 @@ use crate::protobuf;
 use crate::response::{ReceivedResponse, ResponsePart};
 use crate::setup::Setup;
 use crate::subscription::ExpectedSubscription;
-use crate::wire::{self, WireEncoding, Reader, ServerFrame};
+use crate::wire::{self, Reader, ServerFrame, WireEncoding};
 
 /// Maximum number of pending commands, so that the size of their replies is bounded.
 pub(crate) const PENDING_MAX: usize = 4;
@@ -210,7 +210,12 @@ impl SimulatedClient {
     }
 
     /// Handles bytes from the server.
-    pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
+    pub(crate) fn received(
+        &mut self,
+        bytes: Vec<u8>,
+        ledger: &mut Ledger,
+        setup: &Setup,
+    ) -> PromiseResult {
         if self.transport != ClientTransport::WebSocket {
             let form = self.transport.form(self.encoding);
             for part in self.response.read(&bytes, form)? {

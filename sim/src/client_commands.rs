@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::channels::{self, CHANNELS, Kind};
-use crate::client::{SimulatedClient, PENDING_MAX, PendingCommand};
+use crate::client::{PENDING_MAX, PendingCommand, SimulatedClient};
 use crate::client_transport::{ClientTransport, HookRoute};
 use crate::coverage::CoverageEvent;
 use crate::data::{data, offset_of};
@@ -14,7 +14,7 @@ use crate::frontend_config;
 use crate::ledger::{CLIENTS, KnownState, Ledger, RawPosition, place_of};
 use crate::phase::Phase;
 use crate::setup::Setup;
-use crate::subscription::{SubscriptionState, ExpectedSubscription, number_of};
+use crate::subscription::{ExpectedSubscription, SubscriptionState, number_of};
 
 /// A command, with the state known when it was sent.
 #[derive(Debug)]
@@ -119,7 +119,8 @@ impl SimulatedClient {
         self.wants.remove(&channel);
         let has_room = self.has_room();
         let subscription = self.subscriptions.get_mut(&channel);
-        let Some(subscription) = subscription.filter(|one| has_room && one.state == SubscriptionState::Live)
+        let Some(subscription) =
+            subscription.filter(|one| has_room && one.state == SubscriptionState::Live)
         else {
             return;
         };
@@ -184,7 +185,12 @@ impl SimulatedClient {
     }
 
     /// Checks a reply against the oldest pending command.
-    pub(crate) fn reply(&mut self, line: &Value, ledger: &mut Ledger, setup: &Setup) -> PromiseResult {
+    pub(crate) fn reply(
+        &mut self,
+        line: &Value,
+        ledger: &mut Ledger,
+        setup: &Setup,
+    ) -> PromiseResult {
         let id = line["id"].as_u64();
         let owed = self.pending.pop_front();
         promise!(

@@ -58,7 +58,11 @@ impl World {
     }
 
     /// Handles a reply to such a call.
-    pub(crate) fn disconnect_answered(&mut self, ticket: Ticket, answer: &HubReply) -> PromiseResult {
+    pub(crate) fn disconnect_answered(
+        &mut self,
+        ticket: Ticket,
+        answer: &HubReply,
+    ) -> PromiseResult {
         let Some(BackEndRequest::Disconnect(call)) =
             self.back_end.requests.get_mut(ticket.0 as usize)
         else {

@@ -100,7 +100,12 @@ impl World {
     }
 
     /// Records a decision at the client of the request, if it still exists.
-    fn note_decision(&mut self, worker: usize, question: &HookRequest, fate: HookOutcome) -> PromiseResult {
+    fn note_decision(
+        &mut self,
+        worker: usize,
+        question: &HookRequest,
+        fate: HookOutcome,
+    ) -> PromiseResult {
         let HookRequest { session, kind, .. } = *question;
         self.ledger.seen.note(match (fate, question.target) {
             (HookOutcome::Granted(_), HookTarget::BackEnd(_)) => CoverageEvent::Granted,

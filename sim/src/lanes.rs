@@ -212,7 +212,11 @@ impl NodeLink {
 }
 
 /// Deserialises a message received over a link, and checks its sequence number.
-fn receive(link: Option<&mut NodeLink>, bytes: &[u8], as_bytes: &mut SerializedCounts) -> WorldMessage {
+fn receive(
+    link: Option<&mut NodeLink>,
+    bytes: &[u8],
+    as_bytes: &mut SerializedCounts,
+) -> WorldMessage {
     let Envelope {
         source,
         sequence,

@@ -10,7 +10,7 @@ use veche_hub::RESTORE_GRACE_MS;
 
 use crate::channels::CHANNELS;
 use crate::coverage::Coverage;
-use crate::failure::{PromiseResult, Failure, promise};
+use crate::failure::{Failure, PromiseResult, promise};
 use crate::setup::Setup;
 use crate::trace::Trace;
 
@@ -298,7 +298,12 @@ impl Ledger {
     }
 
     /// Checks that each state is newer than the preceding one.
-    fn check_versions(&self, channel: usize, before: RawPosition, after: RawPosition) -> PromiseResult {
+    fn check_versions(
+        &self,
+        channel: usize,
+        before: RawPosition,
+        after: RawPosition,
+    ) -> PromiseResult {
         let version = |place| self.version(channel, self.number_at(channel, place)?);
         let (Some((life, before)), Some((next_life, after))) = (version(before), version(after))
         else {

@@ -17,7 +17,7 @@ use crate::ledger::{KnownState, Ledger, RawPosition, place_of};
 use crate::network::LinkId;
 use crate::phase::Phase;
 use crate::response::{ReceivedResponse, ResponseFormat, ResponsePart};
-use crate::wire::{self, WireEncoding, Reader, ServerFrame};
+use crate::wire::{self, Reader, ServerFrame, WireEncoding};
 
 /// The channels that it requests.
 const REQUESTED_CHANNELS: [&str; 4] = ["chat:2", "open:1", "log:1", "state:1"];

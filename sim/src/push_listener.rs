@@ -17,7 +17,7 @@ use crate::ledger::{Ledger, RawPosition, Source};
 use crate::network::LinkId;
 use crate::phase::Phase;
 use crate::setup::Setup;
-use crate::wire::{self, WireEncoding, Reader, ServerFrame};
+use crate::wire::{self, Reader, ServerFrame, WireEncoding};
 
 /// Maximum overhead of a queued publication beside its payload.
 const FRAMING_BYTES: usize = 120;

@@ -17,8 +17,8 @@ use veche_worker::{
 use crate::apps::{BackEndApp, DialRequest};
 use crate::transports::{PeerEvent, SentBuffers, SimulatedTransports};
 use crate::worker_driver::{
-    Conditions, LaneMail, WorldMessage, TransportEvent, TransportInput, TurnInput, WorkerDriver,
-    WorkerOutput,
+    Conditions, LaneMail, TransportEvent, TransportInput, TurnInput, WorkerDriver, WorkerOutput,
+    WorldMessage,
 };
 
 /// Reasons for the end of a connection, in the server's words: reset by the peer, and not dialed.

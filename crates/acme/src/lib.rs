@@ -24,8 +24,8 @@ use tracing::{debug, error, info, warn};
 use veche_calls::masked;
 use veche_clock::now;
 use veche_config::{self as config, Config};
-use veche_outbound::Outbound;
 use veche_outbound::AtomicCounter;
+use veche_outbound::Outbound;
 use veche_outbound::acme::{CertificateOrder, OrderError, OrderOutcome};
 use veche_tls::{AlpnChallenges, Certificate, FileFingerprint, fingerprint};
 

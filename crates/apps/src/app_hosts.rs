@@ -7,8 +7,8 @@ use std::sync::Arc;
 use veche_calls::CallReply;
 use veche_calls::channel::ChannelReply;
 use veche_frontends::app::{
-    AbandonReason, AppAnswer, AppBody, AppResponse, AppProgress, HandshakeDecision,
-    MaybeDeferred, RequestView,
+    AbandonReason, AppAnswer, AppBody, AppProgress, AppResponse, HandshakeDecision, MaybeDeferred,
+    RequestView,
 };
 use veche_frontends::{AppId, Apps, Context};
 use veche_hub::{ConnectionId, HubReply, SubscribeOutcome, Ticket};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, AppChannelQuery};
+use veche_calls::channel::{AppChannelQuery, ChannelMember, ChannelPublication, ChannelReply};
 use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply};
 use veche_frontends::{AppId, Context};
 use veche_hub::{

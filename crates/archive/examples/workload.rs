@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use veche_archive::{AppendError, Archive, FsyncPolicy, Options, ArchiveRecord, StoredPublication};
+use veche_archive::{AppendError, Archive, ArchiveRecord, FsyncPolicy, Options, StoredPublication};
 
 struct Plan {
     records: u64,

@@ -10,9 +10,9 @@ use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 
-use crate::database::{Contents, ArchiveDatabase};
+use crate::database::{ArchiveDatabase, Contents};
 use crate::error::Error;
-use crate::lane::{WriterLane, Writer};
+use crate::lane::{Writer, WriterLane};
 use crate::loaded::LoadedStreams;
 use crate::lock::Lock;
 use crate::options::Options;

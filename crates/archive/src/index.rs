@@ -120,7 +120,10 @@ impl Index {
     }
 
     /// Converts the records of a group into changes.
-    pub(crate) fn change_set(&mut self, records: impl IntoIterator<Item = ArchiveRecord>) -> ChangeSet {
+    pub(crate) fn change_set(
+        &mut self,
+        records: impl IntoIterator<Item = ArchiveRecord>,
+    ) -> ChangeSet {
         let mut plan = ChangeSet {
             first: self.number + 1,
             ..ChangeSet::default()

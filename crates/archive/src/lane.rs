@@ -143,7 +143,12 @@ impl WriterLane {
         queued == 0 || queued.saturating_add(bytes) <= self.bytes_max
     }
 
-    fn push(&self, number: u64, records: Vec<ArchiveRecord>, bytes: usize) -> Result<(), AppendError> {
+    fn push(
+        &self,
+        number: u64,
+        records: Vec<ArchiveRecord>,
+        bytes: usize,
+    ) -> Result<(), AppendError> {
         if !self.has_room(bytes) {
             return Err(AppendError::Full(records));
         }

@@ -281,7 +281,10 @@ impl WriterThread {
         let counters = &self.shared.counters;
         counters.commits.fetch_add(1, Relaxed);
         counters.is_failing.store(false, Relaxed);
-        let is_long = self.database.as_ref().is_some_and(ArchiveDatabase::is_log_long);
+        let is_long = self
+            .database
+            .as_ref()
+            .is_some_and(ArchiveDatabase::is_log_long);
         match is_long && !self.is_maintenance_failing {
             true => self.maintain_at = Some(now()),
             false => {

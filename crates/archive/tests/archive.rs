@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use support::{Folder, Model, Worker, open, options, published};
-use veche_archive::{AppendError, Error, FsyncPolicy, Options, ArchiveRecord, Warning};
+use veche_archive::{AppendError, ArchiveRecord, Error, FsyncPolicy, Options, Warning};
 
 #[test]
 fn a_new_archive_is_empty_and_for_its_owner_alone() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use support::{Folder, Model, Worker, batch, marker, open, published};
-use veche_archive::{Error, FsyncPolicy, LoadedStreams, ArchiveRecord, Warning};
+use veche_archive::{ArchiveRecord, Error, FsyncPolicy, LoadedStreams, Warning};
 
 const FRAME_BYTES: usize = 24 + 8192;
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::{Model, Worker, options, published};
-use veche_archive::{Error, FsyncPolicy, Options, ArchiveRecord};
+use veche_archive::{ArchiveRecord, Error, FsyncPolicy, Options};
 
 const FOLDER: &str = "VECHE_ARCHIVE_FULL_FOLDER";
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use support::{Folder, Model, Worker, open};
-use veche_archive::{FsyncPolicy, ArchiveRecord, StoredPublication, StoredVersion};
+use veche_archive::{ArchiveRecord, FsyncPolicy, StoredPublication, StoredVersion};
 
 /// A step, independent of the current state.
 #[derive(Clone, Debug)]

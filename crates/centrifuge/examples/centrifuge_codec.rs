@@ -13,11 +13,11 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use veche_centrifuge::{
-    ClientInfo, Command, ConnectRequest, ConnectResult, DecodeLimits, DeltaKind, DisconnectCode,
-    Encoding, ErrorCode, HistoryResult, MalformedMessage, Outcome, PresenceResult,
+    ClientInfo, ClientRequest, Command, ConnectRequest, ConnectResult, DecodeLimits, DeltaKind,
+    DisconnectCode, Encoding, ErrorCode, HistoryResult, MalformedMessage, Outcome, PresenceResult,
     PresenceStatsResult, Publication, PublicationData, Push, PushBody, Refresh, RefreshResult,
-    Reply, ClientRequest, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, TagsFilter,
-    UnsubscribeCode, fossil_delta,
+    Reply, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, TagsFilter, UnsubscribeCode,
+    fossil_delta,
 };
 
 #[derive(Deserialize)]
@@ -114,7 +114,9 @@ fn command(command: &Command<'_>) -> Value {
                 "flag": request.flag, "type": request.kind,
             }),
         ),
-        ClientRequest::Unsubscribe(request) => ("unsubscribe", json!({ "channel": request.channel })),
+        ClientRequest::Unsubscribe(request) => {
+            ("unsubscribe", json!({ "channel": request.channel }))
+        }
         ClientRequest::Publish(request) => (
             "publish",
             json!({ "channel": request.channel, "data": data(request.data), "type": request.kind }),

@@ -58,8 +58,9 @@ pub use reply::{
     RefreshResult, Reply, RpcResult, SubRefreshResult, SubscribeResult,
 };
 pub use request::{
-    ChannelRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest,
-    ClientRequest, RpcRequest, SecretText, SendRequest, ServerSub, SubRefreshRequest, SubscribeRequest,
+    ChannelRequest, ClientRequest, Command, ConnectRequest, HistoryRequest, PublishRequest,
+    RefreshRequest, RpcRequest, SecretText, SendRequest, ServerSub, SubRefreshRequest,
+    SubscribeRequest,
 };
 pub use veche_types::codes::{DisconnectCode, ErrorCode, UnsubscribeCode};
 pub use write::{Element, ReplyWriter};

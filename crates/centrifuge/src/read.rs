@@ -9,7 +9,7 @@ mod wire;
 
 pub use command_builder::ENTRIES_MAX;
 
-use crate::{Command, ConnectRequest, EmulationBody, Encoding, MalformedMessage, ClientRequest};
+use crate::{ClientRequest, Command, ConnectRequest, EmulationBody, Encoding, MalformedMessage};
 use command_builder::CommandBuilder;
 
 /// Limits on one message.

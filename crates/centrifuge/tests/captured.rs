@@ -1,6 +1,6 @@
 //! Frames sent by a real client: npm `centrifuge` 5.8.0.
 
-use veche_centrifuge::{DecodeLimits, Encoding, PublicationData, ClientRequest};
+use veche_centrifuge::{ClientRequest, DecodeLimits, Encoding, PublicationData};
 
 fn read(message: &str) -> Vec<(u32, ClientRequest<'_>)> {
     Encoding::Json

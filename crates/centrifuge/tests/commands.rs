@@ -5,9 +5,9 @@ mod oracle;
 use std::borrow::Cow;
 
 use veche_centrifuge::{
-    ChannelRequest, Command, ConnectRequest, DecodeLimits, Encoding, HistoryRequest,
-    MalformedMessage, PublicationData, PublishRequest, RefreshRequest, ClientRequest, RpcRequest,
-    SecretText, SendRequest, ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
+    ChannelRequest, ClientRequest, Command, ConnectRequest, DecodeLimits, Encoding, HistoryRequest,
+    MalformedMessage, PublicationData, PublishRequest, RefreshRequest, RpcRequest, SecretText,
+    SendRequest, ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 
 fn read(encoding: Encoding, message: &[u8]) -> Vec<Command<'_>> {
@@ -22,7 +22,9 @@ fn secret(text: &str) -> SecretText<'_> {
 }
 
 /// Returns the data of a request, if any.
-fn data_of<'c, 'a>(request: &'c mut ClientRequest<'a>) -> Option<&'c mut Option<PublicationData<'a>>> {
+fn data_of<'c, 'a>(
+    request: &'c mut ClientRequest<'a>,
+) -> Option<&'c mut Option<PublicationData<'a>>> {
     match request {
         ClientRequest::Connect(request) => Some(&mut request.data),
         ClientRequest::Subscribe(request) => Some(&mut request.data),
@@ -244,7 +246,10 @@ fn commands_for_the_application() {
 fn more_time() {
     check(
         r#"{"id":7,"refresh":{"token":"T"}}"#,
-        (7, ClientRequest::Refresh(RefreshRequest { token: secret("T") })),
+        (
+            7,
+            ClientRequest::Refresh(RefreshRequest { token: secret("T") }),
+        ),
     );
     check(
         r#"{"id":8,"sub_refresh":{"channel":"c","token":"T","type":1}}"#,

@@ -1,6 +1,8 @@
 //! Hostile input: each kind is refused with its error, and nothing panics.
 
-use veche_centrifuge::{DEPTH_MAX, DecodeLimits, ENTRIES_MAX, Encoding, MalformedMessage, ClientRequest};
+use veche_centrifuge::{
+    ClientRequest, DEPTH_MAX, DecodeLimits, ENTRIES_MAX, Encoding, MalformedMessage,
+};
 
 use Encoding::{Json, Protobuf};
 

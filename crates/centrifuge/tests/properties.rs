@@ -7,10 +7,10 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use veche_centrifuge::{
-    ClientInfo, Command, CommandError, ConnectResult, DecodeLimits, DeltaKind, Disconnect, Element,
-    Encoding, HistoryResult, MalformedMessage, Outcome, PresenceResult, PresenceStatsResult,
-    Publication, PublicationData, Push, PushBody, Refresh, RefreshResult, Reply, ReplyWriter,
-    ClientRequest, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe,
+    ClientInfo, ClientRequest, Command, CommandError, ConnectResult, DecodeLimits, DeltaKind,
+    Disconnect, Element, Encoding, HistoryResult, MalformedMessage, Outcome, PresenceResult,
+    PresenceStatsResult, Publication, PublicationData, Push, PushBody, Refresh, RefreshResult,
+    Reply, ReplyWriter, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe,
 };
 
 use Encoding::{Json, Protobuf};

@@ -11,7 +11,7 @@ use veche_terminal::{Problems, describe, did_you_mean, document};
 use veche_types::nearest;
 
 use super::directives::{self, DefaultValue, Directive, Section};
-use super::effective::{ValueOrigin, Setting};
+use super::effective::{Setting, ValueOrigin};
 use super::value::{DirectiveKind, DirectiveValue};
 
 /// A section of the file, or its defaults if the file does not have it.

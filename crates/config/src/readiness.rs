@@ -13,7 +13,7 @@ use veche_logging as logging;
 use veche_terminal::{Problem, SourceLocation};
 
 use super::directives::Section;
-use super::effective::{ValueOrigin, Setting};
+use super::effective::{Setting, ValueOrigin};
 use super::excerpt;
 use super::secret::SecretSource;
 use super::types::Config;

@@ -25,7 +25,7 @@ mod response;
 
 pub use address::{Address, AddressError};
 pub use cgi::Cgi;
-pub use client::{Client, Error, ClientLimits};
+pub use client::{Client, ClientLimits, Error};
 pub use head::{CgiHead, HeadError};
 pub use params::{PAIR_BYTES_MAX, ParamTooLong, Params};
 pub use response::Response;

@@ -82,7 +82,7 @@ fn put_length(into: &mut Vec<u8>, length: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{RecordDecoder, Record};
+    use crate::record::{Record, RecordDecoder};
 
     /// Parses pairs like php-fpm: each record separately.
     fn pairs(content: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {

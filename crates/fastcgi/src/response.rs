@@ -1,8 +1,8 @@
 //! A response, assembled from the records of a connection.
 
-use crate::client::{Error, ClientLimits};
+use crate::client::{ClientLimits, Error};
 use crate::head::CgiHead;
-use crate::record::{RecordDecoder, RecordKind, NoRecord, Record};
+use crate::record::{NoRecord, Record, RecordDecoder, RecordKind};
 
 /// `protocolStatus` of an END_REQUEST record.
 const COMPLETE: u8 = 0;

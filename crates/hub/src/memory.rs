@@ -10,7 +10,7 @@ use crate::engine::{
     NewPublication, OrderResult, RequestContext, StoredChannel,
 };
 use crate::epoch_generator::EpochGenerator;
-use crate::pending::{PublicationLog, PendingReport};
+use crate::pending::{PendingReport, PublicationLog};
 use crate::records::RECORD_BYTES;
 use crate::streams::Streams;
 use crate::{

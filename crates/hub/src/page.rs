@@ -49,7 +49,12 @@ enum Content {
 }
 
 impl HistoryPage {
-    pub(crate) fn new(position: Position, excerpt: StreamExcerpt, lowest: u64, is_reverse: bool) -> Self {
+    pub(crate) fn new(
+        position: Position,
+        excerpt: StreamExcerpt,
+        lowest: u64,
+        is_reverse: bool,
+    ) -> Self {
         Self {
             position,
             content: Content::Excerpt(excerpt, lowest),

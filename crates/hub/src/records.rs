@@ -148,7 +148,10 @@ impl Records {
     }
 
     /// Iterates over the records at these indices, oldest first.
-    pub(crate) fn range(&self, places: Range<usize>) -> impl DoubleEndedIterator<Item = &StreamRecord> {
+    pub(crate) fn range(
+        &self,
+        places: Range<usize>,
+    ) -> impl DoubleEndedIterator<Item = &StreamRecord> {
         let older = self.older.as_deref();
         let first_len = older.map_or(0, |older| older.first.len());
         let blocks_len = older.map_or(0, |older| older.blocks.len() * BLOCK_RECORDS);
@@ -367,7 +370,10 @@ mod tests {
     fn dropped_records_held_by_replies_are_counted() {
         let lent = LentBytes::default();
         let mut records = records(4 * BLOCK_RECORDS, &lent);
-        let block: usize = records.range(0..BLOCK_RECORDS).map(StreamRecord::bytes).sum();
+        let block: usize = records
+            .range(0..BLOCK_RECORDS)
+            .map(StreamRecord::bytes)
+            .sum();
         let excerpts = [
             records.share(0..4 * BLOCK_RECORDS),
             records.share(0..2 * BLOCK_RECORDS),

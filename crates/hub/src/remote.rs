@@ -331,7 +331,9 @@ impl RemoteEngine {
     /// Refuses to follow a channel whose feed has not started in time.
     fn lose_patience_with(&mut self, name: Arc<str>) {
         let entry = self.entries.find_mut(&name);
-        let Some(FeedState::Begun(since) | FeedState::Placing(since)) = entry.map(|entry| entry.feed) else {
+        let Some(FeedState::Begun(since) | FeedState::Placing(since)) =
+            entry.map(|entry| entry.feed)
+        else {
             return;
         };
         if self.ticks.wrapping_sub(since) < PATIENCE {

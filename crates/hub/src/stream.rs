@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::accounts::Publisher;
 use crate::namespace::RecoveryMode;
 use crate::page::{HistoryPage, HistoryQuery};
-use crate::records::{LentBytes, RECORD_BYTES, StreamRecord, Records};
+use crate::records::{LentBytes, RECORD_BYTES, Records, StreamRecord};
 use crate::{
     Epoch, HistoryError, HistoryOptions, Payload, Position, Publication, PublicationInfo,
     RECOVERED_MAX, Recovered, RestoredStream, Since, Version,

@@ -1,6 +1,6 @@
 //! Counters of requests to issuers, back ends and PAM, for `/metrics`.
 
-use veche_outbound::{LatencyHistogram, AtomicCounter};
+use veche_outbound::{AtomicCounter, LatencyHistogram};
 
 /// The outcome of a request to a back end or to PAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

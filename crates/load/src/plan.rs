@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::heartbeat::Heartbeat;
 use crate::loads::LoadPlan;
-use crate::target::{Target, ClientTemplate};
+use crate::target::{ClientTemplate, Target};
 
 /// A run of one load.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -138,7 +138,12 @@ fn listeners(settings: &mut SettingsTree, draft: &mut ConfigDraft) -> bool {
     is_apart
 }
 
-fn address(settings: &mut SettingsTree, path: &str, usual: IpAddr, draft: &mut ConfigDraft) -> IpAddr {
+fn address(
+    settings: &mut SettingsTree,
+    path: &str,
+    usual: IpAddr,
+    draft: &mut ConfigDraft,
+) -> IpAddr {
     match settings.text(path).as_deref() {
         None => usual,
         Some("localhost") => IpAddr::V4(Ipv4Addr::LOCALHOST),

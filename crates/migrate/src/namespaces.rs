@@ -127,7 +127,12 @@ fn history(
 
 /// Returns whether all clients have a permission. In Centrifugo the option for anonymous clients extends that of the
 /// others.
-fn is_for_client(shown: &str, what: &str, options: &mut SettingsTree, draft: &mut ConfigDraft) -> bool {
+fn is_for_client(
+    shown: &str,
+    what: &str,
+    options: &mut SettingsTree,
+    draft: &mut ConfigDraft,
+) -> bool {
     let for_client = options.flag(&format!("allow_{what}_for_client"));
     let for_anonymous = options.flag(&format!("allow_{what}_for_anonymous"));
     let note = match (for_client, for_anonymous) {
@@ -140,7 +145,12 @@ fn is_for_client(shown: &str, what: &str, options: &mut SettingsTree, draft: &mu
     for_client
 }
 
-fn access(shown: &str, options: &mut SettingsTree, around: &NamespaceContext, draft: &mut ConfigDraft) {
+fn access(
+    shown: &str,
+    options: &mut SettingsTree,
+    around: &NamespaceContext,
+    draft: &mut ConfigDraft,
+) {
     // Both the old and the new name are supported.
     let asks = |options: &mut SettingsTree, old, new| options.flag(old) | options.flag(new);
     let asks_to_subscribe = asks(options, "proxy_subscribe", "subscribe_proxy_enabled");

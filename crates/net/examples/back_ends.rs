@@ -22,7 +22,7 @@ use bytes::Bytes;
 use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 use veche_mailbox::Wake as _;
 use veche_net::{
-    Buffer, ConnectionId, Driver, Epoll, DriverEvent, ListenOptions, Options, Uring, Waker, bind,
+    Buffer, ConnectionId, Driver, DriverEvent, Epoll, ListenOptions, Options, Uring, Waker, bind,
 };
 
 /// Time for messages in flight to settle when a pair is stopped.

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use rustix::time::{ClockId, clock_gettime};
-use veche_net::{Buffer, Driver, Epoll, DriverEvent, ListenOptions, Options, bind};
+use veche_net::{Buffer, Driver, DriverEvent, Epoll, ListenOptions, Options, bind};
 
 const REPORT_MS: u64 = 2_000;
 

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use veche_net::{Buffer, Driver, Epoll, DriverEvent, Options};
+use veche_net::{Buffer, Driver, DriverEvent, Epoll, Options};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -77,7 +77,12 @@ pub(crate) trait AcceptBackEnd: SocketBackEnd {
 
     /// Backs off because descriptors or memory have run out.
     #[cold]
-    fn stall(&mut self, id: ListenerId, errno: Errno, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
+    fn stall(
+        &mut self,
+        id: ListenerId,
+        errno: Errno,
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
+    ) {
         self.base().back_off(id);
         self.update_listener(id);
         let event = DriverEvent::AcceptStalled {

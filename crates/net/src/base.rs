@@ -74,7 +74,10 @@ impl DriverBase {
             socket::bind_from(&socket, from)?;
         }
         let begun = socket::connect(&socket, &addr);
-        Ok((self.transports.add(socket, TransportState::Connecting), begun))
+        Ok((
+            self.transports.add(socket, TransportState::Connecting),
+            begun,
+        ))
     }
 
     /// Returns the bytes of a transport that the kernel has not taken.

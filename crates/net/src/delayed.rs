@@ -306,12 +306,18 @@ impl<D: Driver> Driver for Delayed<D> {
                     OwnedEvent::Transport(id, Arrival::Bytes(bytes.to_vec()))
                 }
                 DriverEvent::Ended { id } => OwnedEvent::Transport(id, Arrival::Ended),
-                DriverEvent::Closed { id, reason } => OwnedEvent::Transport(id, Arrival::Closed(reason)),
+                DriverEvent::Closed { id, reason } => {
+                    OwnedEvent::Transport(id, Arrival::Closed(reason))
+                }
                 DriverEvent::Timer { id } => OwnedEvent::Timer(id),
-                DriverEvent::AcceptStalled { listener, errno } => OwnedEvent::Stalled(listener, errno),
+                DriverEvent::AcceptStalled { listener, errno } => {
+                    OwnedEvent::Stalled(listener, errno)
+                }
                 DriverEvent::Woken => OwnedEvent::Woken,
                 // This driver derives these events from its own unsent bytes.
-                DriverEvent::Sent { .. } | DriverEvent::Progressed { .. } | DriverEvent::Drained { .. } => return,
+                DriverEvent::Sent { .. }
+                | DriverEvent::Progressed { .. }
+                | DriverEvent::Drained { .. } => return,
             });
         })?;
         for event in events {

@@ -87,7 +87,9 @@ impl Transports {
         }
         let index = self.free;
         let slot = &mut self.slots[index as usize];
-        debug_assert!(slot.state == TransportState::Free && !slot.timer.is_set() && slot.queue.is_none());
+        debug_assert!(
+            slot.state == TransportState::Free && !slot.timer.is_set() && slot.queue.is_none()
+        );
         self.free = slot.timer.next;
         slot.timer = TimerNode::UNSET;
         slot.socket = Some(socket);
@@ -119,7 +121,10 @@ impl Transports {
     pub(crate) fn live(&mut self, id: ConnectionId) -> Option<&mut Transport> {
         self.slots.get_mut(id.index as usize).filter(|slot| {
             slot.generation == id.generation
-                && matches!(slot.state, TransportState::Open | TransportState::Connecting)
+                && matches!(
+                    slot.state,
+                    TransportState::Open | TransportState::Connecting
+                )
         })
     }
 
@@ -128,7 +133,10 @@ impl Transports {
     pub(crate) fn peek(&self, id: ConnectionId) -> Option<&Transport> {
         self.slots.get(id.index as usize).filter(|slot| {
             slot.generation == id.generation
-                && matches!(slot.state, TransportState::Open | TransportState::Connecting)
+                && matches!(
+                    slot.state,
+                    TransportState::Open | TransportState::Connecting
+                )
         })
     }
 

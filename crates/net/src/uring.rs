@@ -30,7 +30,7 @@ use crate::accept::AcceptBackEnd;
 use crate::base::{DriverBase, SocketBackEnd};
 use crate::sys::socket;
 use crate::sys::uring::{Completion, OperationKind, Ring};
-use crate::transport::{TransportState, Transport};
+use crate::transport::{Transport, TransportState};
 use crate::{
     Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Waker,
 };

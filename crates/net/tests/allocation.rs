@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use veche_net::{Buffer, Driver, Epoll, DriverEvent, ListenOptions, Options, Uring, bind};
+use veche_net::{Buffer, Driver, DriverEvent, Epoll, ListenOptions, Options, Uring, bind};
 
 struct Counting;
 

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Log, Logged, World, echo, has_uring, ignore, now, reset, small};
-use veche_net::{Buffer, Delayed, Driver, Epoll, DriverEvent, Options, Uring};
+use veche_net::{Buffer, Delayed, Driver, DriverEvent, Epoll, Options, Uring};
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("Linux").count()
@@ -22,11 +22,14 @@ fn descriptors() -> usize {
 
 /// Every third peer resets at once, every third after half an exchange.
 fn churn<D: Driver>(driver: D, connections: usize) {
-    let mut world = World::new(driver, |driver: &mut D, log: &mut Log, event: DriverEvent<'_>| {
-        echo(driver, log, event);
-        // Bounded: the log would otherwise keep every connection.
-        log.received.clear();
-    });
+    let mut world = World::new(
+        driver,
+        |driver: &mut D, log: &mut Log, event: DriverEvent<'_>| {
+            echo(driver, log, event);
+            // Bounded: the log would otherwise keep every connection.
+            log.received.clear();
+        },
+    );
     let before = descriptors();
     let addr = world.addr;
     let waker = world.driver.waker();

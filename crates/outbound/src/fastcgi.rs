@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 use veche_calls::{
-    CallError, CallErrorKind, CallOutcome, FastcgiCall, FastcgiPool, FastcgiReply, CallReply,
+    CallError, CallErrorKind, CallOutcome, CallReply, FastcgiCall, FastcgiPool, FastcgiReply,
 };
-use veche_fastcgi::{Cgi, Error, ClientLimits, Params, Response};
+use veche_fastcgi::{Cgi, ClientLimits, Error, Params, Response};
 
 use crate::metrics::ClientMetrics;
 

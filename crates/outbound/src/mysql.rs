@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Lease, MysqlCall, CallReply, TlsMode};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, Lease, MysqlCall, TlsMode};
 
 use crate::authority;
 use crate::metrics::ClientMetrics;

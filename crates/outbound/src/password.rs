@@ -9,7 +9,7 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use veche_calls::password::{PasswordAction, PasswordReply};
-use veche_calls::{CallError, CallErrorKind, CallOutcome, PasswordCall, CallReply};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, PasswordCall};
 
 use crate::metrics::ClientMetrics;
 

@@ -14,7 +14,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::time::timeout;
 use veche_calls::redis::{RedisAction, RedisCommand, RedisDatabase, RedisReply, RedisValue};
-use veche_calls::{CallError, CallErrorKind, CallId, CallOutcome, Lease, RedisCall, CallReply};
+use veche_calls::{CallError, CallErrorKind, CallId, CallOutcome, CallReply, Lease, RedisCall};
 
 use crate::metrics::ClientMetrics;
 use crate::pool::active_uses::shortened;

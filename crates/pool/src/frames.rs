@@ -8,14 +8,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::debug;
 use veche_runtime::wire::{
-    AppDescription, EventHead, EventName, Frame, FrameKind, FromWorker, HandlerEnd, FrameLimits, encode,
+    AppDescription, EventHead, EventName, Frame, FrameKind, FrameLimits, FromWorker, HandlerEnd,
+    encode,
 };
 
 use crate::figures::PoolFigures;
 use crate::manager::LOG;
 use crate::options::Options;
 use crate::process::{PoolProcess, PoolProcessState};
-use crate::shared::{ThreadOutlet, PoolMessage, ProcessKey, Shared, bit};
+use crate::shared::{PoolMessage, ProcessKey, Shared, ThreadOutlet, bit};
 
 /// The part of a head that names the server thread of a frame.
 #[derive(Debug, Deserialize)]
@@ -149,7 +150,10 @@ fn hello(
     };
     let mut bytes = Vec::new();
     let (is_written, refused) = match offer.answer(&hello) {
-        Ok(welcome) => (encode(&mut bytes, FrameLimits::default(), &welcome, &[]), None),
+        Ok(welcome) => (
+            encode(&mut bytes, FrameLimits::default(), &welcome, &[]),
+            None,
+        ),
         Err(refuse) => {
             let why = refuse.message.to_string();
             (
@@ -187,7 +191,14 @@ fn ready(process: &mut PoolProcess, outcome: &mut ReadOutcome, shared: &Arc<Shar
 /// Sends a process an event of its lifecycle, which belongs to no connection.
 pub(crate) fn hand_own(process: &mut PoolProcess, name: EventName, now: Instant) {
     let mut frame = Vec::new();
-    if encode(&mut frame, FrameLimits::default(), &EventHead::new(0, name), &[]).is_ok() {
+    if encode(
+        &mut frame,
+        FrameLimits::default(),
+        &EventHead::new(0, name),
+        &[],
+    )
+    .is_ok()
+    {
         process.hand(name, &frame, None, now);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use veche_runtime::WorkerWaker;
 
 use crate::program::Program;
-use crate::shared::{PoolOrder, ThreadOutlet, Shared};
+use crate::shared::{PoolOrder, Shared, ThreadOutlet};
 
 /// Keeps a pool running until it is dropped.
 #[derive(Debug)]

@@ -18,7 +18,9 @@ use crate::frames::{Pool, ReadOutcome, hand_own, handle_frame};
 use crate::options::Options;
 use crate::process::{PoolProcess, PoolProcessState};
 use crate::queue::WaitingEvents;
-use crate::shared::{EventJob, PoolOrder, ThreadOutlet, PoolMessage, ProcessKey, Shared, Unanswered, bit};
+use crate::shared::{
+    EventJob, PoolMessage, PoolOrder, ProcessKey, Shared, ThreadOutlet, Unanswered, bit,
+};
 
 /// The target of log lines of applications.
 pub(crate) const LOG: &str = "veche::app";
@@ -127,7 +129,9 @@ impl Manager {
                 PoolProcessState::Starting { .. } => &mut gauges.starting,
                 PoolProcessState::Ready if process.in_hand.is_empty() => &mut gauges.idle,
                 PoolProcessState::Ready => &mut gauges.busy,
-                PoolProcessState::Stopping { .. } | PoolProcessState::Over { .. } => &mut gauges.stopping,
+                PoolProcessState::Stopping { .. } | PoolProcessState::Over { .. } => {
+                    &mut gauges.stopping
+                }
             } += 1;
         }
         self.gauges.set(gauges);
@@ -279,7 +283,12 @@ impl Manager {
         if self.again_at.is_some_and(|at| now < at) {
             return;
         }
-        let stays = |one: &&PoolProcess| matches!(one.state, PoolProcessState::Starting { .. } | PoolProcessState::Ready);
+        let stays = |one: &&PoolProcess| {
+            matches!(
+                one.state,
+                PoolProcessState::Starting { .. } | PoolProcessState::Ready
+            )
+        };
         let living = self.processes.iter().filter(stays);
         let count = living.filter(|one| one.replaces.is_none()).count();
         for _ in count..self.options.workers as usize {
@@ -484,9 +493,9 @@ impl Manager {
         due = due.min(self.again_at.filter(|at| *at > now).unwrap_or(due));
         for process in &self.processes {
             due = due.min(match process.state {
-                PoolProcessState::Starting { until } | PoolProcessState::Stopping { until } | PoolProcessState::Over { until } => {
-                    until
-                }
+                PoolProcessState::Starting { until }
+                | PoolProcessState::Stopping { until }
+                | PoolProcessState::Over { until } => until,
                 PoolProcessState::Ready => match process.oldest() {
                     Some((since, _)) => since + self.options.event_timeout,
                     None => continue,
@@ -599,7 +608,12 @@ fn reply(job: &EventJob, why: Unanswered, text: Option<String>) {
     put_unanswered(job, why, text, None);
 }
 
-fn put_unanswered(job: &EventJob, why: Unanswered, text: Option<String>, process: Option<LogProcess>) {
+fn put_unanswered(
+    job: &EventJob,
+    why: Unanswered,
+    text: Option<String>,
+    process: Option<LogProcess>,
+) {
     let number = job.number;
     job.outlet.messages.push(PoolMessage::Unanswered {
         number,

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use veche_runtime::wire::{FrameDecoder, EventName, FrameLimits, PREFIX_BYTES};
+use veche_runtime::wire::{EventName, FrameDecoder, FrameLimits, PREFIX_BYTES};
 use veche_spawner::{PoolLink, Spawned};
 
 use crate::figures::RestartReason;
@@ -169,7 +169,13 @@ impl PoolProcess {
     }
 
     /// Sends an event, whose frame has an id of 0, and whose outcome goes to the origin in the job.
-    pub(crate) fn hand(&mut self, name: EventName, frame: &[u8], job: Option<EventJob>, now: Instant) {
+    pub(crate) fn hand(
+        &mut self,
+        name: EventName,
+        frame: &[u8],
+        job: Option<EventJob>,
+        now: Instant,
+    ) {
         self.last_id += 1;
         let id = self.last_id.to_string();
         let (prefix, rest) = frame.split_at(PREFIX_BYTES);
@@ -268,7 +274,8 @@ impl PoolProcess {
             }
             Err(_) => return Err(String::new()),
         };
-        let mut decoder = std::mem::replace(&mut self.decoder, FrameDecoder::new(FrameLimits::default()));
+        let mut decoder =
+            std::mem::replace(&mut self.decoder, FrameDecoder::new(FrameLimits::default()));
         let mut input = &buffer[..count];
         let result = loop {
             match decoder.decode(&mut input) {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
-use veche_runtime::{LogProcess, WorkerWaker};
 use veche_runtime::wire::EventName;
+use veche_runtime::{LogProcess, WorkerWaker};
 
 use crate::inbox::Inbox;
 

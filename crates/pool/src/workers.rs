@@ -11,7 +11,7 @@ use veche_calls::{CallError, CallErrorKind, CallOutcome, WorkerConnection};
 use veche_runtime::hooks::{Hook, HookResponse};
 use veche_runtime::wire::{
     CallBridge, CallRequest, EffectBuilder, ErrorScope, EventConnection, EventName, EventOrigin,
-    Frame, FromWorker, HandlerOutput, FrameLimits, OutgoingEvent, ResultHead, WorkerCall, encode,
+    Frame, FrameLimits, FromWorker, HandlerOutput, OutgoingEvent, ResultHead, WorkerCall, encode,
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
@@ -24,7 +24,7 @@ use self::about::LoggedClient;
 use crate::connections::{KnownConnection, KnownConnections};
 use crate::link::PoolHandle;
 use crate::program::Program;
-use crate::shared::{EventJob, PoolOrder, PoolMessage, ProcessKey, Unanswered};
+use crate::shared::{EventJob, PoolMessage, PoolOrder, ProcessKey, Unanswered};
 
 /// The interval of checking for messages if the server thread can't be woken.
 const POLL_MS: u64 = 1;

@@ -7,13 +7,13 @@ use std::net::IpAddr;
 
 use foldhash::fast::FixedState;
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallOutcome, FastcgiClient, FastcgiReply, CallReply,
+    Call, CallError, CallErrorKind, CallOutcome, CallReply, FastcgiClient, FastcgiReply,
     WorkerConnection,
 };
 use veche_runtime::hooks::{Hook, HookResponse};
 use veche_runtime::wire::{
-    CallBridge, FrameDecoder, EffectBuilder, EventConnection, EventName, EventOrigin, Frame, FromWorker,
-    FrameLimits, OutgoingEvent, encode,
+    CallBridge, EffectBuilder, EventConnection, EventName, EventOrigin, Frame, FrameDecoder,
+    FrameLimits, FromWorker, OutgoingEvent, encode,
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,

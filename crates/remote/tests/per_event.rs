@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallOutcome, FastcgiCall, FastcgiPool, FastcgiReply, CallReply, Secret,
+    Call, CallError, CallErrorKind, CallOutcome, CallReply, FastcgiCall, FastcgiPool, FastcgiReply,
+    Secret,
 };
 use veche_remote::{PerEvent, Program};
 use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Hook, HookResponse};

@@ -6,8 +6,8 @@ use support::vector;
 use veche_calls::{CallError, CallErrorKind, CallReply, WorkerConnection, channel::ChannelReply};
 use veche_runtime::hooks::{Blob, Grant, HookResponse, ServerSubscription};
 use veche_runtime::wire::{
-    CallBridge, FrameDecoder, EffectBuilder, EventConnection, EventOrigin, Frame, FromWorker, FrameLimits,
-    ResultHead, encode,
+    CallBridge, EffectBuilder, EventConnection, EventOrigin, Frame, FrameDecoder, FrameLimits,
+    FromWorker, ResultHead, encode,
 };
 use veche_runtime::{
     Attribute, Attributes, Effect, Effects, HandshakeReply, Level, Request, Token, WaitResult,
@@ -397,7 +397,10 @@ fn calls_are_effects_whose_answer_is_a_result() {
     let table = [
         (
             "the result of api",
-            outcome(1, Ok(CallReply::Api(br#"{"result":{"presence":{}}}"#.to_vec()))),
+            outcome(
+                1,
+                Ok(CallReply::Api(br#"{"result":{"presence":{}}}"#.to_vec())),
+            ),
         ),
         ("the result of connections", outcome(3, Ok(places))),
         (

@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use support::{vector, vectors};
 use veche_runtime::hooks::{AppHookCaller, AppHookRequest, Data, Hook};
 use veche_runtime::wire::{
-    AppDescription, EventConnection, EventName, FrameKind, HelloHead, FrameLimits, OutgoingEvent, encode,
+    AppDescription, EventConnection, EventName, FrameKind, FrameLimits, HelloHead, OutgoingEvent,
+    encode,
 };
 use veche_runtime::{Attribute, Attributes, Event, Request};
 use veche_types::{ConnectionId, MessageKind};

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use veche_runtime::wire::{
-    FrameDecoder, Frame, FrameError, FrameTooLong, FromWorker, FrameLimits, PREFIX_BYTES, ToWorker, encode,
+    Frame, FrameDecoder, FrameError, FrameLimits, FrameTooLong, FromWorker, PREFIX_BYTES, ToWorker,
+    encode,
 };
 
 const SMALL: FrameLimits = FrameLimits {

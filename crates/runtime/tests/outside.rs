@@ -9,11 +9,11 @@ use support::vector;
 use veche_calls::mysql::{Database, MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
 use veche_calls::redis::{RedisAction, RedisDatabase, RedisReply, RedisValue};
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallOutcome, CertificateTrust, Databases, HttpCall, HttpReply,
-    CallReply, ReplyBody, ServerAccount, TlsMode,
+    Call, CallError, CallErrorKind, CallOutcome, CallReply, CertificateTrust, Databases, HttpCall,
+    HttpReply, ReplyBody, ServerAccount, TlsMode,
 };
 use veche_runtime::wire::{
-    CallRequest, FrameDecoder, Frame, FromWorker, FrameLimits, Outside, ResultHead, encode,
+    CallRequest, Frame, FrameDecoder, FrameLimits, FromWorker, Outside, ResultHead, encode,
 };
 
 fn server(port: u16) -> ServerAccount {
@@ -224,7 +224,11 @@ fn results_are_those_of_the_vectors() {
             10,
             CallReply::Mysql(MysqlReply::Value(Some(MysqlValue::Number(0.5)))),
         ),
-        ("the result of mysql, changes", 10, CallReply::Mysql(changes)),
+        (
+            "the result of mysql, changes",
+            10,
+            CallReply::Mysql(changes),
+        ),
         (
             "the result of redis",
             11,

@@ -7,7 +7,9 @@ use std::path::Path;
 use serde_json::Value;
 use support::{GOOD, vectors};
 use veche_calls::CallErrorKind;
-use veche_runtime::wire::{CALLS, EFFECTS, EventName, FrameKind, FrameLimits, PREFIX_BYTES, VERSION};
+use veche_runtime::wire::{
+    CALLS, EFFECTS, EventName, FrameKind, FrameLimits, PREFIX_BYTES, VERSION,
+};
 
 fn page() -> String {
     let path =

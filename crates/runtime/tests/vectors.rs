@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use support::{GOOD, Vector, vectors};
 use veche_runtime::wire::{
-    AnswerHead, CALLS, CallHead, CancelHead, FrameDecoder, EFFECTS, ErrorScope, EventHead, EventName,
-    Frame, FrameError, FrameKind, FromWorker, HelloHead, FrameLimits, RefuseHead, ResultHead, ToWorker,
-    WelcomeHead, encode,
+    AnswerHead, CALLS, CallHead, CancelHead, EFFECTS, ErrorScope, EventHead, EventName, Frame,
+    FrameDecoder, FrameError, FrameKind, FrameLimits, FromWorker, HelloHead, RefuseHead,
+    ResultHead, ToWorker, WelcomeHead, encode,
 };
 
 /// Heads and payloads of frames.

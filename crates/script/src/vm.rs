@@ -32,7 +32,7 @@ use crate::host_context::HostContext;
 use crate::modules;
 use crate::raw::{Argument, Coroutine, LuaError, LuaVm, Reference, RunEnd};
 use crate::role::AppRole;
-use crate::task::{TaskOwner, Task, Tasks};
+use crate::task::{Task, TaskOwner, Tasks};
 use crate::watch::TICK;
 use crate::{ConnectionId, MessageKind};
 use veche_runtime::Request;

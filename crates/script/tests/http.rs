@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use support::Bench;
 use veche_calls::{
-    Call, CallError, CallErrorKind, CertificateTrust, Handle, HttpCall, HttpReply, HttpRequest,
-    CallReply, ReplyBody,
+    Call, CallError, CallErrorKind, CallReply, CertificateTrust, Handle, HttpCall, HttpReply,
+    HttpRequest, ReplyBody,
 };
 use veche_script::{Effect, Token};
 

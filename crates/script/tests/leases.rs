@@ -7,7 +7,7 @@ use std::sync::Arc;
 use support::{ANN, Bench};
 use veche_calls::mysql::{MysqlAction, MysqlReply};
 use veche_calls::redis::{RedisAction, RedisReply};
-use veche_calls::{Call, Lease, CallReply};
+use veche_calls::{Call, CallReply, Lease};
 use veche_script::Effect;
 
 /// Counts the resources in use.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use support::Bench;
 use veche_calls::password::{PasswordAction, PasswordReply};
-use veche_calls::{Call, CallError, CallErrorKind, PasswordCall, CallReply, ResolveCall};
+use veche_calls::{Call, CallError, CallErrorKind, CallReply, PasswordCall, ResolveCall};
 use veche_script::{Effect, Token};
 
 fn check(body: &str, expected: &[&str]) {

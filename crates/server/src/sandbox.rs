@@ -16,7 +16,8 @@ use landlock::{
 };
 
 use veche_config::{
-    Config, EngineConfig, IdentitySource, JwtConfig, KeySource, RedisEngine, RouteHandler, StaticRoot,
+    Config, EngineConfig, IdentitySource, JwtConfig, KeySource, RedisEngine, RouteHandler,
+    StaticRoot,
 };
 use veche_logging as logging;
 

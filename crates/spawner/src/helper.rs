@@ -20,7 +20,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use veche_clock::now;
 
-use crate::wire::{FromSpawner, MessageSocket, SpawnerSetup, ToSpawner, WorkerProgram, from_memory};
+use crate::wire::{
+    FromSpawner, MessageSocket, SpawnerSetup, ToSpawner, WorkerProgram, from_memory,
+};
 
 /// The running binary, even if its file has been replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
@@ -80,7 +82,8 @@ impl Spawner {
         let named = |error: io::Error| error.to_string();
         let stdin = io::stdin();
         rustix::net::sockopt::socket_type(&stdin).map_err(|error| error.to_string())?;
-        let main = MessageSocket::new(stdin.as_fd().try_clone_to_owned().map_err(named)?).map_err(named)?;
+        let main = MessageSocket::new(stdin.as_fd().try_clone_to_owned().map_err(named)?)
+            .map_err(named)?;
         let null = File::open("/dev/null").map_err(named)?;
         rustix::stdio::dup2_stdin(null).map_err(|error| error.to_string())?;
         // Set-user-ID programs would give a worker more rights than its account has.
@@ -158,7 +161,9 @@ impl Spawner {
         while let Some(main) = &self.main {
             match main.receive() {
                 Ok(Some((ToSpawner::Pool, mut with))) => {
-                    let port = with.pop().and_then(|socket| MessageSocket::new(socket).ok());
+                    let port = with
+                        .pop()
+                        .and_then(|socket| MessageSocket::new(socket).ok());
                     self.pools.extend(port.map(Pool::new));
                 }
                 Ok(Some(_)) => {}

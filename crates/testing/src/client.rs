@@ -217,14 +217,17 @@ impl TestClient {
             }
             Speaks::WebSocket(_) => self.hear_frames(network, codecs),
             Speaks::Http { is_head } => {
-                self.response = CompleteResponse::read(&self.received, *is_head, has_ended).transpose();
+                self.response =
+                    CompleteResponse::read(&self.received, *is_head, has_ended).transpose();
             }
             Speaks::Lines => self.hear_lines(),
             Speaks::Nothing => {}
         }
         let is_answered = self.response.is_some()
-            || matches!(self.opening, OpeningState::Refused(_) | OpeningState::Failed(_))
-                && !matches!(self.speaks, Speaks::Nothing);
+            || matches!(
+                self.opening,
+                OpeningState::Refused(_) | OpeningState::Failed(_)
+            ) && !matches!(self.speaks, Speaks::Nothing);
         if is_answered {
             network.forget(self.id);
             self.speaks = Speaks::Nothing;

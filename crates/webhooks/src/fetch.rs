@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallOutcome, CertificateTrust, HttpCall, HttpRequest, CallReply,
-    ReplyBody,
+    Call, CallError, CallErrorKind, CallOutcome, CallReply, CertificateTrust, HttpCall,
+    HttpRequest, ReplyBody,
 };
 
 /// The default limit of connections to one server.

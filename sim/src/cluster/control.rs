@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fastrand::Rng;
 use veche_hub::{Caller, ConnectionId, Epoch, Ticket, WorkerId};
 use veche_nodes::engine::peer::{Event, LEASE_RENEWAL_MS, Order};
-use veche_nodes::node::{BLOCKS, AnswerCoverage, Node, Output, Part};
+use veche_nodes::node::{AnswerCoverage, BLOCKS, Node, Output, Part};
 use veche_nodes::{Announcement, Ban, BanRequest, Envelope, NodeAnswer, NodeId, NodeMessage};
 
 use super::link::Link;

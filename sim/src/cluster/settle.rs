@@ -107,7 +107,12 @@ impl World {
 
     /// Nothing waits for an answer, and nothing has to be repeated.
     fn is_done(&self) -> bool {
-        let is_open = |progress| matches!(progress, PublicationProgress::Asked | PublicationProgress::Unknown);
+        let is_open = |progress| {
+            matches!(
+                progress,
+                PublicationProgress::Asked | PublicationProgress::Unknown
+            )
+        };
         let mut publications = self.publications.iter();
         let all = self.clients.iter();
         let mut subscriptions = all.filter(|one| one.location.is_some()).flat_map(|one| {

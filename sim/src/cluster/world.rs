@@ -12,9 +12,11 @@ use veche_nodes::NodeId;
 
 use super::action::Action;
 use super::channels::{CHANNELS, has_much_history, place_of};
-use super::client::{Asked, ClusterClient, PublicationProgress, PushedPublication, SessionLocation, State};
+use super::client::{
+    Asked, ClusterClient, PublicationProgress, PushedPublication, SessionLocation, State,
+};
 use super::control::NodeControl;
-use super::coverage::{Coverage, ClusterEvent};
+use super::coverage::{ClusterEvent, Coverage};
 use super::ledger::{Chain, Ledger};
 use super::node::{HubEffect, SimulatedNode, number_of};
 use super::setup::Setup;
@@ -66,7 +68,9 @@ impl World {
             replica: None,
             ledger: Ledger::default(),
             nodes: Vec::new(),
-            clients: (0..setup.clients).map(|_| ClusterClient::default()).collect(),
+            clients: (0..setup.clients)
+                .map(|_| ClusterClient::default())
+                .collect(),
             publications: Vec::new(),
             asked: BTreeMap::new(),
             next_ticket: 0,
@@ -601,7 +605,12 @@ impl World {
     }
 
     /// A subscription is confirmed.
-    fn joined(&mut self, client: usize, channel: usize, joined: &SubscribeOutcome) -> PromiseResult {
+    fn joined(
+        &mut self,
+        client: usize,
+        channel: usize,
+        joined: &SubscribeOutcome,
+    ) -> PromiseResult {
         let subscription = &mut self.clients[client].subscriptions[channel];
         let State::Waiting(_, is_recovering) = subscription.state else {
             return Ok(());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use veche_archive::{
-    AppendError, Archive, FsyncPolicy, LoadedStream, LoadedStreams, Options, ArchiveRecord,
+    AppendError, Archive, ArchiveRecord, FsyncPolicy, LoadedStream, LoadedStreams, Options,
     StoredPublication, StoredVersion, Writer,
 };
 

@@ -3,7 +3,7 @@
 use crate::data::{DEPTH_MAX, PublicationData};
 use crate::depth;
 use crate::malformed::MalformedMessage;
-use crate::request::{Command, ConnectRequest, ClientRequest};
+use crate::request::{ClientRequest, Command, ConnectRequest};
 
 /// Maximum number of entries of a map in a command (`subs`, `headers`).
 pub const ENTRIES_MAX: usize = 4096;

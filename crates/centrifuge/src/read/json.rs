@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::command_builder::{CommandBuilder, ENTRIES_MAX};
 use crate::{
-    EmulationBody, MalformedMessage, PublicationData, ClientRequest, SecretText, ServerSub,
+    ClientRequest, EmulationBody, MalformedMessage, PublicationData, SecretText, ServerSub,
     StreamPosition,
 };
 
@@ -309,7 +309,9 @@ impl<'de> Visitor<'de> for DraftVisitor<'de> {
                 CommandField::Presence => request(&mut map)?.map(ClientRequest::Presence),
                 CommandField::PresenceStats => request(&mut map)?.map(ClientRequest::PresenceStats),
                 CommandField::History => request(&mut map)?.map(ClientRequest::History),
-                CommandField::Ping => request::<EmptyObject, _>(&mut map)?.map(|_| ClientRequest::Ping),
+                CommandField::Ping => {
+                    request::<EmptyObject, _>(&mut map)?.map(|_| ClientRequest::Ping)
+                }
                 CommandField::Send => request(&mut map)?.map(ClientRequest::Send),
                 CommandField::Rpc => request(&mut map)?.map(ClientRequest::Rpc),
                 CommandField::Refresh => request(&mut map)?.map(ClientRequest::Refresh),

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use super::command_builder::{CommandBuilder, ENTRIES_MAX};
 use super::wire::{self, FieldValue};
 use crate::{
-    ChannelRequest, ConnectRequest, EmulationBody, HistoryRequest, MalformedMessage,
-    PublicationData, PublishRequest, RefreshRequest, ClientRequest, RpcRequest, SecretText, SendRequest,
+    ChannelRequest, ClientRequest, ConnectRequest, EmulationBody, HistoryRequest, MalformedMessage,
+    PublicationData, PublishRequest, RefreshRequest, RpcRequest, SecretText, SendRequest,
     ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 
@@ -101,7 +101,9 @@ impl<'a> Message<'a> for CommandBuilder<'a> {
             8 => ClientRequest::Presence(field.message()?),
             9 => ClientRequest::PresenceStats(field.message()?),
             10 => ClientRequest::History(field.message()?),
-            11 => field.message::<EmptyMessage>().map(|_| ClientRequest::Ping)?,
+            11 => field
+                .message::<EmptyMessage>()
+                .map(|_| ClientRequest::Ping)?,
             12 => ClientRequest::Send(field.message()?),
             13 => ClientRequest::Rpc(field.message()?),
             14 => ClientRequest::Refresh(field.message()?),

@@ -23,7 +23,11 @@ const SENTINEL_PORT: u16 = 26_379;
 const PREFIX_BYTES_MAX: usize = 64;
 
 impl Checker<'_> {
-    pub(super) fn engine(&mut self, table: &RawTable, history: Option<&HistoryStore>) -> EngineConfig {
+    pub(super) fn engine(
+        &mut self,
+        table: &RawTable,
+        history: Option<&HistoryStore>,
+    ) -> EngineConfig {
         let is_remote = table.value("type") == Some(DirectiveValue::Word("redis"));
         if !is_remote {
             for name in ["url", "prefix", "on_failover"] {

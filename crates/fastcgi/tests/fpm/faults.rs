@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
-use veche_fastcgi::{Client, Error, ClientLimits, Params, record};
+use veche_fastcgi::{Client, ClientLimits, Error, Params, record};
 
 use crate::support::{KEPT, LIMITS};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use veche_fastcgi::{Client, Error, ClientLimits};
+use veche_fastcgi::{Client, ClientLimits, Error};
 
 use crate::fpm::Fpm;
 use crate::now::now;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use veche_fastcgi::{Address, Cgi, Client, Error, ClientLimits, Params, Response};
+use veche_fastcgi::{Address, Cgi, Client, ClientLimits, Error, Params, Response};
 
 use crate::fpm::Fpm;
 use crate::skip::skip;

@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use veche_proto::http::{Head, Status};
 pub use veche_types::AppId;
 
-pub use crate::context::apps::{Apps, AppProgress};
+pub use crate::context::apps::{AppProgress, Apps};
 
 /// Maximum number of a session's messages queued behind a suspended handler; further input waits.
 pub const QUEUED_MESSAGES_MAX: usize = 16;

@@ -7,8 +7,8 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use veche_frontends::app::{
-    AbandonReason, AppAnswer, AppBody, AppId, AppResponse, Apps, AppProgress,
-    HandshakeDecision, MaybeDeferred, RequestView,
+    AbandonReason, AppAnswer, AppBody, AppId, AppProgress, AppResponse, Apps, HandshakeDecision,
+    MaybeDeferred, RequestView,
 };
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::outbox::SendResult;

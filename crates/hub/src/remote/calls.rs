@@ -138,7 +138,8 @@ impl Engine for RemoteEngine {
         joining: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome> {
         let entry = self.entries.get(kept.slot);
-        let is_placed = |entry: &&ChannelEntry| entry.feed == FeedState::Live && entry.has_position();
+        let is_placed =
+            |entry: &&ChannelEntry| entry.feed == FeedState::Live && entry.has_position();
         match entry.filter(is_placed) {
             Some(entry) if joining.since.is_none() => EngineReply::Ready(SubscribeOutcome {
                 position: entry.position(),
@@ -273,7 +274,9 @@ impl Engine for RemoteEngine {
     }
 
     fn position(&self, slot: u32) -> Position {
-        self.entries.get(slot).map_or(UNKNOWN, ChannelEntry::position)
+        self.entries
+            .get(slot)
+            .map_or(UNKNOWN, ChannelEntry::position)
     }
 
     fn member_changed(&mut self, change: MemberChange<'_>) -> EngineReply<bool> {

@@ -4,8 +4,8 @@ use clap::Subcommand;
 use veche_terminal::exit::CommandFailure;
 
 use super::options::{
-    BroadcastArgs, CommonArgs, CompareArgs, EchoArgs, HttpArgs, PushLoadArgs, ScriptArgs, ShootoutArgs,
-    StormArgs,
+    BroadcastArgs, CommonArgs, CompareArgs, EchoArgs, HttpArgs, PushLoadArgs, ScriptArgs,
+    ShootoutArgs, StormArgs,
 };
 use super::plan;
 use super::scenario::ScenarioArgs;

@@ -16,7 +16,7 @@ use crate::loads::think::ThinkTime;
 use crate::payload::{PayloadContent, PayloadPlan};
 use crate::plan::{Endpoint, Plan, TlsPlan};
 use crate::report::model::Settings;
-use crate::target::{BodyTemplate, Scheme, Target, TargetError, ClientTemplate};
+use crate::target::{BodyTemplate, ClientTemplate, Scheme, Target, TargetError};
 
 use super::options::{
     BroadcastArgs, CommonArgs, DurationArgs, EchoArgs, HttpArgs, PauseRange, PayloadArgs,

@@ -1,6 +1,6 @@
 //! Received data, on its way from the driver to the load: through TLS, a handshake, frames, responses or lines.
 
-use veche_net::{CloseReason, Driver, Epoll, DriverEvent};
+use veche_net::{CloseReason, Driver, DriverEvent, Epoll};
 use veche_proto::websocket::deflate::DeflatePolicy;
 use veche_proto::websocket::handshake::{new_key, read_response, write_request};
 use veche_proto::websocket::{
@@ -8,7 +8,7 @@ use veche_proto::websocket::{
 };
 
 use super::{Engine, LoadIo};
-use crate::client::{LoadResponse, ResponseReader, ClientState, WebSocketHandshake};
+use crate::client::{ClientState, LoadResponse, ResponseReader, WebSocketHandshake};
 use crate::clock::now_ns;
 use crate::payload::excerpt;
 use crate::plan::Endpoint;

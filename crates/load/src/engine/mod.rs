@@ -15,7 +15,7 @@ use std::time::Duration;
 use veche_net::{ConnectionId, Driver, Epoll, Options};
 use veche_proto::websocket::Codecs;
 
-use crate::client::{AddressFamilyChoice, ClientTls, LoadClient, ClientState};
+use crate::client::{AddressFamilyChoice, ClientState, ClientTls, LoadClient};
 use crate::clock::{MILLISECOND, SECOND, now_ns};
 use crate::control::Control;
 use crate::loads::Load;

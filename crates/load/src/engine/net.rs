@@ -6,7 +6,7 @@ use std::sync::Arc;
 use veche_net::{Buffer, ConnectionId, Driver, Epoll};
 use veche_proto::websocket::Codecs;
 
-use crate::client::{AddressFamilyChoice, ClientTls, LoadClient, ClientState};
+use crate::client::{AddressFamilyChoice, ClientState, ClientTls, LoadClient};
 use crate::clock::MILLISECOND;
 use crate::plan::{Endpoint, Plan};
 use crate::schedule::Schedule;
@@ -80,7 +80,8 @@ impl EngineState {
     pub(super) fn find(&self, id: ConnectionId) -> Option<u32> {
         let client_index = *self.client_by_slot.get(id.index as usize)?;
         let client = self.clients.get(client_index as usize)?;
-        (client.transport == id && !matches!(client.state, ClientState::Closed)).then_some(client_index)
+        (client.transport == id && !matches!(client.state, ClientState::Closed))
+            .then_some(client_index)
     }
 
     /// Returns whether a time is within the measured time.
@@ -198,7 +199,10 @@ impl EngineState {
     }
 
     pub(crate) fn is_closed(&self, client_index: u32) -> bool {
-        matches!(self.clients[client_index as usize].state, ClientState::Closed)
+        matches!(
+            self.clients[client_index as usize].state,
+            ClientState::Closed
+        )
     }
 
     /// Returns whether a client has too many unsent bytes, since its server does not read.

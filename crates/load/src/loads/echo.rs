@@ -11,7 +11,7 @@ pub use super::plans::EchoPlan;
 use super::think::ThinkTimers;
 use crate::clock::{MILLISECOND, SECOND};
 use crate::engine::{EngineState, LoadIo};
-use crate::payload::{TestPayload, Recognized};
+use crate::payload::{Recognized, TestPayload};
 use crate::plan::ThreadPlan;
 use crate::schedule::{Arrivals, Schedule};
 use crate::tally::{ErrorCase, ErrorCause};

@@ -6,7 +6,7 @@ use super::load::Load;
 use super::load::TWICE_NS;
 pub use super::plans::StormPlan;
 use crate::engine::{EngineState, LoadIo};
-use crate::payload::{TestPayload, Recognized};
+use crate::payload::{Recognized, TestPayload};
 use crate::plan::ThreadPlan;
 use crate::tally::{ErrorCase, ErrorCause};
 

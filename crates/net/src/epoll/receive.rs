@@ -51,7 +51,11 @@ impl Epoll {
     }
 
     #[cold]
-    fn connect_ready(&mut self, id: ConnectionId, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) {
+    fn connect_ready(
+        &mut self,
+        id: ConnectionId,
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
+    ) {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };

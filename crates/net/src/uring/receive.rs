@@ -64,7 +64,9 @@ impl Uring {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        if transport.interest & RECEIVING != 0 || transport.ended || transport.state != TransportState::Open
+        if transport.interest & RECEIVING != 0
+            || transport.ended
+            || transport.state != TransportState::Open
         {
             return;
         }
@@ -163,7 +165,10 @@ impl Uring {
 
     /// Serves what is ready now up to the limit of a turn; what becomes ready meanwhile is served later. So each is
     /// served once before any is served twice, and one of `n` ready ones within `n / receives_max` turns.
-    pub(super) fn serve(&mut self, sink: &mut impl FnMut(&mut Self, DriverEvent<'_>)) -> io::Result<()> {
+    pub(super) fn serve(
+        &mut self,
+        sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
+    ) -> io::Result<()> {
         let most = self.base.options.receives_max.max(1);
         for _ in 0..self.ready.len().min(most) {
             match self.ready.pop_front() {
@@ -395,7 +400,9 @@ impl Uring {
         let Some(transport) = self.base.transports.live(id) else {
             return;
         };
-        if transport.interest & (CHANGES | RECEIVING) != 0 || transport.state != TransportState::Open {
+        if transport.interest & (CHANGES | RECEIVING) != 0
+            || transport.state != TransportState::Open
+        {
             return;
         }
         transport.interest |= CHANGES;

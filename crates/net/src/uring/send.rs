@@ -31,7 +31,8 @@ impl Uring {
         self.unsent_bytes += buffer.len();
         queue.push(buffer);
         transport.is_above_low_water |= queue.unsent() > self.base.options.low_water_bytes;
-        let is_blocked = transport.interest & WRITABLE != 0 || transport.state != TransportState::Open;
+        let is_blocked =
+            transport.interest & WRITABLE != 0 || transport.state != TransportState::Open;
         if !is_blocked {
             self.want_to_send(id);
         }

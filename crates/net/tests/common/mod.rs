@@ -14,8 +14,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use veche_net::{
-    Buffer, CloseReason, ConnectionId, Driver, DriverEvent, ListenOptions, ListenerId, Options, Uring,
-    bind,
+    Buffer, CloseReason, ConnectionId, Driver, DriverEvent, ListenOptions, ListenerId, Options,
+    Uring, bind,
 };
 
 pub(crate) use now::now;

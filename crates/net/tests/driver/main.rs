@@ -18,7 +18,7 @@ use ends::*;
 use fair::*;
 use veche_mailbox::Wake;
 use veche_net::{
-    Buffer, CloseReason, ConnectionId, Delayed, Driver, Epoll, DriverEvent, ListenOptions, Options,
+    Buffer, CloseReason, ConnectionId, Delayed, Driver, DriverEvent, Epoll, ListenOptions, Options,
     RECEIVE_AFTER_PAUSE_MAX, Uring, bind,
 };
 

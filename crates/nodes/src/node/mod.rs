@@ -44,14 +44,14 @@ use crate::{
 };
 
 use callers::{caller_of, clear_caller, empty, set_caller};
-use commands::{NodeCommands, Next};
+use commands::{Next, NodeCommands};
 pub use output::{AnswerCoverage, NodeCounts, Output, Part};
 use peers::PeerNodes;
 pub use peers::{Disagreement, Peer};
 use question::Question;
 use restore::Restore;
 use stores::Stores;
-use task::{TaskOrigin, NodeTask};
+use task::{NodeTask, TaskOrigin};
 
 /// The time limit of a query or a command, in milliseconds; then it is answered with the replies received so far.
 pub const ANSWER_MS: u64 = 5_000;

@@ -11,7 +11,7 @@ use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use veche_calls::{
-    Call, CertificateTrust, HttpCall, HttpReply, HttpRequest, CallReply, ReplyBody, masked,
+    Call, CallReply, CertificateTrust, HttpCall, HttpReply, HttpRequest, ReplyBody, masked,
 };
 
 use super::OrderError;

@@ -138,7 +138,9 @@ impl PortClient for Channels {
             HomeJob::Order(Order::Read(order)) => read(shared, session, order),
             HomeJob::Order(Order::Remove { channel, .. }) => {
                 let (stream, fence) = (shared.keys.stream(channel), &session.fence);
-                let mut command = session.scripts.run(RedisScript::Remove, &[&stream, &fence.key]);
+                let mut command = session
+                    .scripts
+                    .run(RedisScript::Remove, &[&stream, &fence.key]);
                 command.arg(fence.number);
                 command
             }

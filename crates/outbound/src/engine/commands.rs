@@ -13,7 +13,7 @@ use veche_nodes::engine::StoreState;
 
 use super::port::Events;
 use super::scripts::Fence;
-use super::session::{KnownServer, EngineSession};
+use super::session::{EngineSession, KnownServer};
 use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;

@@ -103,7 +103,12 @@ impl PortClient for Peers {
     fn timed(&mut self) -> Vec<NodeJob> {
         match self.has_left {
             true => Vec::new(),
-            false => vec![NodeJob::Renew, NodeJob::Bury, NodeJob::Vacate, NodeJob::Expire],
+            false => vec![
+                NodeJob::Renew,
+                NodeJob::Bury,
+                NodeJob::Vacate,
+                NodeJob::Expire,
+            ],
         }
     }
 
@@ -222,7 +227,13 @@ impl PortClient for Peers {
         command
     }
 
-    fn answer(&mut self, shared: &SharedPorts, job: NodeJob, reply: Option<Value>, events: &mut Vec<Event>) {
+    fn answer(
+        &mut self,
+        shared: &SharedPorts,
+        job: NodeJob,
+        reply: Option<Value>,
+        events: &mut Vec<Event>,
+    ) {
         events.push(match job {
             NodeJob::Order(Order::Append { ticket, .. }) => Event::Appended {
                 ticket,

@@ -22,7 +22,7 @@ use url::Url;
 use veche_calls::{
     CallError, CallErrorKind, Handle, HttpCall, HttpReply, HttpRequest, ReplyBody as Delivered,
 };
-use veche_calls::{CallOutcome, CertificateTrust, CallReply, masked};
+use veche_calls::{CallOutcome, CallReply, CertificateTrust, masked};
 use veche_tls::TrustStores;
 
 use crate::metrics::ClientMetrics;

@@ -42,7 +42,9 @@ pub(super) fn changes_session_state(sql: &str) -> bool {
             SqlToken::Symbol(b'@') => !tokens.take_symbol(b'@'),
             SqlToken::Symbol(_) => false,
             // The next number of a sequence is stored in the session.
-            SqlToken::Word(word) if has(SUSPECT, word) || is_pair(before, word, ["next", "value"]) => {
+            SqlToken::Word(word)
+                if has(SUSPECT, word) || is_pair(before, word, ["next", "value"]) =>
+            {
                 true
             }
             _ if is_table => false,

@@ -16,7 +16,7 @@ use server::{Server, head, ok, until_gone};
 use veche_calls::{
     Call, CallError, CallErrorKind, CallId, Handle, HttpCall, HttpReply, HttpRequest, ReplyBody,
 };
-use veche_calls::{CallOutcome, CertificateTrust, ReadBody, CallReply};
+use veche_calls::{CallOutcome, CallReply, CertificateTrust, ReadBody};
 use veche_outbound::{ClientKind, ClientMetrics, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::thread::sleep;
 use std::time::Duration;
 
-use veche_calls::{CallErrorKind, CallId, Handle, HttpCall, HttpRequest, ReadBody, CallReply};
+use veche_calls::{CallErrorKind, CallId, CallReply, Handle, HttpCall, HttpRequest, ReadBody};
 
 use crate::server::{Server, head, ok, until_gone};
 use crate::{Bench, get, text, until};

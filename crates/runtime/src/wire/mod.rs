@@ -18,7 +18,7 @@ mod to_worker;
 mod values;
 
 pub use effect_builder::{CallBridge, EffectBuilder, EffectsFull, EventOrigin};
-pub use frame::{FrameDecoder, Frame, FrameError, FrameTooLong, FrameLimits, PREFIX_BYTES, encode};
+pub use frame::{Frame, FrameDecoder, FrameError, FrameLimits, FrameTooLong, PREFIX_BYTES, encode};
 pub use from_worker::{
     CALLS, CallRequest, EFFECTS, ErrorScope, FromWorker, HandlerEnd, HandlerOutput, MalformedFrame,
     WorkerCall, WorkerEffect,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use veche_calls::mysql::{MysqlAction, MysqlReply, MysqlValue, ResultMode, Rows};
 use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisReply};
 use veche_calls::{
-    Call, CallError, CallErrorKind, CertificateTrust, Databases, HttpCall, HttpReply, HttpRequest,
-    MysqlCall, RedisCall, CallReply, ReplyBody,
+    Call, CallError, CallErrorKind, CallReply, CertificateTrust, Databases, HttpCall, HttpReply,
+    HttpRequest, MysqlCall, RedisCall, ReplyBody,
 };
 
 use super::frame::FrameLimits;

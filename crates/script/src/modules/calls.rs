@@ -64,7 +64,8 @@ fn to_lua(lua: &Lua, context: &HostContext, outcome: CallOutcome) -> mlua::Resul
             (true, bytes).into_lua_multi(lua)
         }
         // A resource that is held across calls has a number and a guard.
-        CallReply::Mysql(MysqlReply::Begun(lease)) | CallReply::Redis(RedisReply::Subscribed(lease)) => {
+        CallReply::Mysql(MysqlReply::Begun(lease))
+        | CallReply::Redis(RedisReply::Subscribed(lease)) => {
             let (number, guard) = context.leases.keep(lua, lease)?;
             (true, number, guard).into_lua_multi(lua)
         }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Table, Value};
-use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply, AppChannelQuery};
+use veche_calls::channel::{AppChannelQuery, ChannelMember, ChannelPublication, ChannelReply};
 
 use super::argument::{Arguments, as_number};
 use super::core::{channel_name, user_channel_name};

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::parse::{DEPTH_MAX, Item, CaptureKind, Pattern, Single};
-use super::{StepBudget, CAPTURES_MAX, Error};
+use super::parse::{CaptureKind, DEPTH_MAX, Item, Pattern, Single};
+use super::{CAPTURES_MAX, Error, StepBudget};
 
 /// Steps of a nested call, besides those taken in it.
 const NESTED_STEPS: usize = 4;

@@ -15,7 +15,9 @@ impl Vm {
             TaskOwner::Connection(id, _) => self.next_of(id),
             TaskOwner::Start => self.open_gate(),
             // An unanswered request is answered with an error.
-            TaskOwner::Request(number) | TaskOwner::Handshake(number) => self.abandon(number, owner),
+            TaskOwner::Request(number) | TaskOwner::Handshake(number) => {
+                self.abandon(number, owner)
+            }
             TaskOwner::Events => self.is_handling_events = false,
             TaskOwner::Stop => self.is_stopping = false,
             // One of its timers may have failed.

@@ -13,7 +13,8 @@ const REPORTS_MAX: usize = 64;
 impl Vm {
     /// Logs an error and passes it to `app.error` in a new coroutine.
     pub(super) fn report(&mut self, owner: TaskOwner, failure: &LuaError) {
-        let is_of_report = matches!(owner, TaskOwner::Spawned(number) if self.reports.remove(&number));
+        let is_of_report =
+            matches!(owner, TaskOwner::Spawned(number) if self.reports.remove(&number));
         self.context.set_running(owner);
         let before = match owner {
             TaskOwner::Start => START_FAILED,

@@ -10,7 +10,7 @@ use crate::Now;
 use crate::host_context::{SpawnedCoroutine, WakeReason};
 use crate::modules;
 use crate::raw::{Argument, Coroutine, LuaError, MemoryRoom};
-use crate::task::{TaskOwner, Task};
+use crate::task::{Task, TaskOwner};
 use veche_runtime::{Token, WaitResult};
 
 /// The most coroutines of one class that run before another class's turn.
@@ -345,7 +345,10 @@ impl Vm {
             // The task may not have started.
             if let Some(spawned) = self.context.withdraw_spawned(number) {
                 self.machine.discard(spawned.coroutine);
-                self.failed(TaskOwner::Spawned(number), LuaError::error_message("cancelled"));
+                self.failed(
+                    TaskOwner::Spawned(number),
+                    LuaError::error_message("cancelled"),
+                );
             }
             return;
         };

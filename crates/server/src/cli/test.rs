@@ -14,7 +14,7 @@ use veche_terminal::duration;
 use veche_terminal::exit::{CommandFailure, Exit, print};
 use veche_terminal::plain;
 use veche_testing::{
-    Counts, ReportStyle, TestRunError, TestPlan, TestProgress, TestReport, TestServer,
+    Counts, ReportStyle, TestPlan, TestProgress, TestReport, TestRunError, TestServer,
 };
 
 use crate::server::WORKER_STACK_BYTES;

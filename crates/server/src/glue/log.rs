@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use veche_archive::{AppendError, DurableBatch, ArchiveRecord as Entry};
+use veche_archive::{AppendError, ArchiveRecord as Entry, DurableBatch};
 use veche_sim::worker_driver::WorkerOutput;
 
 use super::OutputRecord;

@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use veche_net::{
-    Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options, Simulated,
-    Waker,
+    Buffer, CloseReason, ConnectionId, Detached, Driver, DriverEvent, ListenerId, Options,
+    Simulated, Waker,
 };
 use veche_sim::worker_driver::{Conditions, TransportEvent, TransportInput, WorkerOutput};
 

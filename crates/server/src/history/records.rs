@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_archive::{LoadedStream, ArchiveRecord};
+use veche_archive::{ArchiveRecord, LoadedStream};
 use veche_hub::{
     ClientInfo, Epoch, FeedEvent, LogBatch, LogRecord, Payload, PayloadKind, Position, Publication,
     PublicationInfo, RestoredStream, Version,

@@ -1,7 +1,7 @@
 //! The glue's interfaces to applications, history and hooks: one implementation in the server, others in tests.
 
 use veche_apps::{AppHosts, AppSet, DialAction};
-use veche_archive::{AppendError, DurableBatch, ArchiveRecord, Writer};
+use veche_archive::{AppendError, ArchiveRecord, DurableBatch, Writer};
 use veche_frontends::Context;
 use veche_frontends::hooks::{HookDecision, HookRequest};
 use veche_webhooks::hooks::{HookClient, OnDecision};

@@ -6,7 +6,7 @@
 use super::error::TableError;
 use super::index::{AnyTree, TableIndex};
 use super::job::{Job, JobError};
-use super::key::{TreeKey, KeyShape};
+use super::key::{KeyShape, TreeKey};
 use super::rows::{RowPosition, TableRows};
 use super::tree::{Entry, Tree};
 use super::{State, Table};
@@ -24,7 +24,11 @@ const SAMPLE: usize = 16 << 10;
 const ENTRY_BYTES: usize = 5;
 
 /// Builds all indexes of the table except that of its keys, from rows that don't change, on two or more threads.
-pub(super) fn indexes(table: &Table, rows: &TableRows, job: &Job) -> Result<Vec<TableIndex>, JobError> {
+pub(super) fn indexes(
+    table: &Table,
+    rows: &TableRows,
+    job: &Job,
+) -> Result<Vec<TableIndex>, JobError> {
     let mut empty = State::new(&table.schema, &table.shape).indexes;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut done = Vec::with_capacity(empty.len());

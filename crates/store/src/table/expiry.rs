@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::batch::Undo;
 use super::cell::Cell;
 use super::error::TableError;
-use super::index::{TableIndex, IndexKey, IndexKeyForm as _};
+use super::index::{IndexKey, IndexKeyForm as _, TableIndex};
 use super::rows::RowPosition;
 use super::schema::Evict;
 use super::tree::Edge;

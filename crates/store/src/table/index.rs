@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::cell::Cell;
-use super::key::{Bytes, Form, TreeKey, KeyShape};
+use super::key::{Bytes, Form, KeyShape, TreeKey};
 use super::rows::{RowPosition, TableRows};
 use super::shape::Shape;
 use super::tree::{Edge, Tree};

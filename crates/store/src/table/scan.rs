@@ -5,8 +5,8 @@
 
 use super::cell::InputValue;
 use super::error::TableError;
-use super::index::{TableIndex, IndexKeyForm, KeyReader};
-use super::key::{Bytes, Form, TreeKey, KeyShape, Range};
+use super::index::{IndexKeyForm, KeyReader, TableIndex};
+use super::key::{Bytes, Form, KeyShape, Range, TreeKey};
 use super::rows::RowPosition;
 use super::tree::{Edge, Entry};
 use super::{Row, State, Table, is_expired};

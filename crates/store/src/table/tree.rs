@@ -124,7 +124,11 @@ impl<K: TreeKey> Leaf<K> {
 /// Returns the index of the last item that begins at or before an entry in an ascending list; 0 if there is none.
 ///
 /// Keys are usually spread evenly, so the index is guessed first where possible, and the right one is near.
-fn last_up_to<K: TreeKey, T>(list: &[T], entry: &Entry<K>, first: impl Fn(&T) -> &Entry<K>) -> usize {
+fn last_up_to<K: TreeKey, T>(
+    list: &[T],
+    entry: &Entry<K>,
+    first: impl Fn(&T) -> &Entry<K>,
+) -> usize {
     let is_up_to = |place: usize| first(&list[place]) <= entry;
     let last = list.len() - 1;
     let (mut low, mut high) = (0, list.len());

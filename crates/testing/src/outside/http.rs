@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use veche_calls::{CallOutcome, Handle, HttpReply, HttpRequest, ReadBody, CallReply, ReplyBody};
+use veche_calls::{CallOutcome, CallReply, Handle, HttpReply, HttpRequest, ReadBody, ReplyBody};
 use veche_script::Plain;
 
 use super::MockState;

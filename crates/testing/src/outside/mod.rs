@@ -17,7 +17,7 @@ use std::time::Duration;
 use veche_apps::{AppRecorder, CallExecutor, RecordedEntry};
 use veche_calls::redis::{RedisAction, RedisReply};
 use veche_calls::{
-    Call, CallError, CallErrorKind, CallId, CallOutcome, HttpCall, RedisCall, CallReply,
+    Call, CallError, CallErrorKind, CallId, CallOutcome, CallReply, HttpCall, RedisCall,
 };
 use veche_outbound::password::{self, Cost};
 use veche_script::{Dial, Level, Plain};

@@ -1,7 +1,7 @@
 //! Counters of hook requests by kind, for `/metrics`.
 
 use veche_frontends::hooks::HookKind;
-use veche_outbound::{LatencyHistogram, AtomicCounter};
+use veche_outbound::{AtomicCounter, LatencyHistogram};
 
 /// The outcome of a hook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -127,7 +127,7 @@ mod tests {
 
     use bytes::Bytes;
     use serde_json::{Value, json};
-    use veche_frontends::hooks::{BackEndId, MaskedToken, HookCaller, HookRequestId, HookTarget};
+    use veche_frontends::hooks::{BackEndId, HookCaller, HookRequestId, HookTarget, MaskedToken};
     use veche_hub::ConnectionId;
 
     use super::*;

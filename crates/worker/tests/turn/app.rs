@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use veche_frontends::app::{
-    AbandonReason, AppResponse, AppProgress, HandshakeDecision, MaybeDeferred, RequestView,
+    AbandonReason, AppProgress, AppResponse, HandshakeDecision, MaybeDeferred, RequestView,
 };
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::worker_context::TokenRenewal;

@@ -1,7 +1,7 @@
 //! Applications that record the calls of a worker.
 
 use veche_frontends::app::{
-    AbandonReason, AppResponse, AppProgress, HandshakeDecision, MaybeDeferred, RequestView,
+    AbandonReason, AppProgress, AppResponse, HandshakeDecision, MaybeDeferred, RequestView,
 };
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::worker_context::TokenRenewal;

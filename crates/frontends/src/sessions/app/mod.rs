@@ -14,7 +14,7 @@ use veche_proto::websocket::MessageKind;
 use veche_types::AppId;
 
 use crate::context::app::{QUEUED_BYTES_HIGH, QUEUED_MESSAGES_MAX, RequestView};
-use crate::context::apps::{Apps, AppProgress};
+use crate::context::apps::{AppProgress, Apps};
 use crate::context::route::Route;
 use crate::context::session::{Flow, Session, SessionContext};
 use crate::context::session_info::SessionInfo;

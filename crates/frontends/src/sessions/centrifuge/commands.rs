@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    CommandError, DisconnectCode, ErrorCode, HistoryRequest, Outcome, PresenceStatsResult,
-    PublishRequest, ClientRequest, RpcRequest, RpcResult, SendRequest,
+    ClientRequest, CommandError, DisconnectCode, ErrorCode, HistoryRequest, Outcome,
+    PresenceStatsResult, PublishRequest, RpcRequest, RpcResult, SendRequest,
 };
 use veche_hub::{
     self as hub, ChannelQuery, HistoryError, HistoryQuery, HubReply, Namespaces, PresenceError,
@@ -32,7 +32,9 @@ impl Centrifuge {
         match request {
             ClientRequest::Connect(_) => CommandStatus::Close(DisconnectCode::BadRequest),
             ClientRequest::Subscribe(request) => self.subscribe(id, request, frame, cx),
-            ClientRequest::Unsubscribe(request) => self.unsubscribe(id, &request.channel, frame, cx),
+            ClientRequest::Unsubscribe(request) => {
+                self.unsubscribe(id, &request.channel, frame, cx)
+            }
             ClientRequest::Publish(request) => self.publish(id, request, frame, cx),
             ClientRequest::Presence(request) => {
                 self.query_channel(id, &request.channel, ChannelQuery::Presence, frame, cx)

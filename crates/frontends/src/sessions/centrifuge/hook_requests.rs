@@ -16,8 +16,8 @@ use super::connecting::unique;
 use super::frame::ReplyFrame;
 use super::{Centrifuge, CommandStatus, Flow, PendingTicket, SessionContext, State, writing};
 use crate::context::hooks::{
-    MaskedToken, HookCaller, HookDecision, HookGrant, HookKind, HookRequest, HookRequestId,
-    HookTarget,
+    HookCaller, HookDecision, HookGrant, HookKind, HookRequest, HookRequestId, HookTarget,
+    MaskedToken,
 };
 use crate::context::log_note::NoteLevel;
 use crate::context::route::Route;

@@ -33,7 +33,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use veche_centrifuge::{
-    Command, DecodeLimits, Disconnect, DisconnectCode, Encoding, ErrorCode, Push, PushBody, ClientRequest,
+    ClientRequest, Command, DecodeLimits, Disconnect, DisconnectCode, Encoding, ErrorCode, Push,
+    PushBody,
 };
 use veche_hub::{ClientInfo, ConnectionId, HubReply, Ticket};
 use veche_types::Now;
@@ -57,7 +58,7 @@ use frame::ReplyFrame;
 use hook_requests::HookState;
 use long_replies::UnfinishedReply;
 use one_way::OneWayState;
-use subscribing::{RequestedSubscription, ClientSubscriptions};
+use subscribing::{ClientSubscriptions, RequestedSubscription};
 use tokens::TokenCheck;
 use transport::RelayQueue;
 use user_commands::{GIVEN, ServerSubscriptions};

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use veche_centrifuge::{
-    ConnectRequest, DecodeLimits, DisconnectCode, Publication, Push, PushBody, ClientRequest,
+    ClientRequest, ConnectRequest, DecodeLimits, DisconnectCode, Publication, Push, PushBody,
 };
 use veche_hub::{ChannelName, Position, Since};
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use veche_centrifuge::{DecodeLimits, Encoding, ClientRequest};
+use veche_centrifuge::{ClientRequest, DecodeLimits, Encoding};
 
 use crate::context::route::Route;
 

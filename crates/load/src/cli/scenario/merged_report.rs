@@ -3,7 +3,9 @@
 //! Percentiles can't be added, so the merged report has none: objectives on them are checked phase by phase.
 
 use crate::report::Report;
-use crate::report::model::{ConnectionCounts, Errors, GeneratorUse, LedgerCounts, Messages, SCHEMA, Settings};
+use crate::report::model::{
+    ConnectionCounts, Errors, GeneratorUse, LedgerCounts, Messages, SCHEMA, Settings,
+};
 
 /// Merges `phases`, each with whether it ran concurrently with the previous one.
 pub(super) fn merge_phases(phases: Vec<(Report, bool)>, label: Option<String>) -> Report {

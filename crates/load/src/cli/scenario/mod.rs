@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 
 use crate::RunProgress;
-use crate::report::model::{Objective, LedgerCounts, Report, ServerUse};
+use crate::report::model::{LedgerCounts, Objective, Report, ServerUse};
 use crate::run::is_running;
 
 use super::progress_line::{self, ProgressLine};
@@ -27,7 +27,7 @@ use super::running::{
 };
 pub(super) use args::ScenarioArgs;
 pub(super) use figures::show_time;
-use file::{ScenarioPhase, Scenario};
+use file::{Scenario, ScenarioPhase};
 pub(super) use slo::Slo;
 use url_override::UrlOverride;
 use veche_terminal::exit::{self, CommandFailure, Exit};

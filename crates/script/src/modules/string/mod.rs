@@ -13,8 +13,8 @@ use std::ops::Range;
 use mlua::{Integer, Lua, LuaString, Result, Value, Variadic};
 
 use crate::pattern::{
-    StepBudget, Capture, Caret, Error, Matcher, Pattern, append, find_plain, harmless_searched_bytes,
-    has_specials,
+    Capture, Caret, Error, Matcher, Pattern, StepBudget, append, find_plain,
+    harmless_searched_bytes, has_specials,
 };
 use crate::raw::{is_run_over, kill_reason};
 
