@@ -139,7 +139,8 @@ pub(super) fn refuse_request_line(line: &[u8]) -> HttpError {
     match (is_method, parts.next(), parts.next()) {
         // `GET /`: HTTP/0.9.
         (true, None, None) if target.starts_with(b"/") => NO_VERSION,
-        // `PRI * HTTP/2.0` (the preface of HTTP/2), `GET / HTTP/1.2`; with a supported version the error is elsewhere.
+        // `PRI * HTTP/2.0` (the preface of HTTP/2), `GET / HTTP/1.2`. A line with a supported version is malformed for
+        // another reason.
         (true, Some([b'H', b'T', b'T', b'P', b'/', version @ ..]), None)
             if matches!(version, [b'0'..=b'9', b'.', b'0'..=b'9'])
                 && !matches!(version, b"1.0" | b"1.1")

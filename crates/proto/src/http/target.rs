@@ -54,7 +54,7 @@ impl<'b> Target<'b> {
             ))?;
         let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(authority_end);
-        // RFC 9110 section 4.2.4: user information is used for deception; the host check refuses `@` as well.
+        // RFC 9110 section 4.2.4: user information in a URL serves deception, and the host check refuses its `@`.
         check_host(authority)?;
         let (path, query) = path::split(rest)?;
         Ok(Self {

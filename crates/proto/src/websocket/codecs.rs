@@ -38,12 +38,12 @@ const INFLATE_WORK: (u64, u64, u64) = (2_000, 8, 1);
 /// stream is primed with.
 const DEFLATE_WORK: (u64, u64, u64) = (9_000, 10, 1);
 
-/// Codecs shared by the connections of one worker; one for receiving and one for sending, since an event borrows the
-/// first while its answer is encoded with the second. Each allocates only what it uses. Data left in scratch buffers
-/// after an event is overwritten by the next and never sent.
+/// The codecs that the connections of one worker share. A worker has two of these, one for receiving and one for
+/// sending, since an event borrows the first while the response is encoded with the second. Each allocates only what it
+/// uses. Data left in scratch buffers after an event is overwritten by the next and never sent.
 #[derive(Debug, Default)]
 pub struct Codecs {
-    /// A message that was not complete and plain in the input.
+    /// A message that could not be lent from the input, because it was fragmented, cut or compressed.
     message: Vec<u8>,
     /// The payload of a control frame that was not complete in the input.
     control: InlineBytes<CONTROL_BYTES_MAX>,
@@ -55,7 +55,7 @@ pub struct Codecs {
     )]
     spare: Vec<Box<Partial>>,
     inflate: Option<Box<Decompress>>,
-    /// Indexed by window bits from [`LIBRARY_WINDOW_BITS_MIN`].
+    /// Indexed by window bits minus [`LIBRARY_WINDOW_BITS_MIN`].
     deflates: [Option<Box<Deflater>>; (WINDOW_BITS_MAX - LIBRARY_WINDOW_BITS_MIN + 1) as usize],
     budget: Arc<DeflateBudget>,
     work: u64,
@@ -99,7 +99,7 @@ impl Codecs {
         std::mem::take(&mut self.work)
     }
 
-    /// Frees scratch memory left by a large message; for idle workers.
+    /// Frees scratch memory that a large message left; called while the worker is idle.
     pub fn trim(&mut self) {
         renew(&mut self.message);
         renew(&mut self.compressed);
@@ -220,7 +220,8 @@ impl Deflater {
         if !window.is_empty() && self.seen == window {
             return;
         }
-        // Before use instead of after, which is free for unused streams.
+        // The stream is reset before its next use, not after each use, so a stream that is not used again costs
+        // nothing.
         if !self.is_fresh {
             self.stream.reset();
         }
@@ -273,7 +274,7 @@ fn inflate_message(
     bytes_max: usize,
     streams: &mut u32,
 ) -> Result<(), ProtocolError> {
-    // No block at all, which some senders produce for an empty message: the tail has nothing to complete.
+    // The message has no block at all, as some senders encode an empty message: the tail has nothing to complete.
     if data.is_empty() {
         return Ok(());
     }
@@ -283,7 +284,8 @@ fn inflate_message(
     let mut tail = false;
     let mut drained = false;
     loop {
-        // The tail waits until all output of the input was produced, since it may follow the end of a final block.
+        // The tail is appended only after all output of the input was produced: a final block at the end of the input
+        // ends its stream, and the tail then belongs to a new one.
         if input.is_empty() && drained && !tail {
             tail = true;
             input = &TAIL;
@@ -315,7 +317,7 @@ fn inflate_message(
             }
             begin_stream(inflate, window, out)?;
             *streams += 1;
-            // Some senders omit the byte after the final block; then the tail has nothing to complete.
+            // Some senders omit the byte that should follow the final block; then the tail has nothing to complete.
             if input.is_empty() {
                 return Ok(());
             }
