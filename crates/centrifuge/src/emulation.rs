@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// A request with commands of a streaming client (HTTP, server-sent events), posted to any node.
+/// A POST request, to any node, with commands of a client whose connection only receives (HTTP streaming or server-sent
+/// events).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct EmulationBody<'a> {
     /// The session id from its connect reply.

@@ -119,7 +119,7 @@ impl<'a> DeltaWriter<'a> {
                 None => hash_of(&self.new[at..at + BLOCK]),
             };
             hash = Some((rolled, self.new[at]));
-            // Written data are not matched again.
+            // Bytes that are already written are not matched again.
             let free = self.written.max(places.start)..places.end;
             if let Some((found, source)) = blocks.find(rolled, self.new, at, free) {
                 let end = found.end;
@@ -136,7 +136,7 @@ impl<'a> DeltaWriter<'a> {
     }
 
     fn end(mut self) -> Option<Vec<u8>> {
-        // If the rest is too long for the limit, there is no need to copy it.
+        // If the rest alone makes the delta too long, it is not worth copying.
         let left = self.new.len() - self.written;
         if self.out.len() + left >= self.new.len() {
             return None;
@@ -165,7 +165,7 @@ impl<'a> BlockIndex<'a> {
             first: vec![NONE; count.next_power_of_two()],
             next: vec![NONE; count],
         };
-        // Backwards, so that the first blocks are found first.
+        // From the last block to the first, so that a lookup finds the first blocks first.
         for block in (0..count).rev() {
             let bytes = &old[block * BLOCK..][..BLOCK];
             let slot = blocks.slot(hash_of(bytes));
@@ -175,7 +175,7 @@ impl<'a> BlockIndex<'a> {
     }
 
     fn slot(&self, hash: u32) -> usize {
-        // The upper bits depend on the whole block.
+        // The multiplication makes the upper bits depend on the whole block.
         let mixed = hash.wrapping_mul(0x9e37_79b1);
         (mixed ^ mixed >> 16) as usize & (self.first.len() - 1)
     }

@@ -24,7 +24,7 @@ pub struct ClientInfo<'a> {
     pub client: &'a str,
     /// Public data of the connection.
     pub conn_info: Option<PublicationData<'a>>,
-    /// Public data of its subscription.
+    /// Public data of the client's subscription.
     pub chan_info: Option<PublicationData<'a>>,
 }
 

@@ -78,7 +78,7 @@ impl Encoding {
             Self::Json => json::one(text(message)?)?,
             Self::Protobuf => protobuf::message(message)?,
         };
-        // Validated as in a command.
+        // The request is validated like one in a command, for which any id does.
         let mut draft = CommandBuilder {
             id: 1,
             ..CommandBuilder::default()
@@ -152,7 +152,7 @@ impl<'a> Iterator for Commands<'a> {
                 self.left = left;
                 draft.and_then(CommandBuilder::finish)
             }
-            // Whatever its content, this command exceeds the limit.
+            // A further command exceeds the limit, whatever its content.
             None => Err(MalformedMessage::TooManyCommands),
         };
         if command.is_err() {

@@ -42,7 +42,8 @@ pub(crate) fn data(out: &mut Vec<u8>, data: PublicationData<'_>, delta: DeltaKin
         | (PublicationData::Json(text) | PublicationData::Text(text), DeltaKind::Patch) => {
             string(out, text);
         }
-        // A string with the usual representation: for text this is a string whose quotes are escaped again.
+        // With deltas, the JSON form of whole data is wrapped in a JSON string, so the quotes of text are escaped
+        // again.
         (PublicationData::Json(text), DeltaKind::Whole) => string(out, text),
         (PublicationData::Text(text), DeltaKind::Whole) => {
             out.push(b'"');

@@ -33,11 +33,11 @@ pub struct ReplyWriter {
 }
 
 impl ReplyWriter {
-    /// Appends the beginning of a reply, which must be a history or presence without elements. The elements have the
-    /// given total of [`element_bytes`](Encoding::element_bytes).
+    /// Appends the beginning of a reply, which must be a history or presence without elements. `elements_bytes` is the
+    /// sum of [`element_bytes`](Encoding::element_bytes) over the elements that will follow.
     ///
     /// # Panics
-    /// If it is another reply, or has elements.
+    /// If `reply` is another kind of reply, or has elements.
     #[must_use]
     pub fn begin(
         encoding: Encoding,
