@@ -20,7 +20,7 @@ pub fn read(path: &Path) -> io::Result<File> {
         check_kind(&about)?;
         found.check_owner(&about)
     };
-    // Before opening, because opening a device can have side effects.
+    // Checked before opening, because opening a device can have side effects.
     judge(statat(
         &found.folder,
         &found.name,
