@@ -24,7 +24,7 @@ pub const MODE: u32 = 0o640;
 pub(super) struct LogFile {
     path: PathBuf,
     rotation: Option<Rotation>,
-    /// The owner of files that it creates; `None`: the user of this process.
+    /// The owner of files that this process creates; `None`: the user of this process.
     owner: Option<Owner>,
     file: File,
 }
@@ -65,19 +65,20 @@ impl LogFile {
         Ok(())
     }
 
-    /// Switches to the file that has the name now; stays with the old one if that can't be opened.
+    /// Switches to the file that `path` now names; keeps the old file if that one can't be opened.
     fn open_next(&mut self) -> io::Result<()> {
         self.file = open(&self.path, self.owner)?;
         Ok(())
     }
 
-    /// An empty file is never full, however long a batch is.
+    /// Returns whether `length` more bytes would exceed the maximum size. An empty file is never full, however long a
+    /// batch is.
     fn is_full(&self, rotation: Rotation, length: usize) -> io::Result<bool> {
         let bytes = self.file.metadata()?.len();
         Ok(bytes > 0 && bytes.saturating_add(length as u64) > rotation.bytes_max)
     }
 
-    /// Returns whether the open file still has its name.
+    /// Returns whether `path` still names the open file.
     fn is_in_place(&self) -> io::Result<bool> {
         let ours = self.file.metadata()?;
         Ok(PinnedPath::open(&self.path)?.identity()? == Some((ours.dev(), ours.ino())))
@@ -124,7 +125,7 @@ fn open(path: &Path, owner: Option<Owner>) -> io::Result<File> {
     Ok(how.open(path)?.file)
 }
 
-/// Renames `log` to `log.1`, that to `log.2` and so on; the one after the `keep`th is deleted.
+/// Renames `log` to `log.1`, `log.1` to `log.2` and so on; deletes the file after the `keep`th.
 fn shift(path: &Path, keep: u32) -> io::Result<()> {
     let place = PinnedPath::open(path)?;
     let name = path.file_name().unwrap_or_default();
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(folder.files(), named(&files));
     }
 
-    /// The replacement is reported, and the old file stays in use.
+    /// A symbolic link in place of the log file is reported, and the old file stays in use.
     #[test]
     fn a_link_in_its_place_is_not_followed() {
         let folder = Folder::new("link");
