@@ -7,9 +7,9 @@ use std::fmt;
 /// events).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct EmulationBody<'a> {
-    /// The session id from its connect reply.
+    /// The session id from the client's connect reply.
     pub session: Cow<'a, str>,
-    /// The node id from its connect reply.
+    /// The node id from the client's connect reply.
     pub node: Cow<'a, str>,
     /// Commands in the encoding of the envelope.
     pub data: Cow<'a, [u8]>,
