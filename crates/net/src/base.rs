@@ -60,7 +60,8 @@ impl DriverBase {
         })
     }
 
-    /// Starts to connect; the result shows in events of the new transport, unless it has failed already.
+    /// Starts to connect. The inner result is an immediate failure; otherwise an event of the new transport reports the
+    /// outcome.
     ///
     /// # Errors
     /// No descriptor, or `from` is not a local address.
@@ -77,7 +78,7 @@ impl DriverBase {
         Ok((self.transports.add(socket, State::Connecting), begun))
     }
 
-    /// Returns the bytes of a transport that the kernel has not taken.
+    /// Returns the number of bytes of a transport that the kernel has not taken.
     pub(crate) fn unsent(&self, id: ConnectionId) -> usize {
         self.transports
             .peek(id)
@@ -119,7 +120,8 @@ impl DriverBase {
         }
     }
 
-    /// Pauses a listener because descriptors or memory have run out: waiting connections would make the loop spin.
+    /// Pauses a listener because descriptors or memory have run out; otherwise its waiting connections would make the
+    /// loop spin.
     #[cold]
     pub(crate) fn back_off(&mut self, listener: ListenerId) {
         if !self.is_backing_off(listener) {

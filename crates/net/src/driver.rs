@@ -105,8 +105,8 @@ pub enum Event<'a> {
         /// The buffer as passed to `send`.
         buffer: Buffer,
     },
-    /// [`Driver::unsent`] fell, but no buffer is done and low water is not reached: a part of a large send went out. At
-    /// most once per attempt.
+    /// [`Driver::unsent`] fell, but no buffer is complete and low water is not reached: a part of a large send went
+    /// out. Reported at most once per attempt to send.
     Progressed {
         /// Transport that sent a part.
         id: ConnectionId,

@@ -38,16 +38,16 @@ pub(crate) struct Transport {
     generation: u32,
     pub(crate) state: State,
     pub(crate) fin: Fin,
-    /// The registration of the back end, in its own bits.
+    /// What the back end has registered with the kernel, in bits that each back end defines.
     pub(crate) interest: u8,
     pub(crate) paused: bool,
     /// The peer sent FIN.
     pub(crate) ended: bool,
-    /// More than low water is queued, so `Drained` is due later.
+    /// Whether more than low water is queued, so that `Drained` is due later.
     pub(crate) is_above_low_water: bool,
 }
 
-// The crate guarantees at most 48 bytes of our own per idle transport.
+// The slot is nearly all the memory of an idle transport in this process, for which the goal is at most 48 bytes.
 const _: () = assert!(size_of::<Transport>() <= 40);
 
 #[derive(Debug)]

@@ -16,10 +16,11 @@ use crate::sys::uring::FilledBuffer;
 use crate::transport::State;
 use crate::{ConnectionId, Event, ListenerId};
 
-/// Unsent bytes beyond which sends don't wait for the turn's end: they would evict each other from the core's cache.
+/// Number of unsent bytes beyond which sends don't wait for the turn's end: they would evict each other from the core's
+/// cache.
 const UNSENT_MAX: usize = 128 * 1024;
-/// A transport whose last receiving call brought no more than this may use the ring's buffers again. A quarter of a
-/// buffer: together they hold the input of 32 such transports at once.
+/// A transport whose last receiving call brought no more bytes than this may use the ring's buffers again. The number
+/// is a quarter of a buffer, so the buffers together hold the input of 32 such transports at once.
 const QUIET_BYTES_MAX: usize = 16 * 1024;
 
 /// An entry of the queue of ready sockets.
@@ -176,7 +177,7 @@ impl Uring {
                 None => break,
             }
             if self.unsent_bytes > UNSENT_MAX {
-                // Transports paused by now would continue to receive.
+                // Transports that the sink has paused by now would otherwise continue to receive.
                 self.stop_receiving();
                 self.submit_sends()?;
                 self.reap_sends()?;

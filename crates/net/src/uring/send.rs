@@ -95,7 +95,7 @@ impl Uring {
         mut queue: Box<SendQueue>,
     ) {
         let Some(transport) = self.base.transports.live(id) else {
-            // A receive of the same batch has ended it.
+            // A receive of the same batch has ended the transport.
             return self.base.queues.give(queue);
         };
         let count = match sent {

@@ -1,9 +1,9 @@
 //! The memory into which the kernel receives by itself.
 //!
-//! A buffer is filled from its beginning by one receive after the other (`IOU_PBUF_RING_INC`, Linux 6.12), so that
-//! twenty bytes take twenty, and a bulk transfer has a long one to itself. An older kernel uses a whole buffer for each
-//! receive. The kernel chooses and reports only the buffer: the location of the bytes in it follows from the order of
-//! the completions, which is that of the receives.
+//! A buffer is filled from its beginning by one receive after the other (`IOU_PBUF_RING_INC`, Linux 6.12): a receive of
+//! twenty bytes uses only twenty, and a bulk transfer can fill a whole buffer. An older kernel uses a whole buffer for
+//! each receive. The kernel chooses a buffer and reports only which one: the location of the bytes in it follows from
+//! the order of the completions, which is that of the receives.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -18,10 +18,10 @@ use crate::Options;
 
 /// The only buffer group.
 pub(super) const GROUP: u16 = 0;
-/// A receive uses only as much of a buffer as it fills.
+/// The flag with which a receive uses only as much of a buffer as it fills.
 const INCREMENTAL: u16 = IOU_PBUF_RING_INC as u16;
 
-/// Leaves room to split each.
+/// Maximum number of buffers. The kernel permits 32,768, so each can still be split into [`SPLIT`].
 const BUFFERS_MAX: u16 = 4096;
 /// Where a receive uses a whole buffer, each is split into this many.
 const SPLIT: u16 = 8;
@@ -87,7 +87,7 @@ impl Drop for Memory {
 /// The fill state of a buffer.
 #[derive(Clone, Copy, Default)]
 struct BufferProgress {
-    /// Bytes filled by the kernel from the beginning.
+    /// Number of bytes that the kernel has filled, from the beginning.
     filled: usize,
     /// Parts that were handed out and not returned.
     lent_parts: u32,
@@ -102,12 +102,12 @@ pub(super) struct Buffers {
     size: usize,
     mask: u16,
     tail: u16,
-    /// The kernel fills buffers incrementally.
+    /// Whether the kernel fills buffers incrementally.
     is_incremental: bool,
     progress: Vec<BufferProgress>,
-    /// Outstanding parts of all buffers.
+    /// Number of outstanding parts of all buffers.
     lent: usize,
-    /// Bytes that the kernel may still fill.
+    /// Number of bytes that the kernel may still fill.
     room: usize,
 }
 
