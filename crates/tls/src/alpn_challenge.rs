@@ -73,7 +73,7 @@ impl AlpnChallenges {
     }
 }
 
-/// Returns whether a client asks for a challenge: it offers only that protocol (RFC 8737, section 3).
+/// Returns whether a client asks for a challenge: it offers only [`PROTOCOL`] (RFC 8737, section 3).
 pub(crate) fn is_asked_for(hello: &ClientHello<'_>) -> bool {
     let Some(mut offered) = hello.alpn() else {
         return false;

@@ -19,19 +19,19 @@ const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 pub struct TlsStream {
     stage: Stage,
     has_ended: bool,
-    /// Further input is ignored: it was invalid or not trusted, or the connection was closed.
+    /// Whether further input is ignored: some was invalid or not trusted, or the connection was closed.
     has_failed: bool,
     is_challenge: bool,
-    /// There has been output for the peer.
+    /// Whether there has been output for the peer.
     has_replied: bool,
-    /// Bytes of the handshake.
+    /// Number of bytes received during the handshake.
     received: usize,
 }
 
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "all but a moment of a connection's life it is going, and owners of many of them box them"
+    reason = "a connection is in the large variant for nearly all its life, and owners of many connections box them"
 )]
 enum Stage {
     /// A server that has not received the client hello yet.
@@ -116,7 +116,7 @@ impl TlsStream {
             // Reading from memory does not fail; nothing is consumed after the peer's close.
             let taken = connection.read_tls(&mut bytes).unwrap_or(0);
             let state = connection.process_new_packets()?;
-            // Set once the hello is complete.
+            // There is output once the client hello is complete.
             self.has_replied |= connection.wants_write();
             let length = state.plaintext_bytes_to_read();
             self.has_ended |= state.peer_has_closed();
