@@ -61,7 +61,7 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams)
     }
     let is_new = !Database::is_in(folder);
     let database = match Database::open(folder, options.fsync) {
-        // The file is created when there is room.
+        // The disk is full: the file is created when there is room.
         Err(error) if is_new && error.is_full() => None,
         opened => Some(opened?),
     };
