@@ -15,7 +15,7 @@ pub struct FastcgiPool {
     pub script: String,
     /// The most requests at once, at least 1.
     pub size: usize,
-    /// For opening a connection.
+    /// The time limit for opening a connection.
     pub connect_timeout: Duration,
     /// The longest wait of a request for the end of another one.
     pub wait_timeout: Duration,
