@@ -50,7 +50,7 @@ pub(super) struct Keyring {
     figures: Arc<IdentityMetrics>,
     keys: RwLock<Option<Arc<Keys>>>,
     fetching: Mutex<FetchState>,
-    /// A reference for completions on other threads.
+    /// A reference to this value, for completions on other threads.
     me: Weak<Self>,
 }
 
