@@ -152,7 +152,7 @@ impl Drop for EventDelivery {
 impl DeliveryQueue {
     /// The main function of the sending thread.
     fn send_all(&self, outbound: &Outbound) {
-        // Distinguishes batches from those of a previous process, whose numbers started equally.
+        // Distinguishes batches from those of a previous process, whose numbers began with the same one.
         let began = SystemTime::UNIX_EPOCH
             .elapsed()
             .unwrap_or_default()
@@ -200,7 +200,7 @@ impl DeliveryQueue {
             match send(&options, body, outbound) {
                 Ok(()) => return self.figures.sent.add(count),
                 Err(DeliveryError::Refused(why)) => {
-                    warn!(target: TARGET, "events: the back end rejected {count}, which will not be sent again: {why}");
+                    warn!(target: TARGET, "events: the back end rejected {count} events, which will not be sent again: {why}");
                     // Reported with the next batch.
                     self.state.lock().lost += count;
                     return self.figures.refused.add(count);
@@ -208,7 +208,7 @@ impl DeliveryQueue {
                 Err(DeliveryError::Later(why)) => {
                     self.figures.failures.add(1);
                     if !is_told {
-                        warn!(target: TARGET, "events: {why}; they will be sent again until the back end accepts them");
+                        warn!(target: TARGET, "events: {why}; the events will be sent again until the back end accepts them");
                     }
                     is_told = true;
                 }

@@ -223,7 +223,7 @@ impl HookClient {
 }
 
 impl HookEndpoint {
-    /// Counts a new request.
+    /// Checks whether a new request may be sent, and counts it if so.
     ///
     /// # Errors
     /// The request must not be sent, for the given reason.
