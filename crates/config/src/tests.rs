@@ -57,7 +57,7 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
         &Environment {
             is_folder: &is_folder,
             is_file: &is_file,
-            // One is a link to a folder that must not be served.
+            // /srv/link is a link to a folder that must not be served.
             real: &|path| match path.strip_prefix("/srv/link") {
                 Ok(below) => Some(Path::new("/etc/veche/chat").join(below)),
                 Err(_) => Some(path.components().collect()),
