@@ -216,7 +216,7 @@ impl Deflater {
 
     /// Sets the stream's history to exactly `window`.
     fn prime(&mut self, window: &[u8]) {
-        // A connection that sends several messages in a row finds the stream unchanged.
+        // If the same connection sent the previous message, the stream has this history already.
         if !window.is_empty() && self.seen == window {
             return;
         }
@@ -353,7 +353,7 @@ mod tests {
     /// Scratch capacity depends on earlier messages; the result must not.
     #[test]
     fn any_capacity_inflates_the_same() {
-        // A final block that fills the scratch; a stored block in the same context.
+        // A final block, whose output fills the scratch buffer, and a stored block in the same context.
         let hello = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x27, 0, 0];
         let stored = [0, 5, 0, 0xfa, 0xff, b'H', b'e', b'l', b'l', b'o', 0];
         let mut stream = Decompress::new(false);

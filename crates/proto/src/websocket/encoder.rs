@@ -104,7 +104,7 @@ impl Encoder {
         };
         if data.len() >= bytes_min {
             let window_bits = agreed.window_bits_of(self.role);
-            // A message longer than the kept context refers to itself, with its full window.
+            // A message longer than the kept context refers only to its own bytes, within the full window.
             let refers_back = keeps_context && data.len() <= agreed.own_window_bytes(self.role);
             let compressed = match refers_back {
                 true => {

@@ -66,7 +66,7 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
     Ok(Some(UpgradeRequest { key, head }))
 }
 
-/// Appends the 101. `protocol` is one of those offered, or `None`.
+/// Appends the 101 response. `protocol` is one of those offered, or `None`.
 pub fn write_response(
     out: &mut Vec<u8>,
     key: &str,
