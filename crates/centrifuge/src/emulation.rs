@@ -1,4 +1,4 @@
-//! The envelope of commands sent separately from their connection.
+//! The envelope of commands that a client sends in a request of their own, apart from its connection.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -136,7 +136,7 @@ impl<'a> DeltaWriter<'a> {
     }
 
     fn end(mut self) -> Option<Vec<u8>> {
-        // If the rest alone makes the delta too long, it is not worth copying.
+        // If the rest would make the delta as long as the new data, it is not worth copying.
         let left = self.new.len() - self.written;
         if self.out.len() + left >= self.new.len() {
             return None;
@@ -153,7 +153,7 @@ struct BlockIndex<'a> {
     old: &'a [u8],
     /// The first block of each hash; the length is a power of two.
     first: Vec<u32>,
-    /// The next block with the same hash, by block.
+    /// For each block, the next block with the same hash.
     next: Vec<u32>,
 }
 
@@ -228,7 +228,7 @@ fn hash_of(block: &[u8]) -> u32 {
     })
 }
 
-/// Returns the hash of the block one byte later.
+/// Returns the hash of the block that begins one byte later.
 fn roll(hash: u32, gone: u8, come: u8) -> u32 {
     let rest = hash.wrapping_sub(u32::from(gone).wrapping_mul(FACTOR_OLDEST));
     rest.wrapping_mul(FACTOR).wrapping_add(come.into())

@@ -15,9 +15,9 @@ use command_builder::CommandBuilder;
 /// Limits on one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Bytes of one message or body.
+    /// Maximum number of bytes of one message or body.
     pub message_bytes_max: usize,
-    /// The most commands in one message or body.
+    /// Maximum number of commands in one message or body.
     pub commands_max: usize,
 }
 

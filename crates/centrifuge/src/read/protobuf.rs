@@ -17,7 +17,7 @@ pub(super) trait Message<'a>: Default {
     fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage>;
 }
 
-/// Decodes a message that fills these bytes.
+/// Decodes a message that takes up all of `bytes`.
 pub(super) fn message<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, MalformedMessage> {
     let mut message = M::default();
     let mut rest = bytes;
@@ -49,7 +49,7 @@ impl<'a> Field<'a> {
     }
 
     fn data(self) -> Result<Option<PublicationData<'a>>, MalformedMessage> {
-        // Absent and empty data are equal here.
+        // Protobuf does not distinguish absent data from empty data.
         let bytes = self.bytes()?;
         Ok((!bytes.is_empty()).then_some(PublicationData::Binary(bytes)))
     }
