@@ -19,7 +19,7 @@ use tracing_subscriber::fmt::MakeWriter;
 const RECENT_LINES_MAX: usize = 500;
 /// The maximum number of bytes kept of each of these lines.
 const RECENT_LINE_BYTES_MAX: usize = 2048;
-/// The maximum size of the buffer in bytes. The batch being written takes as much again.
+/// The maximum size of the buffer in bytes. The batch being written may take as much again.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
 /// The maximum wait for pending lines to be written, such as the last lines of a process.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
@@ -232,7 +232,7 @@ impl LogSink {
                 self.tell("can't reopen the log file", &error, &mut batch);
             }
             if let Err(error) = output.prepare(batch.len()) {
-                // Reported once; it is retried with each batch.
+                // The failure is reported once; the rotation is retried with each batch.
                 if std::mem::take(&mut rotates) {
                     self.tell("can't rotate the log file", &error, &mut batch);
                 }
