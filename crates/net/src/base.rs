@@ -60,8 +60,8 @@ impl DriverBase {
         })
     }
 
-    /// Starts to connect. The inner result is an immediate failure; otherwise an event of the new transport reports the
-    /// outcome.
+    /// Starts to connect. The inner result has an immediate failure, if there is one; otherwise an event of the new
+    /// transport reports the outcome.
     ///
     /// # Errors
     /// No descriptor, or `from` is not a local address.

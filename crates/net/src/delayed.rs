@@ -191,7 +191,7 @@ impl<D: Driver> Driver for Delayed<D> {
         if buffer.is_empty() || link.shutdown {
             return Some(buffer);
         }
-        // Sometimes immediately as with epoll: callers must cope with both.
+        // Some sends go out immediately, as with epoll: callers must cope with both cases.
         if at_once
             && let Some(below) = link.below
             && link.sends.is_empty()

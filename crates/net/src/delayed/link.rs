@@ -61,7 +61,7 @@ pub(super) struct Link {
     pub(super) is_above_low_water: bool,
     /// Unsent bytes when the caller last sent or was notified.
     unsent_reported: usize,
-    /// While paused: the bytes that may still be delivered.
+    /// While paused: the number of bytes that may still be delivered.
     paused: Option<usize>,
 }
 

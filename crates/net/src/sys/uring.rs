@@ -328,7 +328,7 @@ impl Ring {
     #[expect(unsafe_code, reason = "a plain call without an argument")]
     fn enter_at_once(&mut self) -> io::Result<usize> {
         let count = self.ring.submission().len() as u32;
-        // SAFETY: it takes no argument; entries are sound, see `push`.
+        // SAFETY: the call takes no argument; entries are sound, see `push`.
         unsafe {
             self.ring
                 .submitter()

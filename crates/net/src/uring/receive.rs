@@ -213,7 +213,7 @@ impl Uring {
             }
             self.ring.give_back(filled);
         }
-        // Most have no further parts, and the kernel reports the next input.
+        // Most transports have no further parts, and the kernel reports their next input.
         if let Some(transport) = self.base.transports.live(id)
             && transport.interest & (RECEIVING | HAS_LATER_PARTS) != RECEIVING
         {
@@ -233,7 +233,7 @@ impl Uring {
                 return self.store_unread(id, None);
             }
             if transport.interest & READY != 0 {
-                // The sink has queued it again.
+                // The sink has queued the transport again.
                 return;
             }
             if transport.interest & HAS_LATER_PARTS == 0 {
@@ -391,7 +391,7 @@ impl Uring {
         bytes
     }
 
-    /// Polls for a reset while nothing is received that would report it.
+    /// Polls for a reset while no receive is in flight that would report it.
     pub(super) fn watch_changes(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;

@@ -23,7 +23,7 @@ const INCREMENTAL: u16 = IOU_PBUF_RING_INC as u16;
 
 /// Maximum number of buffers. The kernel permits 32,768, so each can still be split into [`SPLIT`].
 const BUFFERS_MAX: u16 = 4096;
-/// Where a receive uses a whole buffer, each is split into this many.
+/// The number of buffers that each is split into where a receive uses a whole buffer.
 const SPLIT: u16 = 8;
 
 /// Exclusive access to bytes in one of the ring's buffers. Must be returned to the ring it came from.
@@ -89,7 +89,7 @@ impl Drop for Memory {
 struct BufferProgress {
     /// Number of bytes that the kernel has filled, from the beginning.
     filled: usize,
-    /// Parts that were handed out and not returned.
+    /// Number of parts that were handed out and not returned.
     lent_parts: u32,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Buffers {
     /// The list shared with the kernel.
     entries: Memory,
     bytes: Memory,
-    /// The size of each buffer.
+    /// The size of each buffer in bytes.
     size: usize,
     mask: u16,
     tail: u16,
@@ -183,7 +183,7 @@ impl Buffers {
         );
         progress.lent_parts += 1;
         self.lent += 1;
-        // SAFETY: it is within the buffer, and that within the memory.
+        // SAFETY: the offset is within the buffer, and the buffer within the memory.
         let start = unsafe {
             self.bytes
                 .start
@@ -229,7 +229,7 @@ impl Buffers {
         self.is_incremental
     }
 
-    /// Returns the bytes that the kernel may fill before a part is returned.
+    /// Returns the number of bytes that the kernel may fill before a part is returned.
     pub(super) fn room(&self) -> usize {
         self.room
     }
@@ -252,7 +252,7 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: the list begins there and is initialised.
         let tail = unsafe { BufRingEntry::tail(entries.as_ptr()) };
-        // SAFETY: it lives as long as the list, and is accessed only as an atomic after the registration.
+        // SAFETY: the tail lives as long as the list, and is accessed only as an atomic after the registration.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }
