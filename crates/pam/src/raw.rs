@@ -83,7 +83,7 @@ pub(crate) struct Functions {
     set_item: SetItem,
     item: Item,
     words: StrError,
-    /// The functions are valid as long as this exists.
+    /// The functions are valid as long as the library is loaded.
     _library: Library,
 }
 
