@@ -28,8 +28,8 @@ const APPLICATION: i32 = 0x7665_6368;
 /// Version of the format; a change that older versions can't read gets the next number.
 const FORMAT: u32 = 1;
 
-/// Number of formats up to which a format number in a file with the tables of this version counts as a later version's;
-/// a higher number counts as damage.
+/// A file with the tables of this version and a format number less than this far above [`FORMAT`] was written by a
+/// later version; a number further above counts as damage.
 const COMPATIBLE_FORMATS: i64 = 16;
 
 const PAGE_BYTES: u64 = 8192;
