@@ -166,7 +166,7 @@ pub enum RedisReply {
 pub struct RedisMessage {
     /// The channel that it was published to.
     pub channel: Vec<u8>,
-    /// The matching pattern, if it was subscribed by pattern.
+    /// The pattern that matched, if the subscription is by patterns.
     pub pattern: Option<Vec<u8>>,
     /// The data of the published message.
     pub data: Vec<u8>,
