@@ -141,7 +141,7 @@ impl HelperPool {
         if state.threads > 0 {
             return;
         }
-        // No thread would process these jobs.
+        // These jobs fail, since no thread would process them.
         let jobs = std::mem::take(&mut state.queue);
         drop(state);
         for PasswordCheck {
