@@ -47,7 +47,7 @@ pub struct HookClient {
 struct RegisteredHook {
     kind: HookKind,
     url: SecretUrl,
-    /// `None` if the current configuration does not contain it.
+    /// `None` if the current configuration does not contain the URL.
     back_end: Option<Arc<HookEndpoint>>,
 }
 
