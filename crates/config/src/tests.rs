@@ -444,7 +444,7 @@ fn secrets_are_never_shown() {
 fn changes_are_classified_by_reload_or_restart() {
     let old = good(FULL);
     assert!(old.effective.changes(&good(FULL).effective).is_empty());
-    // The same values on other lines, and written differently.
+    // The same values on other lines, or written differently, are no change.
     assert!(
         old.effective
             .changes(&good(&format!("# moved\n{FULL}").replace("\"1h\"", "\"60m\"")).effective)

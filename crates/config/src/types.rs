@@ -202,7 +202,7 @@ pub struct ServerConfig {
 /// A user, and optionally a group; names or numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunAs {
-    /// The user that runs the process.
+    /// The user that the process runs as.
     pub user: String,
     /// The group; `None`: the user's primary group.
     pub group: Option<String>,
@@ -269,7 +269,7 @@ pub struct ListenerConfig {
     pub name: Option<String>,
     /// The address; port 0 lets the system choose a free port at the start.
     pub address: SocketAddr,
-    /// The kind of requests that it serves.
+    /// The kind of requests that the listener serves.
     pub role: ListenerRole,
     /// TLS settings; `None` for plain connections.
     pub tls: Option<ListenerTls>,
