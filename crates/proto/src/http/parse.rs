@@ -130,7 +130,7 @@ fn parse_front<'b>(
         (None, None) => "",
     };
     if fields.host.is_none() && version == HttpVersion::Http11 {
-        // RFC 9112 section 3.2: required even if the target contains the host.
+        // RFC 9112 section 3.2: Host is required even if the target contains the host.
         return Err(HttpError::bad(if has_authority {
             "Host is missing in a request with a full URL"
         } else {

@@ -13,7 +13,7 @@ pub(super) const METHOD_BYTES_MAX: usize = 32;
 const REQUEST_LINE_EXTRA_BYTES: usize = METHOD_BYTES_MAX + "  HTTP/1.1".len();
 
 /// Finds the end of a request's head. Remembers how far it scanned, so a head that arrives byte by byte costs no more
-/// in total than a complete one. One per connection while it waits for a head; use `default()` for the next request.
+/// in total than a complete one. A connection has one while it waits for a head; each request starts with `default()`.
 ///
 /// Input that can't become a request is refused early: a bare LF, a first line without a version (HTTP/0.9), bytes that
 /// don't begin a method (TLS on a plain port), an overlong line or head. Accepted input still has to be parsed.
