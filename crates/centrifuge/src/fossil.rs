@@ -70,7 +70,8 @@ impl<'a> DeltaWriter<'a> {
         }
     }
 
-    /// Copies the bytes at these offsets from the old data at `source`, unless writing them takes less.
+    /// Adds a copy of the bytes at these offsets, which the old data has at `source`, unless inserting the bytes
+    /// themselves is shorter.
     fn copy(&mut self, mut places: Range<usize>, mut source: usize) {
         if self.is_text {
             while places.start < places.end && self.is_within(places.start) {

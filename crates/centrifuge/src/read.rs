@@ -78,7 +78,7 @@ impl Encoding {
             Self::Json => json::one(text(message)?)?,
             Self::Protobuf => protobuf::message(message)?,
         };
-        // The request is validated like one in a command, for which any id does.
+        // The request is validated like one in a command, which needs some id.
         let mut draft = CommandBuilder {
             id: 1,
             ..CommandBuilder::default()

@@ -88,7 +88,7 @@ fn string(out: impl io::Write, text: &str) {
     serde_json::to_writer(out, text).expect("text to memory");
 }
 
-/// Writes a JSON string within another one: of its characters, only these two have to be escaped.
+/// Writes a JSON string within another one: only its quotes and backslashes have to be escaped again.
 struct Quoted<'o>(&'o mut Vec<u8>);
 
 impl io::Write for Quoted<'_> {

@@ -99,7 +99,8 @@ impl Encoding {
     }
 }
 
-/// Appends a reply up to the place of its elements, which is the first occurrence of these two bytes; returns the rest.
+/// Appends a reply up to the place of its elements, which is the first occurrence of `none`, an empty list or object;
+/// returns the rest.
 fn split(out: &mut Vec<u8>, reply: &Reply<'_>, none: &[u8; 2]) -> Vec<u8> {
     let start = out.len();
     json::message(out, reply);
