@@ -69,8 +69,8 @@ pub enum KeyError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     keys: Vec<Key>,
-    /// Whether the issuer publishes the keys. It then names the key in each token and rotates the keys; the set never
-    /// contains a secret.
+    /// Whether the issuer publishes the keys. The issuer then names the key in each token and rotates the keys; the set
+    /// never contains a secret.
     is_published: bool,
 }
 
