@@ -151,7 +151,7 @@ fn line_at(text: &str, offset: usize) -> &str {
 }
 
 /// Returns the message about a line without `=`. If the line is in YAML's or another known notation, the message shows
-/// it in TOML's.
+/// how to write it in TOML.
 fn unassigned(line: &str, message: &str, header: &impl Fn(&str) -> Option<&'static str>) -> String {
     let is_name = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
