@@ -1,8 +1,8 @@
 //! A log file: appended to, rotated by size, and reopened on request.
 //!
 //! Several processes may append to one file (supervisor and server process, and two server processes during an
-//! upgrade). The one that finds it full renames it under a lock on the old file; the others notice another file under
-//! its name before their next write, and switch to it. The content is not known here.
+//! upgrade). The process that finds the file full renames it under a lock on it. The others notice, before their next
+//! write, that the name belongs to another file, and switch to that one. The content is not interpreted here.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -38,7 +38,7 @@ impl LogFile {
     ) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            // Files below /dev are not rotated.
+            // Standard outputs and the null device are not rotated.
             rotation: rotation.filter(|_| standard(path).is_none()),
             owner,
             file: open(path, owner)?,
@@ -261,7 +261,7 @@ mod tests {
             // Another process may write between the size check and the write of this one.
             assert!(text.len() <= 1000 + 5, "{name} has {}", text.len());
         }
-        // 5,000 bytes: not a file more than separate rotations would make.
+        // 5,000 bytes in files of 1,000: two processes make at most one file more than one would.
         assert!((5..=6).contains(&files.len()), "{} files", files.len());
     }
 
