@@ -69,7 +69,7 @@ impl Transports {
     pub(crate) fn add(&mut self, socket: OwnedFd, state: State) -> ConnectionId {
         if self.free == NIL {
             let index = self.slots.len() as u32;
-            // The limit of descriptors is far below: Linux caps it at 2^30.
+            // The number of descriptors stays below: Linux caps it at 2^30.
             assert!(index < 1 << 31, "the wheel's links need the top bit");
             self.slots.push(Transport {
                 queue: None,
@@ -108,7 +108,7 @@ impl Transports {
         let slot = &mut self.slots[id.index as usize];
         debug_assert!(slot.generation == id.generation && slot.state == State::Closed);
         slot.state = State::Free;
-        // The epoll tags of listeners and the waker use 0.
+        // Generation 0 is skipped, since the epoll tags of listeners and of the waker use it.
         slot.generation = slot.generation.wrapping_add(1).max(1);
         slot.timer.next = self.free;
         self.free = id.index;

@@ -190,7 +190,7 @@ impl Uring {
         };
         transport.state = State::Open;
         self.want_to_send(id);
-        // The transport may have been paused before it was connected.
+        // `arm` also handles a transport that was paused before it was connected.
         self.arm(id, 0);
         sink(self, Event::Connected { id });
         self.settle(id);
