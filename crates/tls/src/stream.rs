@@ -136,7 +136,7 @@ impl TlsStream {
     /// complete `plain` is buffered.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         match &mut self.stage {
-            // No session exists yet on which to send anything else.
+            // No TLS session exists yet, so only an alert can be sent.
             Stage::ClientHello(hello) => out.append(hello.alert()),
             Stage::Connected(connection) => {
                 // Writing to memory does not fail, and there is no limit.
@@ -188,8 +188,8 @@ impl TlsStream {
         })
     }
 
-    /// Returns whether the client only asks for an [`AlpnChallenge`](crate::AlpnChallenge): the connection carries no data (RFC 8737,
-    /// section 3).
+    /// Returns whether the client only asks for an [`AlpnChallenge`](crate::AlpnChallenge): the connection carries no
+    /// data (RFC 8737, section 3).
     #[must_use]
     pub fn is_challenge(&self) -> bool {
         self.is_challenge
