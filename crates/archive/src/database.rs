@@ -148,7 +148,7 @@ impl Database {
             self.check_format(application, format, &tables)?;
         }
         if is_new {
-            // Both take effect only before the first page is written, and reading the second one always writes.
+            // Both take effect only before the first page is written, and setting `auto_vacuum` always writes.
             self.run(&format!(
                 "pragma page_size = {PAGE_BYTES}; pragma auto_vacuum = incremental;"
             ))?;

@@ -51,7 +51,7 @@ impl WalTail {
             file.read_exact(&mut frame)?;
             let next = at + FRAME_HEADER_BYTES + page_bytes;
             let salt = Salt::of(&frame[8..16]);
-            // A damaged header does not have the round, but the first frame does.
+            // A damaged header does not contain the round's salt, but the first frame does.
             let round = *round.get_or_insert(salt);
             let is_of_this_round = salt == round;
             if is_of_this_round || !salt.is_before(round) {
@@ -65,7 +65,7 @@ impl WalTail {
         if !is_whole {
             tail.bytes = end;
         } else if at < end && tail.bytes == at - begun {
-            // An incomplete frame header.
+            // The log ends within a frame header.
             tail.bytes = end - begun;
         }
         Ok(tail)

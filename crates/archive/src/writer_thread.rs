@@ -423,7 +423,7 @@ impl WriterThread {
 impl Drop for WriterThread {
     fn drop(&mut self) {
         self.close_lanes();
-        // After a panic workers should not learn of it only with their next batch.
+        // Workers learn of a panic at once, not only with their next batch.
         for lane in self.shared.lanes.lock().iter() {
             lane.wake();
         }
