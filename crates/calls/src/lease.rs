@@ -5,7 +5,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// An opaque resource, held while a clone of the lease exists. Only the performer knows its content. Dropping the last
+/// An opaque resource, held while a clone of the lease exists. Only `outbound` knows its content. Dropping the last
 /// clone ends it.
 #[derive(Clone)]
 pub struct Lease(Arc<dyn Any + Send + Sync>);
