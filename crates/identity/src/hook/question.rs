@@ -18,7 +18,7 @@ pub(super) const USER_HEADER: &str = "x-veche-user";
 /// The response header with the expiry in seconds since 1970; a JSON body may contain `expire_at` instead.
 const EXPIRE_HEADER: &str = "x-veche-expire-at";
 
-/// The longest time that a response is cached, whatever it says.
+/// The longest time that a response is cached, whatever its `Cache-Control`.
 const KEPT_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns the headers of the request: the selected ones of the client, and the original method and URI.
