@@ -201,7 +201,7 @@ impl DeliveryQueue {
                 Ok(()) => return self.figures.sent.add(count),
                 Err(DeliveryError::Refused(why)) => {
                     warn!(target: TARGET, "events: the back end rejected {count} events, which will not be sent again: {why}");
-                    // Reported with the next batch.
+                    // The next batch reports these events as lost.
                     self.state.lock().lost += count;
                     return self.figures.refused.add(count);
                 }
