@@ -181,7 +181,7 @@ impl HookBackend {
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;
-            warn!(target: TARGET, "identity hook {}: paused for {pause:?}", self.url);
+            warn!(target: TARGET, "identity hook {}: requests are paused for {pause:?}", self.url);
             refused
                 .iter()
                 .for_each(|_| self.figures.count_lookup(LookupOutcome::Paused));

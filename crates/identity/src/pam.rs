@@ -209,7 +209,7 @@ impl PasswordService {
                 (LookupOutcome::Throttled, finding, None)
             }
             Err(CheckError::Late) => {
-                failed(format!("no helper within {:?}", self.pam.options.timeout))
+                failed(format!("no helper was free within {:?}", self.pam.options.timeout))
             }
             Err(CheckError::Unanswered) => {
                 failed(format!("no answer within {:?}", self.pam.options.timeout))

@@ -295,7 +295,7 @@ impl HookEndpoint {
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;
-            warn!(target: TARGET, "hook {kind} {url}: paused for {pause:?}");
+            warn!(target: TARGET, "hook {kind} {url}: requests are paused for {pause:?}");
             figures.not_asked(WebhookOutcome::Paused, refused.len());
         }
         next
