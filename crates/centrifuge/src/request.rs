@@ -37,7 +37,7 @@ pub enum Request<'a> {
     PresenceStats(ChannelRequest<'a>),
     /// Read publications of a channel.
     History(HistoryRequest<'a>),
-    /// Ping the server, as old clients do. (Otherwise servers ping, and the client answers with [`Pong`](Self::Pong).)
+    /// Ping the server. (In the current protocol the server pings, and the client answers with [`Pong`](Self::Pong).)
     Ping,
     /// Send a message to the application.
     Send(SendRequest<'a>),

@@ -18,7 +18,9 @@ use crate::types::{AppConfig, Config, RunAs};
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// The user or group does not exist.
-    #[error("{of}{what}: this machine has no {what} {name:?}; configure a number if it has no local entry")]
+    #[error(
+        "{of}{what}: this machine has no {what} {name:?}; configure a number if it has no local entry"
+    )]
     Unknown {
         /// The section of the directive as a prefix, such as `server.`.
         of: String,

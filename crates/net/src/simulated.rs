@@ -29,8 +29,8 @@ use crate::queue::SendQueue;
 use remote::RemoteEnd;
 pub use remote::RemoteState;
 
-/// A ready transport is served in this many of four turns on average. In the others it is skipped, so that transports
-/// overtake each other.
+/// A ready transport is served in about this many of four turns, at random. In the others it is skipped, so that
+/// transports overtake each other.
 const SERVED_OF_FOUR: u8 = 3;
 
 /// Maximum number of consecutive turns in which a ready transport is skipped: as with other drivers, each is served

@@ -283,7 +283,7 @@ impl Link {
         }
         let bytes = match front {
             Arrival::Bytes(bytes) => bytes,
-            // While the transport is paused, its bytes have to be delivered before the end.
+            // A paused transport is not read, so the peer's end is delivered only after `resume`.
             Arrival::Ended if self.paused.is_some() && !closed_below => return None,
             _ => return self.arrivals.pop_front().map(|(_, arrival)| arrival),
         };
