@@ -106,8 +106,8 @@ impl DriverBase {
     #[inline]
     pub(crate) fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         if self.transports.live(id).is_some() {
-            // Never in the millisecond that is being fired: a sink that sets the same timer repeatedly must not prolong
-            // the turn.
+            // A timer never fires again in the millisecond that is being processed: a sink that sets the same timer
+            // repeatedly must not prolong the turn.
             let deadline_ms = deadline_ms.max(self.now_ms + 1);
             self.wheel.set(&mut self.transports, id.index, deadline_ms);
         }

@@ -120,8 +120,8 @@ impl Codecs {
         &self.compressed
     }
 
-    /// Compresses `data` for a receiver that last inflated `window`, and lends the result. `window` has at most
-    /// [`KEPT_WINDOW_BITS_MAX`].
+    /// Compresses `data` for a receiver that last inflated `window`, and lends the result. `window` has at most 2 to
+    /// the power of [`KEPT_WINDOW_BITS_MAX`] bytes.
     pub(super) fn deflate_after(&mut self, window: &[u8], data: &[u8], window_bits: u8) -> &[u8] {
         // The stream's window is no larger than the kept data, so it can't refer to data before `window` even if it has
         // seen more. It can therefore be reused by any connection whose last bytes are equal.
