@@ -12,7 +12,7 @@ use veche_files::{WriteOptions, make_folder};
 
 use super::timing::OrderHistory;
 
-/// Longer files are not ours, in bytes.
+/// Maximum length of a file in bytes; a longer one was not written by this crate.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// The folder of one authority.
@@ -87,7 +87,8 @@ impl CertificateFolder {
     }
 }
 
-/// Creates the configured folder, if one is needed. Has to run before the sandbox, in which it could not be created.
+/// Creates the configured folder, if one is needed. Has to run before the process enters the sandbox, in which it could
+/// not create the folder.
 pub fn prepare(config: &Config) -> io::Result<()> {
     match config.ordered().is_empty() {
         true => Ok(()),

@@ -202,7 +202,7 @@ impl CertificateManager {
                 return next;
             }
         };
-        // The process that just released the lock may have ordered it.
+        // The process that just released the lock may have ordered this certificate.
         if kept.due(&folder) != Some(place) {
             return next;
         }

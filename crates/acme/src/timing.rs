@@ -17,7 +17,7 @@ const RENEW_SPREAD: f64 = 1.0 / 20.0;
 /// lifetime.
 const AFTER_ISSUED_S: i64 = 3600;
 
-/// The first and the longest delay after failures, in seconds; each is twice the one before.
+/// The first and the longest delay after failures, in seconds; each delay is twice the one before.
 const UNREACHABLE_S: [i64; 2] = [10, 3600];
 /// Let's Encrypt accepts five failed proofs for a name per hour.
 const REFUSED_S: [i64; 2] = [180, 12 * 3600];
@@ -306,7 +306,7 @@ mod tests {
         assert!(due_s(&other, None, &issued, NOW_S, 0.0) <= NOW_S);
         let failed = issued.failed(&own, None, NOW_S, 0.0);
         assert_eq!(failed.failed(&other, None, NOW_S, 0.0).failures, 1);
-        // The clock was a year ahead when that was written.
+        // The clock was a year ahead when the history was written.
         assert!(due_s(&own, None, &failed, NOW_S - 365 * DAY_S, 0.0) <= NOW_S - 365 * DAY_S);
     }
 }

@@ -25,7 +25,7 @@ use crate::writer_thread::{Opening, WriterThread};
 pub struct Archive {
     shared: Arc<SharedState>,
     queue_bytes_max: usize,
-    /// `None` once it is closed.
+    /// `None` once the archive is closed.
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
@@ -61,7 +61,7 @@ pub fn open(folder: &Path, options: &Options) -> Result<(Archive, LoadedStreams)
     }
     let is_new = !ArchiveDatabase::is_in(folder);
     let database = match ArchiveDatabase::open(folder, options.fsync) {
-        // The file is created when there is room.
+        // The disk is full: the file is created when there is room.
         Err(error) if is_new && error.is_full() => None,
         opened => Some(opened?),
     };

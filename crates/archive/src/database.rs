@@ -28,16 +28,17 @@ const APPLICATION: i32 = 0x7665_6368;
 /// Version of the format; a change that older versions can't read gets the next number.
 const FORMAT: u32 = 1;
 
-/// Format numbers that later versions may use with the same tables.
+/// A file with the tables of this version and a format number less than this far above [`FORMAT`] was written by a
+/// later version; a number further above counts as damage.
 const COMPATIBLE_FORMATS: i64 = 16;
 
 const PAGE_BYTES: u64 = 8192;
 
-/// Bounds for the number of frames in the write-ahead log before a checkpoint: the number of pages of the tables, at
-/// least 2 MiB, and at most 8 MiB, which bounds the pause.
+/// Number of frames in the write-ahead log that triggers a checkpoint: as many as the tables have pages, but at least
+/// 256 (2 MiB), and at most 1,024 (8 MiB), which bounds the pause.
 const LOG_FRAMES: RangeInclusive<u64> = 256..=1024;
 
-/// Free pages kept for reuse: 1 MiB, and a quarter of the file.
+/// Free pages kept for reuse: 1 MiB, and in addition a quarter of the file.
 const FREE_PAGES_MIN: u64 = 128;
 
 /// Pages released in one step: 1 MiB, which bounds the pause.
@@ -73,7 +74,7 @@ pub(crate) struct ArchiveDatabase {
     connection: Connection,
     path: PathBuf,
     fsync: FsyncPolicy,
-    /// The part of the log behind its last valid commit when the file was opened.
+    /// The part of the log after its last valid commit when the file was opened.
     tail: WalTail,
     /// Length of the log in bytes that triggers a checkpoint.
     log_bytes_max: u64,
@@ -147,7 +148,7 @@ impl ArchiveDatabase {
             self.check_format(application, format, &tables)?;
         }
         if is_new {
-            // Both take effect only before the first page is written, and reading the second one always writes.
+            // Both take effect only before the first page is written, and setting `auto_vacuum` always writes.
             self.run(&format!(
                 "pragma page_size = {PAGE_BYTES}; pragma auto_vacuum = incremental;"
             ))?;
@@ -370,7 +371,7 @@ impl ArchiveDatabase {
         wal_tail::cut(&path, frames, PAGE_BYTES).map_err(|source| Error::Io { path, source })
     }
 
-    /// Returns the number of complete frames in the log, and how many of them are in the tables.
+    /// Returns the number of complete frames in the log, and how many of them were copied into the tables.
     fn wal_frames(&self) -> Result<(u64, u64), Error> {
         self.checkpoint("noop")
     }

@@ -18,7 +18,7 @@ pub(crate) struct Index {
     id: u64,
 }
 
-/// The state of a stream, known without reading.
+/// The state of a stream, kept in memory so that it need not be read.
 #[derive(Debug)]
 pub(crate) struct IndexedStream {
     pub(crate) id: u64,
@@ -43,11 +43,11 @@ pub(crate) struct ChangeSet {
     /// Publications by row number from `first` on; `None` for those removed again.
     pub(crate) added: Vec<Option<PublicationRow>>,
     pub(crate) first: u64,
-    /// Row numbers of publications, as ranges of first and last.
+    /// Row numbers of publications to delete, as ranges of first and last.
     pub(crate) removed: Vec<(u64, u64)>,
     /// New states of streams.
     pub(crate) streams: Vec<StreamRow>,
-    /// Row numbers of streams.
+    /// Row numbers of streams to delete.
     pub(crate) dropped: Vec<u64>,
     pub(crate) ignored: u64,
     numbers: Vec<u64>,
@@ -61,7 +61,7 @@ pub(crate) struct PublicationRow {
     pub(crate) publication: StoredPublication,
 }
 
-/// The row of a stream. While it has publications, the latest supersedes the row's data.
+/// The row of a stream. While the stream has publications, the data of the latest one count instead of the row's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRow {
     pub(crate) id: u64,
@@ -81,7 +81,7 @@ impl Index {
         self.publications
     }
 
-    /// Adds a stream that was read.
+    /// Adds a stream that was read from the database.
     pub(crate) fn load(&mut self, head: &StreamRow) {
         self.id = self.id.max(head.id);
         let stream = IndexedStream {
@@ -277,7 +277,7 @@ impl ChangeSet {
         plan
     }
 
-    /// Returns whether the record contains no changes.
+    /// Returns whether there are no changes.
     pub(crate) fn is_empty(&self) -> bool {
         let has_rows = self.added.iter().any(Option::is_some);
         !has_rows && self.removed.is_empty() && self.streams.is_empty() && self.dropped.is_empty()

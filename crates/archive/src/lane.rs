@@ -169,7 +169,7 @@ impl WriterLane {
         self.queue.lock().batches.pop_front()
     }
 
-    /// Records that this batch and earlier ones are on disk, so that `bytes` no longer wait.
+    /// Records that this batch and earlier ones are on disk, so that their `bytes` no longer count as waiting.
     pub(crate) fn committed(&self, batch: u64, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
         self.durable.store(batch, Ordering::Release);
@@ -192,7 +192,7 @@ impl WriterLane {
         queue.batches.len() as u64
     }
 
-    /// Returns whether the writer has ended and all of its entries are consumed.
+    /// Returns whether the writer was dropped and all of its batches were taken.
     pub(crate) fn is_over(&self) -> bool {
         self.is_abandoned.load(Ordering::Acquire) && self.queue.lock().batches.is_empty()
     }

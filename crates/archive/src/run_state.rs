@@ -19,10 +19,10 @@ const FILE: &str = "run";
 /// Length of the file in bytes: long enough for all texts, and within one sector.
 const TEXT_BYTES: usize = 63;
 
-/// Longer files were not written by us, in bytes.
+/// Maximum length in bytes; a longer file was not written by this program.
 const TEXT_BYTES_MAX: u64 = 4096;
 
-/// Linux's id of the current boot.
+/// The file with Linux's id of the current boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Content of the file if each commit is synced.

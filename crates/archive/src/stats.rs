@@ -29,7 +29,7 @@ pub struct ArchiveStats {
     pub publications: u64,
     /// Size of the files in bytes, at the last checkpoint.
     pub file_bytes: u64,
-    /// The last attempt to write failed and is being retried.
+    /// Whether the last attempt to write failed and is being retried.
     pub is_failing: bool,
     /// The last error, current or earlier.
     pub last_error: Option<String>,

@@ -8,8 +8,8 @@ use std::path::Path;
 const HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
 
-/// A log's salt changes with each round: the first half increments, the second is random. Up to this many rounds back a
-/// salt counts as an earlier one of the same log.
+/// SQLite changes a log's salt in each round, when it writes the log from the beginning again: the first half
+/// increments, the second is random. A salt up to this many rounds back counts as an earlier one of the same log.
 const ROUNDS_MAX: u32 = 1 << 20;
 
 /// The part of a log after its last valid commit.
@@ -51,7 +51,7 @@ impl WalTail {
             file.read_exact(&mut frame)?;
             let next = at + FRAME_HEADER_BYTES + page_bytes;
             let salt = Salt::of(&frame[8..16]);
-            // A damaged header does not have the round, but the first frame does.
+            // A damaged header does not contain the round's salt, but the first frame does.
             let round = *round.get_or_insert(salt);
             let is_of_this_round = salt == round;
             if is_of_this_round || !salt.is_before(round) {
@@ -65,14 +65,14 @@ impl WalTail {
         if !is_whole {
             tail.bytes = end;
         } else if at < end && tail.bytes == at - begun {
-            // An incomplete frame header.
+            // The log ends within a frame header.
             tail.bytes = end - begun;
         }
         Ok(tail)
     }
 
-    /// Returns whether it may contain committed data. A process killed while writing leaves no whole frame that ends a
-    /// commit.
+    /// Returns whether this part may contain committed data. A process killed while writing leaves no whole frame that
+    /// ends a commit.
     pub(crate) fn is_loss(&self) -> bool {
         self.commits > 0 || self.is_garbled
     }
@@ -81,7 +81,7 @@ impl WalTail {
 /// Truncates a log after that many frames, which needs no disk space.
 pub(crate) fn cut(path: &Path, frames: u64, page_bytes: u64) -> io::Result<()> {
     let end = match frames {
-        // Its header may be damaged as well.
+        // The header of the log may be damaged as well.
         0 => 0,
         _ => frame_at(frames, page_bytes),
     };
@@ -118,7 +118,8 @@ impl Salt {
         }
     }
 
-    /// Returns whether it belongs to an earlier round: both halves differ, whereas a damaged byte changes only one.
+    /// Returns whether this salt belongs to an earlier round: both halves differ, whereas a damaged byte changes only
+    /// one.
     fn is_before(self, now: Self) -> bool {
         let rounds = now.round.wrapping_sub(self.round);
         (1..=ROUNDS_MAX).contains(&rounds) && self.random != now.random

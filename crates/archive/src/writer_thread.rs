@@ -36,7 +36,7 @@ pub(crate) struct WriterThread {
     /// `None` after an error that may be specific to the open file: the next attempt reopens it.
     database: Option<ArchiveDatabase>,
     index: Index,
-    /// Changes from the start that must be written first.
+    /// Changes from the opening of the archive, which must be written first.
     opening: Option<Opening>,
     shared: Arc<SharedState>,
     /// The lane that goes first in the next group.
@@ -45,7 +45,7 @@ pub(crate) struct WriterThread {
     sync_at: Option<Instant>,
     /// Time of the next maintenance step; `None` if nothing was written since a step found nothing to do.
     maintain_at: Option<Instant>,
-    /// The last maintenance step failed.
+    /// Whether the last maintenance step failed.
     is_maintenance_failing: bool,
     /// How often the database was found damaged.
     damages: u32,
@@ -53,10 +53,10 @@ pub(crate) struct WriterThread {
     _lock: Lock,
 }
 
-/// Changes that the start has to write.
+/// Changes that the opening of the archive has to write.
 #[derive(Debug)]
 pub(crate) struct Opening {
-    /// Data that were reported as durable may be lost, so the streams get new epochs.
+    /// Whether data reported as durable may be lost, so that the streams get new epochs.
     pub(crate) is_lost: bool,
     pub(crate) repairs: ChangeSet,
 }
@@ -69,7 +69,7 @@ struct Group {
     bytes: usize,
 }
 
-/// The share of one lane.
+/// The share of one lane in a group.
 struct LanePart {
     lane: Arc<WriterLane>,
     /// Number of the lane's last batch in the group.
@@ -109,7 +109,7 @@ impl WriterThread {
         log
     }
 
-    /// Writes the changes of the start. If the disk is full, this is retried before anything is reported as durable.
+    /// Writes the changes of the opening. If the disk is full, this is retried before anything is reported as durable.
     ///
     /// # Errors
     /// The archive is damaged.
@@ -127,7 +127,7 @@ impl WriterThread {
         }
     }
 
-    /// Writes the changes of the start unless they are written already.
+    /// Writes the changes of the opening unless they are written already.
     fn open(&mut self) -> Result<(), Error> {
         let Some(opening) = self.opening.take() else {
             return Ok(());
@@ -145,8 +145,8 @@ impl WriterThread {
             source,
         };
         if opening.is_lost {
-            // The evidence of the loss, such as the end of the log, disappears before the new epochs are sure to stay:
-            // until then this file records it for the next start.
+            // The evidence of the loss, such as the end of the log, disappears before the new epochs are safely on
+            // disk. Until then this file records the loss for the next start.
             run_state::begin(&self.folder, None, FsyncPolicy::Never).map_err(failed)?;
         }
         if !opening.repairs.is_empty() {
@@ -198,7 +198,7 @@ impl WriterThread {
             self.failed(&error);
         }
         if self.is_damaged() {
-            // The next start sets it aside.
+            // The next start sets the database aside.
             run_state::damaged(&self.folder);
             self.database = None;
             unwritten += self.close_lanes();
@@ -320,7 +320,8 @@ impl WriterThread {
         Ok(self.database.as_mut().expect("it was opened"))
     }
 
-    /// The first time may be a problem of the open file, which is reopened.
+    /// Returns whether the database counts as damaged. The first finding may be a problem of the open file, which is
+    /// then reopened.
     fn is_damaged(&self) -> bool {
         self.damages >= DAMAGES_MAX
     }
@@ -328,7 +329,7 @@ impl WriterThread {
     fn failed(&mut self, error: &Error) {
         self.damages += u32::from(matches!(error, Error::Damaged { .. }));
         self.shared.counters.failed(error);
-        // The open file is still usable.
+        // If the disk is full, the open file is still usable.
         if !error.is_full() {
             self.database = None;
         }
@@ -377,7 +378,7 @@ impl WriterThread {
         }
     }
 
-    /// Without new batches: performs or awaits due maintenance.
+    /// Performs due maintenance, or waits for it, while there are no new batches.
     fn idle(&mut self) {
         match [self.sync_at, self.maintain_at].into_iter().flatten().min() {
             Some(at) => thread::park_timeout(at.saturating_duration_since(now())),
@@ -425,7 +426,7 @@ impl WriterThread {
 impl Drop for WriterThread {
     fn drop(&mut self) {
         self.close_lanes();
-        // After a panic workers should not learn of it only with their next batch.
+        // Workers learn of a panic at once, not only with their next batch.
         for lane in self.shared.lanes.lock().iter() {
             lane.wake();
         }

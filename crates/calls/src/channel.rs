@@ -1,5 +1,5 @@
-//! Channel queries of scripts: history and presence. These are not calls to external services: the channel's home
-//! answers.
+//! Channel queries of scripts: history and presence. They are not calls to external services: the channel's home worker
+//! answers them.
 
 /// The kind of a channel query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum AppChannelQuery {
     UserStatus,
 }
 
-/// The answer of a channel's home.
+/// The answer of a channel's home worker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelReply {
     /// The position at which a connection has joined the channel, for a subscription.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Secret;
 
-/// A script behind a FastCGI server, and the settings of its requests. Equal ones share their limits and connections.
+/// A script behind a FastCGI server, and the settings of its requests. Equal values share limits and connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FastcgiPool {
     /// Address of the server: `unix:/PATH` or `HOST:PORT`.
@@ -15,9 +15,9 @@ pub struct FastcgiPool {
     pub script: String,
     /// The most requests at once, at least 1.
     pub size: usize,
-    /// For opening a connection.
+    /// The time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// The longest wait of a request for the end of another one.
+    /// The longest time that a request waits for another one to end.
     pub wait_timeout: Duration,
     /// The time limit of a request.
     pub timeout: Duration,

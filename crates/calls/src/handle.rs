@@ -1,4 +1,4 @@
-//! Resources that a reply leaves open on the performer's side.
+//! Resources that a reply leaves open in `outbound`, which performs the calls.
 
 use std::any::Any;
 use std::fmt;

@@ -1,10 +1,11 @@
-//! Resources of the performer that are held across several calls: a connection in a transaction, a subscription.
+//! Resources of `outbound`, which performs the calls, that are held across several calls: a connection in a
+//! transaction, a subscription.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// An opaque resource, held while a clone of the lease exists. Only the performer knows its content. Dropping the last
+/// An opaque resource, held while a clone of the lease exists. Only `outbound` knows its content. Dropping the last
 /// clone ends it.
 #[derive(Clone)]
 pub struct Lease(Arc<dyn Any + Send + Sync>);
@@ -15,7 +16,7 @@ impl Lease {
         Self(Arc::new(thing))
     }
 
-    /// Returns the resource if it has the type.
+    /// Returns the resource if it is of type `T`.
     #[must_use]
     pub fn of<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()

@@ -75,9 +75,9 @@ pub enum CallReply {
     Password(password::PasswordReply),
     /// The answer to [`Call::Fastcgi`].
     Fastcgi(FastcgiReply),
-    /// The connections found by a search, which is not a call.
+    /// The connections that a search found; the search itself is not a [`Call`].
     Places(Vec<WorkerConnection>),
-    /// The answer of a channel's home, which is not a call.
+    /// The answer of a channel's home worker; the query itself is not a [`Call`].
     Channel(channel::ChannelReply),
     /// The result of an API call: `{"result":{…}}` or `{"error":{"code":…,"message":…}}`.
     Api(Vec<u8>),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{Lease, ServerAccount};
 
-/// A database and its settings. Equal ones share connections.
+/// A database and its settings. Equal values share connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Database {
     /// The server and the account.
@@ -59,7 +59,7 @@ pub enum MysqlAction {
     End {
         /// The lease of the transaction.
         lease: Lease,
-        /// Whether the transaction is committed or rolled back.
+        /// Whether the transaction is committed; otherwise it is rolled back.
         commit: bool,
     },
 }
@@ -67,7 +67,7 @@ pub enum MysqlAction {
 /// The part of a result that is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultMode {
-    /// Requests all rows of the result.
+    /// All rows of the result.
     Rows,
     /// The first row only, if any.
     Row,
@@ -95,7 +95,7 @@ pub enum MysqlValue {
 pub enum MysqlReply {
     /// The answer for [`ResultMode::Rows`].
     Rows(Rows),
-    /// The answer to [`ResultMode::Row`], at most one row.
+    /// The answer for [`ResultMode::Row`]: at most one row.
     Row(Rows),
     /// The answer for [`ResultMode::Value`].
     Value(Option<MysqlValue>),

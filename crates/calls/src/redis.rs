@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::{Lease, ServerAccount};
 
-/// A Redis database and its settings. Equal ones share connections.
+/// A Redis database and its settings. Equal values share connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RedisDatabase {
     /// The server and the account.
@@ -46,7 +46,7 @@ pub struct RedisCall {
 pub enum RedisAction {
     /// Runs a command; answered by [`RedisReply::Value`].
     Run(RedisCommand),
-    /// Runs a command that blocks in the server.
+    /// Runs a command that waits in the Redis server; answered by [`RedisReply::Value`].
     Block(RedisCommand),
     /// Runs several commands; answered by [`RedisReply::Values`].
     Pipeline {
@@ -62,7 +62,7 @@ pub enum RedisAction {
         /// Whether the names are patterns.
         are_patterns: bool,
     },
-    /// Receives the next message of a subscription; answered by [`RedisReply::RedisMessage`].
+    /// Receives the next message of a subscription; answered by [`RedisReply::Message`].
     Receive {
         /// The lease of the subscription.
         lease: Lease,
@@ -166,7 +166,7 @@ pub enum RedisReply {
 pub struct RedisMessage {
     /// The channel that it was published to.
     pub channel: Vec<u8>,
-    /// The matching pattern, if it was subscribed by pattern.
+    /// The pattern that matched, if the subscription is by patterns.
     pub pattern: Option<Vec<u8>>,
     /// The data of the published message.
     pub data: Vec<u8>,

@@ -2,7 +2,7 @@
 
 use crate::depth;
 
-/// Maximum nesting depth of data, since deeper data would break the readers of other clients. `[]` is 1.
+/// Maximum nesting depth of data, since parsers in other clients fail on deeper data. `[]` has depth 1.
 pub const DEPTH_MAX: usize = 128;
 
 /// Application data, which the protocol does not interpret.
@@ -53,7 +53,7 @@ pub enum DeltaKind {
     /// With deltas: whole data. JSON clients get them as a JSON string that contains their JSON form.
     Whole,
     /// With deltas: a delta from the previous data ([`fossil_delta`](crate::fossil_delta)), as text, or binary for
-    /// Protobuf clients. It applies to whole data in the client's form: JSON unchanged, a text as JSON string. JSON
-    /// clients get no delta from or to binary data.
+    /// Protobuf clients. It is computed between the whole data in the form that the client receives: JSON unchanged,
+    /// text as a JSON string. JSON clients get no delta from or to binary data.
     Patch,
 }

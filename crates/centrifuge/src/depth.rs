@@ -1,10 +1,10 @@
-//! The nesting depth of JSON values, which would break readers of clients if exceeded.
+//! The nesting depth of JSON values: clients' parsers fail on values nested too deep.
 
 /// Returns whether a JSON value has more nested arrays and objects than this. The result for invalid JSON is
 /// unspecified.
 pub(crate) fn is_over(text: &str, depth_max: usize) -> bool {
     let bytes = text.as_bytes();
-    // Most values have fewer brackets in total.
+    // Most values have fewer brackets than the limit, so no scan of the nesting is needed.
     let openings = |byte: &&u8| matches!(byte, b'[' | b'{');
     if bytes.len() <= depth_max || bytes.iter().filter(openings).count() <= depth_max {
         return false;
@@ -34,7 +34,7 @@ fn string(bytes: &[u8]) -> usize {
         at += found + 1;
         match bytes[at - 1] {
             b'"' => return at,
-            // Escaped bytes, including quotes, are skipped.
+            // An escaped byte, such as a quote, is skipped.
             _ => at = (at + 1).min(bytes.len()),
         }
     }

@@ -1,14 +1,15 @@
-//! The envelope of commands sent separately from their connection.
+//! The envelope of commands that a client sends in a request of their own, apart from its connection.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A request with commands of a streaming client (HTTP, server-sent events), posted to any node.
+/// A POST request, to any node, with commands of a client whose connection only receives (HTTP streaming or server-sent
+/// events).
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct EmulationBody<'a> {
-    /// The session id from its connect reply.
+    /// The session id from the client's connect reply.
     pub session: Cow<'a, str>,
-    /// The node id from its connect reply.
+    /// The node id from the client's connect reply.
     pub node: Cow<'a, str>,
     /// Commands in the encoding of the envelope.
     pub data: Cow<'a, [u8]>,

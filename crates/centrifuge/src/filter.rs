@@ -47,7 +47,8 @@ enum TagTest {
     StartsWith(Box<str>),
     EndsWith(Box<str>),
     Contains(Box<str>),
-    /// Compares as numbers, with one of these results.
+    /// Matches if the tag and the value are decimal numbers, and the comparison of the tag with the value has one of
+    /// these results.
     Number(Box<str>, &'static [Ordering]),
 }
 
@@ -55,7 +56,7 @@ impl TagsFilter {
     /// Parses the filter of a [`SubscribeRequest`](crate::SubscribeRequest): JSON, or binary data, which are Protobuf.
     ///
     /// # Errors
-    /// It is invalid or above a limit.
+    /// The filter is invalid or above a limit.
     pub fn read(data: PublicationData<'_>) -> Result<Self, FilterError> {
         if data.bytes().len() > FILTER_BYTES_MAX {
             return Err(FilterError);
@@ -66,7 +67,7 @@ impl TagsFilter {
         Ok(Self { root })
     }
 
-    /// Returns whether a publication matches, whose tags `tag` returns by name.
+    /// Returns whether a publication matches. `tag` returns the value of the publication's tag with a given name.
     pub fn matches<'t>(&self, tag: impl Fn(&str) -> Option<&'t str>) -> bool {
         passes(&self.root, &tag)
     }
@@ -173,7 +174,8 @@ struct Number<'a> {
 }
 
 impl<'a> Number<'a> {
-    /// Returns `None` for anything else; Centrifugo's limits apply as well, where a client could notice.
+    /// Returns `None` if `text` is not a decimal number, or exceeds Centrifugo's limits: they apply as well where a
+    /// client could notice a difference.
     fn of(text: &'a str) -> Option<Self> {
         const BYTES_MAX: usize = 200;
         const FRACTION_MAX: usize = 19;

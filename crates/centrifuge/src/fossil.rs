@@ -70,7 +70,8 @@ impl<'a> DeltaWriter<'a> {
         }
     }
 
-    /// Copies the bytes at these offsets from the old data at `source`, unless writing them takes less.
+    /// Adds a copy of the bytes at these offsets, which the old data has at `source`, unless inserting the bytes
+    /// themselves is shorter.
     fn copy(&mut self, mut places: Range<usize>, mut source: usize) {
         if self.is_text {
             while places.start < places.end && self.is_within(places.start) {
@@ -119,7 +120,7 @@ impl<'a> DeltaWriter<'a> {
                 None => hash_of(&self.new[at..at + BLOCK]),
             };
             hash = Some((rolled, self.new[at]));
-            // Written data are not matched again.
+            // Bytes that are already written are not matched again.
             let free = self.written.max(places.start)..places.end;
             if let Some((found, source)) = blocks.find(rolled, self.new, at, free) {
                 let end = found.end;
@@ -136,7 +137,7 @@ impl<'a> DeltaWriter<'a> {
     }
 
     fn end(mut self) -> Option<Vec<u8>> {
-        // If the rest is too long for the limit, there is no need to copy it.
+        // If the rest would make the delta as long as the new data, it is not worth copying.
         let left = self.new.len() - self.written;
         if self.out.len() + left >= self.new.len() {
             return None;
@@ -153,7 +154,7 @@ struct BlockIndex<'a> {
     old: &'a [u8],
     /// The first block of each hash; the length is a power of two.
     first: Vec<u32>,
-    /// The next block with the same hash, by block.
+    /// For each block, the next block with the same hash.
     next: Vec<u32>,
 }
 
@@ -165,7 +166,7 @@ impl<'a> BlockIndex<'a> {
             first: vec![NONE; count.next_power_of_two()],
             next: vec![NONE; count],
         };
-        // Backwards, so that the first blocks are found first.
+        // From the last block to the first, so that a lookup finds the first blocks first.
         for block in (0..count).rev() {
             let bytes = &old[block * BLOCK..][..BLOCK];
             let slot = blocks.slot(hash_of(bytes));
@@ -175,7 +176,7 @@ impl<'a> BlockIndex<'a> {
     }
 
     fn slot(&self, hash: u32) -> usize {
-        // The upper bits depend on the whole block.
+        // The multiplication makes the upper bits depend on the whole block.
         let mixed = hash.wrapping_mul(0x9e37_79b1);
         (mixed ^ mixed >> 16) as usize & (self.first.len() - 1)
     }
@@ -228,7 +229,7 @@ fn hash_of(block: &[u8]) -> u32 {
     })
 }
 
-/// Returns the hash of the block one byte later.
+/// Returns the hash of the block that begins one byte later.
 fn roll(hash: u32, gone: u8, come: u8) -> u32 {
     let rest = hash.wrapping_sub(u32::from(gone).wrapping_mul(FACTOR_OLDEST));
     rest.wrapping_mul(FACTOR).wrapping_add(come.into())

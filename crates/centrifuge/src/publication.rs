@@ -24,7 +24,7 @@ pub struct ClientInfo<'a> {
     pub client: &'a str,
     /// Public data of the connection.
     pub conn_info: Option<PublicationData<'a>>,
-    /// Public data of its subscription.
+    /// Public data of the client's subscription.
     pub chan_info: Option<PublicationData<'a>>,
 }
 
@@ -39,7 +39,7 @@ pub struct Publication<'a> {
     pub info: Option<ClientInfo<'a>>,
     /// Offset in the channel's stream, from 1; 0 without a stream.
     pub offset: u64,
-    /// Names and values of its tags.
+    /// Names and values of the publication's tags.
     pub tags: &'a [(&'a str, &'a str)],
     /// Time in milliseconds since 1970; 0 if omitted.
     pub time_ms: i64,

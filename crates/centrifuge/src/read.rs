@@ -15,9 +15,9 @@ use command_builder::CommandBuilder;
 /// Limits on one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeLimits {
-    /// Bytes of one message or body.
+    /// Maximum number of bytes of one message or body.
     pub message_bytes_max: usize,
-    /// The most commands in one message or body.
+    /// Maximum number of commands in one message or body.
     pub commands_max: usize,
 }
 
@@ -78,7 +78,7 @@ impl Encoding {
             Self::Json => json::one(text(message)?)?,
             Self::Protobuf => protobuf::message(message)?,
         };
-        // Validated as in a command.
+        // The request is validated like one in a command, which needs some id.
         let mut draft = CommandBuilder {
             id: 1,
             ..CommandBuilder::default()
@@ -152,7 +152,7 @@ impl<'a> Iterator for Commands<'a> {
                 self.left = left;
                 draft.and_then(CommandBuilder::finish)
             }
-            // Whatever its content, this command exceeds the limit.
+            // A further command exceeds the limit, whatever its content.
             None => Err(MalformedMessage::TooManyCommands),
         };
         if command.is_err() {

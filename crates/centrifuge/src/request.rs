@@ -37,7 +37,7 @@ pub enum ClientRequest<'a> {
     PresenceStats(ChannelRequest<'a>),
     /// Read publications of a channel.
     History(HistoryRequest<'a>),
-    /// Ping the server. (Current servers ping, and the client answers with [`Pong`](Self::Pong).)
+    /// Ping the server. (In the current protocol the server pings, and the client answers with [`Pong`](Self::Pong).)
     Ping,
     /// Send a message to the application.
     Send(SendRequest<'a>),
@@ -101,7 +101,7 @@ pub struct ConnectRequest<'a> {
 pub struct ServerSub<'a> {
     /// The name of the channel.
     pub channel: Cow<'a, str>,
-    /// Whether to recover publications since then.
+    /// Whether to recover the publications after `position`.
     pub recover: bool,
     /// The client's last position.
     pub position: StreamPosition<'a>,
@@ -151,7 +151,8 @@ pub struct SubscribeRequest<'a> {
     /// 2: an incomplete recovery is an error, [`UnrecoverablePosition`](crate::ErrorCode::UnrecoverablePosition).
     #[serde(deserialize_with = "json::zero")]
     pub flag: i64,
-    /// 0 for a stream of publications; others are maps, whose further fields are ignored.
+    /// The type of the subscription: 0 for a stream of publications. Other values are for maps, whose additional fields
+    /// are ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }
@@ -175,7 +176,7 @@ pub struct PublishRequest<'a> {
     /// The data to publish.
     #[serde(borrow, deserialize_with = "json::data")]
     pub data: Option<PublicationData<'a>>,
-    /// 0 for a stream of publications; others are maps, whose keys are ignored.
+    /// The type of the channel: 0 for a stream of publications. Other values are for maps, whose keys are ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }
@@ -238,7 +239,7 @@ pub struct SubRefreshRequest<'a> {
     /// The token that replaces the current one.
     #[serde(borrow, deserialize_with = "json::secret")]
     pub token: SecretText<'a>,
-    /// 0 for a new token; others are for keys of maps, which are ignored.
+    /// The type of the refresh: 0 for a new token. Other values concern the keys of maps and are ignored.
     #[serde(rename = "type", deserialize_with = "json::zero")]
     pub kind: i32,
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the time of the control side: for supervisors and control threads, never for workers.
+/// Returns the current monotonic time: for supervisors and control threads, never for workers.
 #[expect(
     clippy::disallowed_methods,
     reason = "never called on a worker's thread"

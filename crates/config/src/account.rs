@@ -18,9 +18,11 @@ use crate::types::{AppConfig, Config, RunAs};
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// The user or group does not exist.
-    #[error("{of}{what}: this machine has no {what} {name:?}; a number needs no entry")]
+    #[error(
+        "{of}{what}: this machine has no {what} {name:?}; configure a number if it has no local entry"
+    )]
     Unknown {
-        /// The section of the directive, as a prefix of it.
+        /// The section of the directive as a prefix, such as `server.`.
         of: String,
         /// The kind of account: "user" or "group".
         what: &'static str,
@@ -30,7 +32,7 @@ pub enum AccountError {
     /// Only root can change the user.
     #[error("{of}user: only root can run {what} as {name}; start veche as root or as that user")]
     NotRoot {
-        /// The section of the directive, as a prefix of it.
+        /// The section of the directive as a prefix, such as `server.`.
         of: String,
         /// The process that would run with that account.
         what: &'static str,
@@ -176,7 +178,7 @@ impl Account {
 
     /// Returns whether the account has a right to a file or folder, and may search the folders above it.
     pub fn may_reach(&self, path: &Path, right: AccessRight) -> bool {
-        // The checked path is the one to which links lead.
+        // Links are resolved first: access rights are those of their target.
         let Ok(path) = path.canonicalize() else {
             return false;
         };
@@ -265,7 +267,7 @@ mod tests {
         };
         assert_eq!(
             error(run_as("veche-has-no-such-user", None)),
-            "server.user: this machine has no user \"veche-has-no-such-user\"; a number needs no entry"
+            "server.user: this machine has no user \"veche-has-no-such-user\"; configure a number if it has no local entry"
         );
         assert!(
             error(run_as("root", Some("veche-has-none")))

@@ -62,7 +62,7 @@ pub(super) struct Environment<'w> {
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
     /// Reads a secret from elsewhere; the error is an actionable line without the secret.
     pub(super) secret: &'w dyn Fn(&SecretSource) -> Result<SecretValue, String>,
-    /// Checks that the certificates that client certificates are verified with can be read.
+    /// Checks that the CA certificates for verifying client certificates can be read.
     pub(super) client_ca: &'w dyn Fn(&Path) -> Result<(), String>,
     /// Reads keys of tokens; returns the length of a secret that is too short. The error is an actionable line.
     pub(super) jwt_keys: &'w dyn Fn(&KeySource) -> Result<Option<usize>, String>,
@@ -517,7 +517,7 @@ impl Checker<'_> {
     }
 
     fn check_admin_listener(&mut self, table: &RawTable, listeners: &[listeners::CheckedListener]) {
-        // A listener with an invalid role may have been meant.
+        // A listener with an invalid role counts as well: it may have been meant to be internal.
         let may_be =
             |role: Option<ListenerRole>| role.is_none_or(|role| role == ListenerRole::Internal);
         if self.has_admin && !listeners.iter().any(|listener| may_be(listener.role)) {
@@ -551,7 +551,7 @@ impl Checker<'_> {
     }
 }
 
-/// Shorter keys cause a warning.
+/// Length of a key in bytes below which there is a warning.
 const KEY_BYTES_SAFE: usize = 16;
 
 fn limits(table: &RawTable) -> LimitsConfig {

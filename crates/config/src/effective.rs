@@ -202,7 +202,7 @@ impl Setting {
             && matches!(self.value, Some(DirectiveValue::Flag(true)))
     }
 
-    /// Returns whether its value identifies one of several sections.
+    /// Returns whether the setting's value identifies one of several sections.
     fn names_section(&self) -> bool {
         matches!(
             (self.directive.section, self.directive.name),

@@ -17,11 +17,11 @@ pub enum EngineConfig {
 /// The Sentinels of a Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentinels {
-    /// The name of the primary in their configuration.
+    /// The name of the primary in the configuration of the Sentinels.
     pub primary: String,
-    /// Hosts and ports of the Sentinels behind the first.
+    /// Hosts and ports of the Sentinels after the first.
     pub others: Vec<(String, u16)>,
-    /// The user of the Sentinels, which differs from that of the servers.
+    /// The user of the Sentinels, which may differ from that of the servers.
     pub user: Option<String>,
     /// The password of that user.
     pub password: Option<Secret>,

@@ -13,7 +13,7 @@ use super::value::DirectiveKind;
 const EXPLAINED_MAX: usize = 20;
 /// The longest excerpt of a line, in characters.
 const LINE_CHARS_MAX: usize = 100;
-/// The most characters of it before the problem.
+/// The most characters of the line before the problem.
 const BEFORE_CHARS_MAX: usize = 60;
 
 /// Adds excerpts to the problems of a configuration text.

@@ -94,7 +94,7 @@ pub enum KeySource {
 pub struct PublishedKeySet {
     /// The URL of the key set, with scheme `http` or `https`.
     pub url: SecretUrl,
-    /// The interval of refreshing it.
+    /// The interval at which the set is fetched again.
     pub refresh: Duration,
     /// The certificates to trust for `https`, if not those of the system.
     pub ca: Option<PathBuf>,

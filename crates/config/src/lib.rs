@@ -101,7 +101,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// Checks a text that was valid before: files that have become invalid since must not prevent a start.
+/// Checks a text that was valid before: a file that has become invalid since does not prevent a start.
 pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     checked::check(
         path,
@@ -122,7 +122,7 @@ pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
     )
 }
 
-/// Returns the canonical path; of a file that does not exist, where it would be.
+/// Returns the canonical path; for a file that does not exist, the path that it would have.
 fn real(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().or_else(|| {
         let name = path.file_name()?;

@@ -25,7 +25,8 @@ pub struct LimitsConfig {
     pub handshakes_per_address: Option<Rate>,
     /// The time limit for the head of a request.
     pub header_timeout: Duration,
-    /// The time limit for a TLS handshake.
+    /// The time limit from accept to an open WebSocket, and to the end of a TLS handshake; for other requests, from the
+    /// end of the head to the end of the body.
     pub handshake_timeout: Duration,
     /// The idle time of a connection between two requests.
     pub keep_alive_timeout: Duration,

@@ -276,7 +276,10 @@ pub(crate) fn parse_network(text: &str) -> Result<IpNet, String> {
         _ => network,
     };
     if network.trunc() != network {
-        return Err(format!("the network is {:?}", network.trunc().to_string()));
+        return Err(format!(
+            "expected the network's own address, {:?}",
+            network.trunc().to_string()
+        ));
     }
     Ok(network)
 }

@@ -19,7 +19,7 @@ pub(super) struct RawTable {
     pub(super) section: Section,
     /// The index of a repeated section.
     pub(super) index: usize,
-    /// The position of its header.
+    /// The position of the section's header.
     pub(super) at: Option<usize>,
     given: BTreeMap<&'static str, RawValue>,
     /// The directives that misspelt names probably stand for.
@@ -142,7 +142,7 @@ impl RawReader<'_, '_> {
                 Some(meant) => did_you_mean(meant.name()),
                 None => {
                     let known = Section::ALL.map(Section::header).join(", ");
-                    format!("; there are {known}")
+                    format!("; the sections are {known}")
                 }
             };
             format!("unknown section {name:?}{hint}")

@@ -1,5 +1,5 @@
 //! Problems that would prevent a server with a valid configuration from starting or working: unwritable folders and
-//! unreadable secrets. Only `veche check` looks for them; a start runs into them.
+//! unreadable secrets. Only `veche check` looks for them in advance.
 //!
 //! Access rights are those of the configured user. Folders that systemd creates for a service (`RuntimeDirectory=` and
 //! the like) may be missing.
@@ -47,7 +47,7 @@ pub fn problems(config: &Config, text: &str) -> Vec<Problem> {
     };
     match Account::of(config.server.run_as.as_ref()) {
         Ok(account) => search.account = account,
-        // The user that will start it is unknown.
+        // The user that will start the server is unknown.
         Err(AccountError::NotRoot { .. }) => return Vec::new(),
         Err(error) => {
             let user = search.setting(Section::Server, "user");

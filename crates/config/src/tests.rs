@@ -57,7 +57,7 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
         &Environment {
             is_folder: &is_folder,
             is_file: &is_file,
-            // One is a link to a folder that must not be served.
+            // /srv/link is a link to a folder that must not be served.
             real: &|path| match path.strip_prefix("/srv/link") {
                 Ok(below) => Some(Path::new("/etc/veche/chat").join(below)),
                 Err(_) => Some(path.components().collect()),
@@ -444,7 +444,7 @@ fn secrets_are_never_shown() {
 fn changes_are_classified_by_reload_or_restart() {
     let old = good(FULL);
     assert!(old.effective.changes(&good(FULL).effective).is_empty());
-    // The same values on other lines, and written differently.
+    // The same values on other lines, or written differently, are no change.
     assert!(
         old.effective
             .changes(&good(&format!("# moved\n{FULL}").replace("\"1h\"", "\"60m\"")).effective)

@@ -37,13 +37,13 @@ use super::value::WORKERS_MAX;
 /// A complete checked configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The file that it was read from, as named by the user.
+    /// The file that the configuration was read from, as named by the user.
     pub file: PathBuf,
     /// `[server]`: workers, account, log and control socket of the process.
     pub server: ServerConfig,
     /// `[[listen]]` in the file's order; at least one.
     pub listeners: Vec<ListenerConfig>,
-    /// The apps of routes with `handler = "lua"`: `[[app]]` in the file's order, then the scripts named by routes.
+    /// `[[app]]` in the file's order, then the scripts named by routes.
     pub apps: Vec<AppConfig>,
     /// `[[service]]`, in the file's order.
     pub services: Vec<ServiceConfig>,
@@ -202,7 +202,7 @@ pub struct ServerConfig {
 /// A user, and optionally a group; names or numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunAs {
-    /// The user that owns files of the server process.
+    /// The user that the process runs as.
     pub user: String,
     /// The group; `None`: the user's primary group.
     pub group: Option<String>,
@@ -269,7 +269,7 @@ pub struct ListenerConfig {
     pub name: Option<String>,
     /// The address; port 0 lets the system choose a free port at the start.
     pub address: SocketAddr,
-    /// The kind of requests that it serves.
+    /// The kind of requests that the listener serves.
     pub role: ListenerRole,
     /// TLS settings; `None` for plain connections.
     pub tls: Option<ListenerTls>,
@@ -348,7 +348,7 @@ impl fmt::Display for ListenerRole {
 pub struct AppConfig {
     /// The name of an `[[app]]`, or the path of the script as in the route.
     pub name: String,
-    /// The script, which existed when the configuration was checked.
+    /// The path of the script. A Lua script existed when the configuration was checked.
     pub script: PathBuf,
     /// The memory limit of one worker's VM, in bytes.
     pub memory_bytes_max: u64,
@@ -362,7 +362,7 @@ pub struct AppConfig {
     pub options: toml::Table,
     /// The FastCGI server that runs the script; `None` where the script runs in this server.
     pub fastcgi: Option<Fastcgi>,
-    /// The processes that run it, where the server itself does not.
+    /// The worker processes that run the application; `None` with another runtime.
     pub processes: Option<Processes>,
 }
 
@@ -404,7 +404,7 @@ pub struct Processes {
     pub ttl: Option<Duration>,
     /// Time without an event after which a process is replaced.
     pub idle_ttl: Option<Duration>,
-    /// Handshakes and requests that wait for a process at most.
+    /// The most handshakes and requests that wait for a process.
     pub queue: usize,
     /// The longest wait of an event for a process.
     pub queue_timeout: Duration,
@@ -412,7 +412,7 @@ pub struct Processes {
     pub start_timeout: Duration,
     /// The time that a process has to end after a request to stop.
     pub stop_timeout: Duration,
-    /// The time of one event.
+    /// The time limit of one event.
     pub event_timeout: Duration,
     /// Resident memory in bytes at which a process is replaced.
     pub rss_bytes_max: Option<u64>,
@@ -554,7 +554,7 @@ pub struct WebSocketConfig {
 pub struct NamespaceConfig {
     /// The prefix before the `:`; `""` for channels without one, `"#"` for personal channels; or a pattern.
     pub name: String,
-    /// `None`: its channels have no history.
+    /// The history of its channels; `None`: they have none.
     pub history: Option<HistoryConfig>,
     /// The history budget of its channels in bytes; `None`: they share the rest.
     pub history_bytes: Option<u64>,

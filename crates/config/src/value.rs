@@ -45,7 +45,7 @@ pub(crate) enum DirectiveKind {
         max: u64,
         words: &'static [&'static str],
     },
-    /// A rate per second, minute or hour, of bytes or events; it can be disabled.
+    /// A rate per second, minute or hour, of bytes or events, or `"off"`.
     Rate { bytes: bool },
     /// A share: above 0, at most 1.
     Share,
@@ -307,7 +307,7 @@ impl DirectiveKind {
             Self::Namespace => vec![
                 "the part of channel names before the \":\"".to_owned(),
                 "\"\" for channels without one".to_owned(),
-                "\"#\" for users' own".to_owned(),
+                "\"#\" for personal channels".to_owned(),
                 "a pattern such as \"/users/:user\"".to_owned(),
             ],
             Self::List { expected } => vec![format!("a list of {expected}")],

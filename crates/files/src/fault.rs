@@ -11,7 +11,7 @@ pub enum FileFault {
     #[error("it is a symbolic link, which is not allowed here")]
     Symlink,
     /// A component of the path is a symbolic link, which root follows only if it trusts the owner.
-    #[error("{name:?} in its path is a symbolic link owned by another user ({owner})")]
+    #[error("{name:?} in its path is a symbolic link owned by another user (id {owner})")]
     UntrustedLink {
         /// Name of the component, without its folder.
         name: String,
@@ -25,7 +25,7 @@ pub enum FileFault {
     #[error("it has several names (hard links)")]
     HardLinked,
     /// The owner, by numeric id, is neither root, nor the caller, nor the user that the file is opened for.
-    #[error("it is owned by another user ({0})")]
+    #[error("it is owned by another user (id {0})")]
     Owner(u32),
     /// The path led to a different file at each attempt.
     #[error("it was replaced repeatedly while being opened")]

@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 use crate::pinned_path::PinnedPath;
 use crate::write::Owner;
 
-/// For the owner only.
+/// The mode of new folders: access for the owner only.
 const MODE: u32 = 0o700;
 
 /// Creates a folder and its parent if they don't exist, private to their owner (0700). New folders are owned by
@@ -48,7 +48,8 @@ fn make(path: &Path, owner: Option<Owner>) -> io::Result<()> {
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(place.folder(), place.name(), flags, Mode::empty())?;
-    // The owner of the parent may have replaced the folder meanwhile: only an empty one of our own is given away.
+    // The owner of the parent may have replaced the folder meanwhile. So its ownership is changed only if it is empty
+    // and belongs to the user of this process.
     let is_ours = fstat(&folder)?.st_uid == geteuid().as_raw();
     let mut entries = Dir::read_from(&folder)?;
     let is_own_name = |name: &[u8]| matches!(name, b"." | b"..");

@@ -10,7 +10,7 @@
 //! - Nothing blocks: a FIFO or a device is an error at once.
 //! - Owner and mode are changed by descriptor, and only of files created by the same call; a file that has to be
 //!   private and belongs to the caller loses the permissions of others.
-//! - Among folders, root follows a symbolic link only if it belongs to root, or leads to something of the link's own
+//! - Among folders, root follows a symbolic link only if it belongs to root, or leads to a file or folder of the link's
 //!   owner. Other users follow links as the kernel does: they have no privileges to abuse.
 //!
 //! The crate does not interpret file contents.

@@ -14,14 +14,15 @@ pub fn lock_holder(file: &File) -> Option<u32> {
     parse_holder(&locks, major(device), minor(device), about.ino())
 }
 
-/// A line is `1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF`; waiters have `1: -> FLOCK …`.
+/// Finds the holder of a lock in the text of `/proc/locks`. A line is `1: FLOCK  ADVISORY  WRITE 4711 fe:00:131 0 EOF`;
+/// lines of waiting processes begin with `1: -> FLOCK`.
 fn parse_holder(locks: &str, major: u32, minor: u32, inode: u64) -> Option<u32> {
     let file = format!("{major:02x}:{minor:02x}:{inode}");
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             [_, "FLOCK", _, _, pid, found, ..] if found == file => {
-                // 0 and -1 stand for processes of other containers.
+                // 0 and -1 stand for processes of other PID namespaces.
                 pid.parse().ok().filter(|pid| *pid > 0)
             }
             _ => None,

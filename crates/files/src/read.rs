@@ -13,14 +13,15 @@ use crate::walk::walk;
 /// secrets need them; root follows only root's links, and those that lead to a file of the link's own owner.
 ///
 /// # Errors
-/// A system error; [`FileFault::NotRegular`](crate::FileFault::NotRegular), [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
+/// A system error; [`FileFault::NotRegular`](crate::FileFault::NotRegular),
+/// [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
 pub fn read(path: &Path) -> io::Result<File> {
     let found = walk(path, true)?;
     let judge = |about| {
         check_kind(&about)?;
         found.check_owner(&about)
     };
-    // Before opening, because opening a device can have side effects.
+    // Checked before opening, because opening a device can have side effects.
     judge(statat(
         &found.folder,
         &found.name,

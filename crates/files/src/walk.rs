@@ -23,12 +23,12 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 pub(crate) struct ResolvedPath {
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
-    /// Links of untrusted users on the way.
+    /// Symbolic links in the path that belong to untrusted users.
     untrusted_links: Vec<FileFault>,
 }
 
 impl ResolvedPath {
-    /// Checks that the owners of these links also own the file.
+    /// Checks that the owner of each untrusted link also owns the file.
     pub(crate) fn check_owner(&self, found: &Stat) -> Result<(), FileFault> {
         let wrong = self.untrusted_links.iter().find(|link| match link {
             FileFault::UntrustedLink { owner, .. } => *owner != found.st_uid,
@@ -37,7 +37,7 @@ impl ResolvedPath {
         wrong.cloned().map_or(Ok(()), Err)
     }
 
-    /// Checks that the owners of these links also own the folder.
+    /// Checks that the path contains no untrusted link, or that the link's owner also owns the folder.
     pub(crate) fn check_folder(&self) -> io::Result<()> {
         match self.untrusted_links.is_empty() {
             true => Ok(()),
@@ -111,11 +111,11 @@ pub(crate) fn walk(path: &Path, follows_last: bool) -> io::Result<ResolvedPath> 
             _ => folder = openat(&folder, &piece, FOLDER | OFlags::NOFOLLOW, Mode::empty())?,
         }
     }
-    // A link to a folder such as `/` or `..`.
+    // The path is a link to a folder such as `/` or `..`.
     Err(FileFault::NotRegular("folder").into())
 }
 
-/// Returns the folder where a path begins; its components are added to those left.
+/// Returns the folder where a path begins, and adds the components of the path to `pieces`.
 fn begin(path: &Path, pieces: &mut VecDeque<OsString>) -> io::Result<OwnedFd> {
     match continue_at(path, pieces)? {
         Some(root) => Ok(root),
@@ -123,7 +123,7 @@ fn begin(path: &Path, pieces: &mut VecDeque<OsString>) -> io::Result<OwnedFd> {
     }
 }
 
-/// Prepends a path's components to those left; returns the root folder if the path is absolute.
+/// Prepends the components of a path to `pieces`; returns the root folder if the path is absolute.
 fn continue_at(path: &Path, pieces: &mut VecDeque<OsString>) -> io::Result<Option<OwnedFd>> {
     let of = |component: Component<'_>| match component {
         Component::Normal(name) => Some(name.to_owned()),

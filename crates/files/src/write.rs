@@ -15,7 +15,7 @@ use crate::pinned_path::PinnedPath;
 /// Number of attempts if a file appears and disappears while it is opened.
 const TRIES: usize = 8;
 
-/// For the owner only.
+/// The mode of private files: access for the owner only.
 const PRIVATE: u32 = 0o600;
 
 /// A user and its group, by numeric id.
@@ -40,7 +40,7 @@ pub struct WriteOptions {
 pub struct OpenedFile {
     /// The file, opened for writing.
     pub file: File,
-    /// The file was created by this call.
+    /// Whether this call created the file.
     pub is_new: bool,
 }
 
@@ -97,7 +97,7 @@ impl WriteOptions {
         let place = PinnedPath::open(path)?;
         for _ in 0..TRIES {
             match place.stat() {
-                // Before opening, because opening a device can have side effects.
+                // Checked before opening, because opening a device can have side effects.
                 Ok(found) => self.check(&found)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     match self.create(&place) {

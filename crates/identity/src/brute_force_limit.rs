@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use veche_frontends::rate::{Rate, RateMeter};
 use veche_types::network;
 
-/// The most addresses tracked; beyond it no new ones are, until some have expired.
+/// Maximum number of tracked addresses. While the table is full, further addresses are not tracked.
 const ADDRESSES_MAX: usize = 1 << 16;
 /// The table is purged when it has at least this size and has doubled since the last purge, or is full.
 const PURGE_FROM: usize = 256;

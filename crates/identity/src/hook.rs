@@ -40,7 +40,7 @@ pub(super) struct HookBackend {
     figures: Arc<IdentityMetrics>,
     clock: Clock,
     state: Mutex<HookState>,
-    /// A reference for completions on other threads.
+    /// A reference to this value, for completions on other threads.
     me: Weak<Self>,
 }
 
@@ -181,7 +181,7 @@ impl HookBackend {
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;
-            warn!(target: TARGET, "identity hook {}: paused for {pause:?}", self.url);
+            warn!(target: TARGET, "identity hook {}: requests are paused for {pause:?}", self.url);
             refused
                 .iter()
                 .for_each(|_| self.figures.count_lookup(LookupOutcome::Paused));
@@ -227,7 +227,7 @@ impl IdentityBackend for HookBackend {
         let headers = question::forwarded_headers(question, &self.options.headers);
         let digest = question::digest(&headers);
         let sink = Arc::clone(sink);
-        // Counted before a completion can decrease it.
+        // The gauge is increased before a completion can decrease it.
         self.figures.waiting.add(1);
         match self.look_up(digest, WaitingClient { id, sink }) {
             Err((asked, finding)) => {

@@ -50,7 +50,7 @@ pub(super) struct Keyring {
     figures: Arc<IdentityMetrics>,
     keys: RwLock<Option<Arc<Keys>>>,
     fetching: Mutex<FetchState>,
-    /// A reference for completions on other threads.
+    /// A reference to this value, for completions on other threads.
     me: Weak<Self>,
 }
 
@@ -205,7 +205,7 @@ impl KeyProvider for Keyring {
         }
         fetching.waiting.push((id, Arc::clone(sink)));
         if !std::mem::replace(&mut fetching.is_under_way, true) {
-            // The first refresh is due anyway, whichever caller starts it.
+            // The first refresh is due anyway, so it does not count as one that an unknown key caused.
             if fetching.due.is_some() {
                 fetching.asked = Some(now);
             }

@@ -82,10 +82,10 @@ impl PamContext {
 pub(super) struct PasswordService {
     service: PamService,
     pam: Arc<PamContext>,
-    /// The key of the digests only.
+    /// The key of the digests; it has no other use.
     key: Zeroizing<[u8; 32]>,
     state: Mutex<PamState>,
-    /// A reference for completions on other threads.
+    /// A reference to this value, for completions on other threads.
     me: Weak<Self>,
 }
 
@@ -121,8 +121,8 @@ impl PasswordService {
         })
     }
 
-    /// Returns the cache key. Lengths are included, so that no part can move to the next, and so is the address, which
-    /// PAM's rules may use.
+    /// Returns the cache key. The lengths of all parts are included, so that different credentials never give the same
+    /// input, and so is the client's address, which PAM's rules may use.
     fn digest(&self, credentials: &Credentials, client: &str) -> AnswerDigest {
         let mut digest =
             Hmac::<Sha256>::new_from_slice(&*self.key).expect("HMAC accepts keys of any length");
@@ -208,9 +208,10 @@ impl PasswordService {
                 });
                 (LookupOutcome::Throttled, finding, None)
             }
-            Err(CheckError::Late) => {
-                failed(format!("no helper within {:?}", self.pam.options.timeout))
-            }
+            Err(CheckError::Late) => failed(format!(
+                "no helper was free within {:?}",
+                self.pam.options.timeout
+            )),
             Err(CheckError::Unanswered) => {
                 failed(format!("no answer within {:?}", self.pam.options.timeout))
             }
@@ -233,7 +234,7 @@ impl PasswordVerifier for PasswordService {
         let digest = self.digest(&credentials, &address);
         let sink = Arc::clone(sink);
         let figures = &self.pam.figures.passwords;
-        // Counted before a completion can decrease it.
+        // The gauge is increased before a completion can decrease it.
         figures.waiting.add(1);
         match self.look_up(digest, WaitingClient { id, sink }, client) {
             Err((asked, finding)) => {

@@ -31,7 +31,7 @@ pub(super) enum NotAsked<E> {
 #[derive(Debug)]
 pub(super) struct PendingLookups {
     cache: AnswerCache,
-    /// Results for sessions that were ended since are discarded.
+    /// The sessions that the back end has ended: results requested before a session's end don't admit it.
     ended: Arc<RevokedSessions>,
     /// The clients that wait for each result, and the number of ended sessions when it was requested.
     asking: HashMap<AnswerDigest, (u64, Vec<WaitingClient>)>,
@@ -86,7 +86,8 @@ impl PendingLookups {
         self.cache.insert(digest, finding, until_ms);
     }
 
-    /// Removes and returns the clients that wait for a result, and completes the result with the time of its request.
+    /// Removes and returns the clients that wait for a result, and adds to the result how many sessions had ended when
+    /// it was requested.
     pub(super) fn answered(
         &mut self,
         digest: &AnswerDigest,

@@ -27,7 +27,7 @@ struct RevocationTables {
     users: RevocationTable,
     /// Single connections, by id and user.
     clients: RevocationTable,
-    /// Subscriptions by channel and user, and by id if only one connection is meant.
+    /// Subscriptions by channel and user, and by connection id if only one connection is concerned.
     subscriptions: RevocationTable,
 }
 
@@ -43,9 +43,9 @@ struct RevocationTable {
 #[derive(Debug, Default)]
 struct RecentRevocations {
     last: u64,
-    /// Connections excluded from the last one.
+    /// Connections excluded from the last ending.
     except: Box<[Box<str>]>,
-    /// The previous one, which is taken to include all connections.
+    /// The number of the previous ending, which is taken to include all connections.
     before: u64,
 }
 
@@ -60,7 +60,7 @@ impl RevokedSessions {
         let mut tables = self.tables.lock();
         let number = self.count() + 1;
         tables.users.add(user, except, number, USERS_MAX);
-        // A reader that sees the number finds the user.
+        // Stored last, so that a reader that sees the number also finds the user.
         self.count.store(number, Ordering::Release);
     }
 
@@ -101,7 +101,8 @@ impl RevokedSessions {
                     .has_since(&joined_key(&[client, user]), count, "")
     }
 
-    /// Returns the same for a user's subscription to a channel.
+    /// Returns whether a user's subscription to a channel was ended since `count`, for all connections or for the one
+    /// with the id `client`. True if `count` is too long ago to be known.
     pub fn has_subscription_since(
         &self,
         user: &str,

@@ -13,7 +13,8 @@ use ring::{hmac, signature};
 use crate::Algorithm;
 use crate::algorithm::Digest;
 
-/// Shorter secrets, in bytes, are reported: HS256 requires the length of its digest (RFC 7518 section 3.2).
+/// Minimum recommended length of a shared secret in bytes. Shorter ones are reported: HS256 requires the length of its
+/// digest (RFC 7518 section 3.2).
 pub const SECRET_BYTES_MIN: usize = 32;
 
 /// Maximum number of keys in a set: a token without `kid` is tried with each key of its kind.
@@ -45,10 +46,10 @@ pub enum KeyError {
     /// A private key where the public key is sufficient.
     #[error("this is a private key; extract the public key with `openssl pkey -in FILE -pubout`")]
     Private,
-    /// A malformed block, by number.
+    /// A malformed block; blocks are numbered from 1.
     #[error("key {0} can't be parsed")]
     Unreadable(usize),
-    /// A key type without a supported algorithm, by number.
+    /// A key type without a supported algorithm; blocks are numbered from 1.
     #[error(
         "key {0} has an unsupported type: expected RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519"
     )]
@@ -68,7 +69,8 @@ pub enum KeyError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     keys: Vec<Key>,
-    /// Published by the issuer, which names them in tokens and rotates them; never contains a secret.
+    /// Whether the issuer publishes the keys. The issuer then names the key in each token and rotates the keys; the set
+    /// never contains a secret.
     is_published: bool,
 }
 
@@ -77,7 +79,7 @@ pub struct Keys {
 pub struct Key {
     id: Option<String>,
     material: Material,
-    /// The only algorithm that its issuer permits for it.
+    /// The only algorithm that the issuer permits for this key; `None`: each algorithm of its kind.
     algorithm: Option<Algorithm>,
     /// Expiry in seconds since 1970.
     until_s: Option<u64>,
@@ -166,8 +168,8 @@ impl Keys {
         lengths.min().filter(|length| *length < SECRET_BYTES_MIN)
     }
 
-    /// Parses the public keys of a PEM file (RFC 7468 section 13), one per "PUBLIC KEY" block. Several keys permit a
-    /// rotation while tokens of both are in use.
+    /// Parses the public keys of a PEM file (RFC 7468 section 13), one per "PUBLIC KEY" block. With two keys in the
+    /// file, tokens of the old and the new key are valid during a rotation.
     ///
     /// # Errors
     /// There is no key, or an unusable one.

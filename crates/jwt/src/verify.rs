@@ -261,7 +261,7 @@ fn check_claims(
 fn date(value: &Value) -> Option<u64> {
     match value.as_u64() {
         Some(seconds) => Some(seconds),
-        // Saturating: distant dates are valid.
+        // The cast saturates, so dates beyond `u64` remain valid.
         None => value.as_f64().map(|seconds| seconds as u64),
     }
 }

@@ -1,8 +1,8 @@
 //! A log file: appended to, rotated by size, and reopened on request.
 //!
 //! Several processes may append to one file (supervisor and server process, and two server processes during an
-//! upgrade). The one that finds it full renames it under a lock on the old file; the others notice another file under
-//! its name before their next write, and switch to it. The content is not known here.
+//! upgrade). The process that finds the file full renames it under a lock on it. The others notice, before their next
+//! write, that the name belongs to another file, and switch to that one. The content is not interpreted here.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,7 +24,7 @@ pub const MODE: u32 = 0o640;
 pub(super) struct LogFile {
     path: PathBuf,
     rotation: Option<Rotation>,
-    /// The owner of files that it creates; `None`: the user of this process.
+    /// The owner of files that this process creates; `None`: the user of this process.
     owner: Option<Owner>,
     file: File,
 }
@@ -38,7 +38,7 @@ impl LogFile {
     ) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
-            // Files below /dev are not rotated.
+            // Standard outputs and the null device are not rotated.
             rotation: rotation.filter(|_| standard(path).is_none()),
             owner,
             file: open(path, owner)?,
@@ -65,19 +65,20 @@ impl LogFile {
         Ok(())
     }
 
-    /// Switches to the file that has the name now; stays with the old one if that can't be opened.
+    /// Switches to the file that `path` now names; keeps the old file if that one can't be opened.
     fn open_next(&mut self) -> io::Result<()> {
         self.file = open(&self.path, self.owner)?;
         Ok(())
     }
 
-    /// An empty file is never full, however long a batch is.
+    /// Returns whether `length` more bytes would exceed the maximum size. An empty file is never full, however long a
+    /// batch is.
     fn is_full(&self, rotation: Rotation, length: usize) -> io::Result<bool> {
         let bytes = self.file.metadata()?.len();
         Ok(bytes > 0 && bytes.saturating_add(length as u64) > rotation.bytes_max)
     }
 
-    /// Returns whether the open file still has its name.
+    /// Returns whether `path` still names the open file.
     fn is_in_place(&self) -> io::Result<bool> {
         let ours = self.file.metadata()?;
         Ok(PinnedPath::open(&self.path)?.identity()? == Some((ours.dev(), ours.ino())))
@@ -124,7 +125,7 @@ fn open(path: &Path, owner: Option<Owner>) -> io::Result<File> {
     Ok(how.open(path)?.file)
 }
 
-/// Renames `log` to `log.1`, that to `log.2` and so on; the one after the `keep`th is deleted.
+/// Renames `log` to `log.1`, `log.1` to `log.2` and so on; deletes the file after the `keep`th.
 fn shift(path: &Path, keep: u32) -> io::Result<()> {
     let place = PinnedPath::open(path)?;
     let name = path.file_name().unwrap_or_default();
@@ -260,7 +261,7 @@ mod tests {
             // Another process may write between the size check and the write of this one.
             assert!(text.len() <= 1000 + 5, "{name} has {}", text.len());
         }
-        // 5,000 bytes: not a file more than separate rotations would make.
+        // 5,000 bytes in files of 1,000: two processes make at most one file more than one would.
         assert!((5..=6).contains(&files.len()), "{} files", files.len());
     }
 
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(folder.files(), named(&files));
     }
 
-    /// The replacement is reported, and the old file stays in use.
+    /// A symbolic link in place of the log file is reported, and the old file stays in use.
     #[test]
     fn a_link_in_its_place_is_not_followed() {
         let folder = Folder::new("link");

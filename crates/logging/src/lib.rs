@@ -106,11 +106,11 @@ pub fn nowhere() -> LogOutput {
     LogOutput(Box::new(io::sink()))
 }
 
-/// A log besides the server's, of lines formatted elsewhere.
+/// A log other than the server's, whose lines the caller formats: the access log.
 pub struct Appender(Arc<LogSink>);
 
 impl Appender {
-    /// Starts its writing thread, which lives as long as the process.
+    /// Starts the writing thread of the log, which lives as long as the process.
     ///
     /// # Errors
     /// The thread can't be started.
@@ -130,12 +130,12 @@ impl Appender {
         self.0.switch(false, output.0);
     }
 
-    /// Reopens the file by its name.
+    /// Reopens the file by its name, after it was moved away.
     pub fn reopen(&self) {
         self.0.reopen();
     }
 
-    /// Waits a limited time until all lines so far are written.
+    /// Waits at most a second until all lines so far are written.
     pub fn flush(&self) {
         self.0.flush();
     }
@@ -213,14 +213,14 @@ impl Logs {
         self.sink.reopen();
     }
 
-    /// Returns the log as seen by the rest of the process.
+    /// Returns the log as the rest of the process may see it: its last lines and its counters.
     #[must_use]
     pub fn seen(&self) -> ServerLog {
         ServerLog(Some(Arc::clone(&self.sink)))
     }
 }
 
-/// The server's log as seen by the rest of the process; empty without logs.
+/// The server's log as the rest of the process may see it; empty if there is no log.
 #[derive(Clone, Default)]
 pub struct ServerLog(Option<Arc<LogSink>>);
 
@@ -231,7 +231,8 @@ impl ServerLog {
         self.0.as_ref().map_or(0, |sink| sink.lost())
     }
 
-    /// Returns the last lines without the first `after` of all lines so far, and the number of all lines.
+    /// Returns the last lines, without those among the first `after` lines of the process, and the number of lines so
+    /// far.
     #[must_use]
     pub fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         self.0
@@ -247,7 +248,7 @@ impl std::fmt::Debug for ServerLog {
 }
 
 impl Logs {
-    /// Waits a limited time until pending lines are written.
+    /// Waits at most a second until pending lines are written.
     pub fn flush(&self) {
         self.sink.flush();
     }

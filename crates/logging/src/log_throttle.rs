@@ -1,6 +1,6 @@
 //! Limits log lines that clients can cause.
 
-/// The minimum interval of such a line in milliseconds.
+/// The minimum interval between two such lines, in milliseconds.
 const EVERY_MS: u64 = 10_000;
 
 /// The time of the last line, in monotonic milliseconds.

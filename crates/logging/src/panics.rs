@@ -1,8 +1,8 @@
 //! Logs panics, which are bugs: if the log is a file, standard error may go unnoticed.
 //!
 //! A panic in any thread ends the process: its state can't be trusted, and the supervisor starts another process at
-//! once. The line is written out before. If logging fails, the standard library reports the panic on standard error as
-//! usual.
+//! once. The log line is written out before the process ends. If logging fails, the standard library reports the panic
+//! on standard error as usual.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{self, PanicHookInfo};
@@ -13,10 +13,10 @@ use tracing::{Level, enabled, error};
 
 use super::sink::LogSink;
 
-/// The target of these lines.
+/// The log target of panics.
 const TARGET: &str = "veche::logging::panics";
 
-/// Makes every panic of the process be logged and end the process.
+/// Installs a panic hook, which logs each panic and then ends the process.
 pub(super) fn log(sink: Arc<LogSink>) {
     let standard = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -38,7 +38,7 @@ fn tell(info: &PanicHookInfo<'_>) {
         Some(place) => error!(target: TARGET, thread, "panicked at {place}: {message}"),
         None => error!(target: TARGET, thread, "panicked: {message}"),
     }
-    // Included if RUST_BACKTRACE requests it; a record per line, which is how people read it.
+    // Included if RUST_BACKTRACE requests it; one log record per line, so that it can be read.
     let backtrace = Backtrace::capture();
     if backtrace.status() == BacktraceStatus::Captured {
         for line in backtrace.to_string().lines() {

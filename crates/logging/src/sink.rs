@@ -17,11 +17,11 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// The number of the last lines kept for display.
 const RECENT_LINES_MAX: usize = 500;
-/// The bytes kept of each.
+/// The maximum number of bytes kept of each of these lines.
 const RECENT_LINE_BYTES_MAX: usize = 2048;
-/// The buffer limit in bytes; twice that while a write is in progress.
+/// The maximum size of the buffer in bytes. The batch being written may take as much again.
 const BUFFER_BYTES_MAX: usize = 1 << 20;
-/// The time limit for writing the last lines of a process.
+/// The maximum wait for pending lines to be written, such as the last lines of a process.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
 /// The target of the log's own lines.
 const TARGET: &str = "veche::logging";
@@ -49,7 +49,7 @@ impl LineOutput for io::Sink {}
 /// The buffer and its state.
 pub(super) struct LogSink {
     json: AtomicBool,
-    /// Whether the log contains its own errors; otherwise they go to the server's log.
+    /// Whether errors of this log are written to the log itself; otherwise they go to the server's log.
     speaks: bool,
     /// Lines lost since the start: the buffer was full, or a write failed.
     lost: AtomicU64,
@@ -63,7 +63,7 @@ struct State {
     recent: RecentLines,
     /// The next destination, and the number of pending bytes that still belong to the previous one.
     next_output: Option<(usize, Box<dyn LineOutput>)>,
-    /// Reopen before the next write.
+    /// Whether to reopen the destination before the next write.
     reopen: bool,
     dropped: u64,
     /// Lines lost by failed writes, to be reported with the next batch.
@@ -157,12 +157,13 @@ impl LogSink {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Returns the last lines without the first `after` of all lines so far, and the number of all lines.
+    /// Returns the last lines, without those among the first `after` lines of the process, and the number of lines so
+    /// far.
     pub(super) fn recent(&self, after: u64) -> (Vec<Box<str>>, u64) {
         let state = self.state.lock();
         let RecentLines { lines, count } = &state.recent;
         let gone = count - lines.len() as u64;
-        // A larger number refers to another process.
+        // A number larger than the count is from a previous process.
         let after = if after > *count { 0 } else { after };
         let known = after.saturating_sub(gone) as usize;
         (lines.iter().skip(known).cloned().collect(), *count)
@@ -231,7 +232,7 @@ impl LogSink {
                 self.tell("can't reopen the log file", &error, &mut batch);
             }
             if let Err(error) = output.prepare(batch.len()) {
-                // Reported once; it is retried with each batch.
+                // The failure is reported once; the rotation is retried with each batch.
                 if std::mem::take(&mut rotates) {
                     self.tell("can't rotate the log file", &error, &mut batch);
                 }
@@ -245,7 +246,7 @@ impl LogSink {
             if written.is_err() {
                 let lines = batch.iter().filter(|&&byte| byte == b'\n').count() as u64;
                 self.lost.fetch_add(lines, Ordering::Relaxed);
-                // Reported with the next batch: at once it would fail again.
+                // The loss is reported with the next batch: a report at once would fail as well.
                 self.state.lock().unwritten += lines + dropped;
             } else if dropped > 0 && !self.speaks {
                 warn!(target: TARGET, dropped, "lines of the access log dropped");
@@ -268,7 +269,7 @@ impl LogSink {
         batch.push(b'\n');
     }
 
-    /// Adds a line of the log's own.
+    /// Reports an error of this log: in its own next batch, or in the server's log.
     fn tell(&self, what: &str, error: &io::Error, batch: &mut Vec<u8>) {
         if !self.speaks {
             error!(target: TARGET, %error, "access log: {what}");
@@ -284,7 +285,7 @@ impl LogSink {
         batch.push(b'\n');
     }
 
-    /// Waits a limited time until all lines so far are written.
+    /// Waits at most [`FLUSH_WAIT`] until all lines so far are written.
     pub(super) fn flush(&self) {
         let mut state = self.state.lock();
         let is_busy = |state: &mut State| state.is_writing || !state.has_nothing_to_do();
@@ -294,7 +295,7 @@ impl LogSink {
 
 /// Copies a line with its control characters escaped as `\n`, `\t`, `\u001b`: C0 except the final newline, DEL, C1.
 ///
-/// JSON arrives with C0 escaped, and the others can only be inside a string there: it stays valid.
+/// In JSON lines, C0 characters are already escaped, and the others occur only inside strings: the lines stay valid.
 fn escape(line: &[u8], out: &mut Vec<u8>) {
     let (body, end) = match line.split_last() {
         Some((b'\n', body)) => (body, &line[body.len()..]),
@@ -396,7 +397,7 @@ mod tests {
         assert_eq!(texts(0), ["one", "two\\u001b"]);
         assert_eq!(texts(1), ["two\\u001b"]);
         assert_eq!(texts(2), [""; 0]);
-        // The number belongs to another process.
+        // The number is from another process.
         assert_eq!(texts(99), ["one", "two\\u001b"]);
         for number in 0..RECENT_LINES_MAX {
             sink.push(format!("{number}\n").as_bytes());

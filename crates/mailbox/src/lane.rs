@@ -20,13 +20,13 @@ pub enum Class {
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     queue: Mutex<Queue<T>>,
-    /// The queue is not empty; set under the lock, a hint outside of it.
+    /// Whether the queue is not empty: exact under the lock, otherwise a hint.
     waiting: AtomicBool,
-    /// Data processed and control messages taken by the receiver since the start. Both wrap; only the difference to the
-    /// number posted counts.
+    /// The numbers of data messages that the receiver has processed (`finished`) and of control messages that it has
+    /// taken (`taken`) since the start. Both wrap; only their difference from the number posted counts.
     pub(crate) finished: AtomicU32,
     pub(crate) taken: AtomicU32,
-    /// The sender was refused a credit and wants to be woken by the next one.
+    /// Whether the sender was refused a credit and has to be woken when one returns.
     pub(crate) starved: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl<T> Lane<T> {
 
     /// Moves all messages out into `batch`, which must be empty.
     pub(crate) fn take(&self, batch: &mut VecDeque<T>) {
-        // A push that this misses notifies the receiver afterwards.
+        // A concurrent push that this load misses notifies the receiver afterwards.
         if !self.waiting.load(Ordering::Relaxed) {
             return;
         }

@@ -136,7 +136,7 @@ fn a_waiter_is_woken_by_the_only_credit() {
     });
 }
 
-/// The returned credit is taken by another message of the same turn, before the waiting source retries.
+/// Another message of the same turn takes the returned credit before the waiting source retries.
 #[test]
 fn a_waiter_is_woken_although_another_took_the_credit() {
     const URGENT: u32 = 1000;
@@ -172,7 +172,7 @@ fn a_waiter_is_woken_although_another_took_the_credit() {
     });
 }
 
-/// Each sends data to the other and replies with control messages, which have reserved room.
+/// Each worker sends data to the other and replies with control messages, which have reserved room.
 #[test]
 fn both_ways_with_answers() {
     const ANSWER: u32 = 1000;

@@ -29,7 +29,7 @@ impl WakeFlag {
     #[inline]
     pub(crate) fn notify(&self) {
         self.notified.store(true, Ordering::SeqCst);
-        // The load keeps a busy receiver's cache line shared among the senders.
+        // The load before the swap keeps the cache line of a busy receiver shared among the senders.
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
             // A receiver sleeps only after `attach`.
             if let Some(wake) = self.wake.get() {

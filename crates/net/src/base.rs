@@ -60,7 +60,8 @@ impl DriverBase {
         })
     }
 
-    /// Starts to connect; the result shows in events of the new transport, unless it has failed already.
+    /// Starts to connect. The inner result has an immediate failure, if there is one; otherwise an event of the new
+    /// transport reports the outcome.
     ///
     /// # Errors
     /// No descriptor, or `from` is not a local address.
@@ -80,7 +81,7 @@ impl DriverBase {
         ))
     }
 
-    /// Returns the bytes of a transport that the kernel has not taken.
+    /// Returns the number of bytes of a transport that the kernel has not taken.
     pub(crate) fn unsent(&self, id: ConnectionId) -> usize {
         self.transports
             .peek(id)
@@ -108,8 +109,8 @@ impl DriverBase {
     #[inline]
     pub(crate) fn set_timer(&mut self, id: ConnectionId, deadline_ms: u64) {
         if self.transports.live(id).is_some() {
-            // Never in the millisecond that is being fired: a sink that sets the same timer repeatedly must not prolong
-            // the turn.
+            // A timer never fires again in the millisecond that is being processed: a sink that sets the same timer
+            // repeatedly must not prolong the turn.
             let deadline_ms = deadline_ms.max(self.now_ms + 1);
             self.wheel.set(&mut self.transports, id.index, deadline_ms);
         }
@@ -122,7 +123,8 @@ impl DriverBase {
         }
     }
 
-    /// Pauses a listener because descriptors or memory have run out: waiting connections would make the loop spin.
+    /// Pauses a listener because descriptors or memory have run out; otherwise its waiting connections would make the
+    /// loop spin.
     #[cold]
     pub(crate) fn back_off(&mut self, listener: ListenerId) {
         if !self.is_backing_off(listener) {

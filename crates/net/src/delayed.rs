@@ -5,7 +5,8 @@
 //! `Accepted`, `Ended` and `Closed` are late. It keeps every guarantee of [`Driver`] and no other, so code that runs on
 //! it does not depend on epoll's habits. All randomness comes from one seed. Speed is not a goal.
 //!
-//! A transport has its own id here, because the inner driver is done with its id before `Closed` has been delivered.
+//! A transport has another id here than in the inner driver, which may reuse its own before `Closed` has been
+//! delivered.
 
 mod link;
 
@@ -34,7 +35,7 @@ pub struct Delayed<D> {
     turn: u64,
     links: Vec<DelayedLink>,
     free: Vec<u32>,
-    /// Our index of a live transport of the inner driver.
+    /// The index in `links` of each live transport, by its id in the inner driver.
     indexes: HashMap<ConnectionId, u32>,
 }
 
@@ -96,7 +97,8 @@ impl<D: Driver> Delayed<D> {
     fn advance_sends(&mut self, index: u32) {
         let link = &mut self.links[index as usize];
         link.advance_sends(self.turn, &mut self.rng, &mut self.driver);
-        // Bytes held for the caller must not grow in the inner driver.
+        // The inner driver is paused while enough bytes are held for the caller, so that they pile up in neither
+        // driver.
         if let Some(below) = link.below {
             if link.wants_bytes() {
                 self.driver.resume(below);
@@ -189,7 +191,7 @@ impl<D: Driver> Driver for Delayed<D> {
         if buffer.is_empty() || link.shutdown {
             return Some(buffer);
         }
-        // Sometimes immediately as with epoll: callers must cope with both.
+        // Some sends go out immediately, as with epoll: callers must cope with both cases.
         if at_once
             && let Some(below) = link.below
             && link.sends.is_empty()

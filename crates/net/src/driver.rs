@@ -105,8 +105,8 @@ pub enum DriverEvent<'a> {
         /// The buffer as passed to `send`.
         buffer: Buffer,
     },
-    /// [`Driver::unsent`] fell, but no buffer is done and low water is not reached: a part of a large send went out. At
-    /// most once per attempt.
+    /// [`Driver::unsent`] fell, but no buffer is complete and low water is not reached: a part of a large send went
+    /// out. Reported at most once per attempt to send.
     Progressed {
         /// Transport that sent a part.
         id: ConnectionId,
@@ -174,7 +174,7 @@ pub trait Driver: Sized {
     /// The queue is unbounded: the caller watches [`unsent`](Self::unsent).
     fn send(&mut self, id: ConnectionId, buffer: Buffer, more: bool) -> Option<Buffer>;
 
-    /// Returns the bytes passed to `send` that the kernel has not taken yet.
+    /// Returns the number of bytes passed to `send` that the kernel has not taken yet.
     fn unsent(&self, id: ConnectionId) -> usize;
 
     /// Stops receiving; at most [`RECEIVE_AFTER_PAUSE_MAX`] bytes still come. A reset by the peer is noticed all the

@@ -13,9 +13,10 @@ use crate::sys::reuseport;
 pub struct ListenOptions {
     /// Maximum number of connections waiting for `accept`. The kernel caps it at `net.core.somaxconn`. Default 4,096.
     pub backlog: u32,
-    /// Lets several sockets listen at one address, with the kernel distributing connections among them. Default true.
+    /// Whether several sockets may listen at one address, with the kernel distributing connections among them. Default
+    /// true.
     pub reuse_port: bool,
-    /// Inherited by accepted sockets: small messages leave at once. Default true.
+    /// Whether small messages leave at once (`TCP_NODELAY`), which accepted sockets inherit. Default true.
     pub nodelay: bool,
     /// Whether an IPv6 socket excludes IPv4. Default true: for both, list both addresses.
     pub ipv6_only: bool,
@@ -53,21 +54,21 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Distributes connections evenly over workers that share the sockets of an address: `sockets`, in the order in which
-/// they began to listen; worker `i` accepts from every `j` with `j mod workers == i`.
+/// Distributes connections evenly over workers that share the sockets of an address. `sockets` are in the order in
+/// which they began to listen; worker `i` accepts from every `j` with `j mod workers == i`.
 ///
-/// By default the kernel chooses each socket equally often, so if `workers` does not divide their number, some workers
-/// get one socket's share more than others, up to twice as much. This call makes it choose among the largest number of
-/// them that `workers` divides. The other sockets stay open for another number of workers; no socket has to be closed,
-/// and queued connections stay where they are. The setting applies to all processes that have the sockets until it is
-/// changed.
+/// By default the kernel chooses each socket equally often. So if the number of sockets is not a multiple of `workers`,
+/// some workers accept from one socket more than others, and get up to twice as many connections. This call makes the
+/// kernel choose only among the first sockets, as many as the largest multiple of `workers`. The other sockets stay
+/// open for another number of workers; no socket has to be closed, and queued connections stay where they are. The
+/// setting applies to all processes that have the sockets until it is changed.
 ///
 /// # Errors
 /// The sockets are not a group (`SO_REUSEPORT`), or the kernel does not support this (Linux 4.5).
 pub fn spread_evenly(sockets: &[OwnedFd], workers: usize) -> io::Result<()> {
     let uneven = sockets.len() % workers.max(1);
     match (sockets.first(), sockets.len() - uneven) {
-        // There are fewer sockets than workers.
+        // There are no sockets, or fewer than workers.
         (_, 0) | (None, _) => Ok(()),
         (Some(socket), even) => {
             let even = u32::try_from(even).map_err(io::Error::other)?;

@@ -24,8 +24,9 @@ pub struct Options {
     pub ring_buffers: u16,
     /// io_uring: size of each buffer, and the longest `Received`. Default 64 KiB.
     pub ring_buffer_bytes: usize,
-    /// io_uring: receives share a buffer, one after the other, if the kernel supports it (Linux 6.12). Otherwise each
-    /// receive uses a whole buffer, and there are eight times as many of an eighth of the size. Default `true`.
+    /// io_uring: whether receives share a buffer, one after the other, if the kernel supports it (Linux 6.12).
+    /// Otherwise each receive uses a whole buffer, and there are eight times as many of an eighth of the size. Default
+    /// `true`.
     pub ring_shares_buffers: bool,
     /// io_uring: size of the completion queue, a power of two from 512 on; the kernel stores further completions at a
     /// cost. Default 8,192.

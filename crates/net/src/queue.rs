@@ -12,16 +12,16 @@ pub(crate) const SLICES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue {
     buffers: VecDeque<Buffer>,
-    /// Bytes of the first buffer that the kernel has taken.
+    /// Number of bytes of the first buffer that the kernel has taken.
     front_sent: usize,
-    /// Bytes of all buffers that the kernel has not taken.
+    /// Number of bytes in all buffers that the kernel has not taken.
     unsent: usize,
-    /// More was announced: no attempt has been made yet.
+    /// Whether the queue waits for another send that the caller announced; no attempt to send has been made yet.
     pub(crate) held: bool,
 }
 
 impl SendQueue {
-    /// Returns the bytes that the kernel has not taken.
+    /// Returns the number of bytes that the kernel has not taken.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
     }
@@ -98,7 +98,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// Keeps at most `spare_max` queues.
+    /// Creates a pool that keeps at most `spare_max` queues.
     pub(crate) fn new(spare_max: usize) -> Self {
         Self {
             spare: Vec::new(),

@@ -10,7 +10,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The most descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`), and it closes those beyond this one.
+/// Maximum number of descriptors in one message; the kernel's limit is 253 (`SCM_MAX_FD`). The receiver gets no more
+/// than this number: the kernel closes the others.
 pub const DESCRIPTORS_MAX: usize = 64;
 
 /// Sends descriptors with the first of some bytes; returns the number of bytes sent.

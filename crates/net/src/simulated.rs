@@ -29,7 +29,8 @@ use crate::queue::SendQueue;
 use remote::RemoteEnd;
 pub use remote::RemoteState;
 
-/// In how many of four turns a ready transport is served: the others wait, so that transports may overtake each other.
+/// A ready transport is served in about this many of four turns, at random. In the others it is skipped, so that
+/// transports overtake each other.
 const SERVED_OF_FOUR: u8 = 3;
 
 /// Maximum number of consecutive turns in which a ready transport is skipped: as with other drivers, each is served
@@ -40,7 +41,7 @@ const SKIPPED_MAX: u8 = 4;
 #[derive(Debug)]
 pub struct Simulated {
     options: Options,
-    /// Decides where the order is open; without it the ids do.
+    /// Decides the order of events where it is open; `None`: they come in the order of ids.
     rng: Option<Rng>,
     waker: Waker,
     now_ms: u64,
@@ -51,9 +52,9 @@ pub struct Simulated {
     free: Vec<u32>,
     last_generation: u32,
     remote_ends: HashMap<ConnectionId, RemoteEnd>,
-    /// Connections of tests that the driver has not accepted yet.
+    /// Connections dialed by the test that the driver has not accepted yet.
     dialed: VecDeque<(ConnectionId, ListenerId, SocketAddr)>,
-    /// Dialed by the driver and not reported yet.
+    /// Connections dialed by the driver that [`take_dials`](Self::take_dials) has not returned yet.
     dialing: Vec<(ConnectionId, SocketAddr)>,
     /// Accepted dials whose `Connected` was not delivered yet.
     accepted_dials: Vec<ConnectionId>,
@@ -68,13 +69,13 @@ pub struct Simulated {
 #[derive(Debug)]
 struct LocalEnd {
     id: ConnectionId,
-    /// Dialed, but not accepted yet.
+    /// Whether the driver has dialed, and the remote end has not accepted yet.
     is_connecting: bool,
     is_paused: bool,
     /// Consecutive turns in which the transport was skipped.
     skipped: u8,
     timer: Option<(u64, u64)>,
-    /// Sent, but not taken by the remote end, in order.
+    /// Bytes that were sent, but not taken by the remote end, in order.
     unsent: SendQueue,
     was_high: bool,
     is_shut_down: bool,
@@ -228,7 +229,7 @@ impl Simulated {
         }
     }
 
-    /// Forgets the remote end; before its end this is a [`reset`](Self::reset).
+    /// Removes the remote end. If the connection is open, it is [reset](Self::reset) first.
     pub fn forget(&mut self, id: ConnectionId) {
         self.reset(id);
         self.remote_ends.remove(&id);

@@ -1,6 +1,6 @@
 //! The system calls in use, with their flags and nothing more.
 //!
-//! The only place where `unsafe` is allowed; io_uring needs it, and a socket option.
+//! The only module of this crate where `unsafe` is allowed: io_uring and one socket option need it.
 
 pub(crate) mod epoll;
 pub(crate) mod reuseport;

@@ -50,8 +50,9 @@ pub(crate) struct Wheel {
     heads: Box<[u32; LEVELS * SLOTS]>,
     /// One bit per non-empty slot.
     occupied: [u64; LEVELS],
-    /// Every earlier deadline has been popped. Each node shares with it all digits above its level's, and its own digit
-    /// there is larger (or, at level 0, equal).
+    /// The wheel's time in milliseconds; every earlier deadline was popped. In base 64, each node's deadline equals
+    /// this time in all digits above the node's level, and has a larger digit at that level (at level 0 also an equal
+    /// one).
     now_ms: u64,
 }
 

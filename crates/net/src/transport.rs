@@ -38,16 +38,16 @@ pub(crate) struct Transport {
     generation: u32,
     pub(crate) state: TransportState,
     pub(crate) fin: Fin,
-    /// The registration of the back end, in its own bits.
+    /// What the back end has registered with the kernel, in bits that each back end defines.
     pub(crate) interest: u8,
     pub(crate) paused: bool,
     /// The peer sent FIN.
     pub(crate) ended: bool,
-    /// More than low water is queued, so `Drained` is due later.
+    /// Whether more than low water is queued, so that `Drained` is due later.
     pub(crate) is_above_low_water: bool,
 }
 
-// The crate guarantees at most 48 bytes of our own per idle transport.
+// The slot is nearly all the memory of an idle transport in this process, for which the goal is at most 48 bytes.
 const _: () = assert!(size_of::<Transport>() <= 40);
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Transports {
     pub(crate) fn add(&mut self, socket: OwnedFd, state: TransportState) -> ConnectionId {
         if self.free == NIL {
             let index = self.slots.len() as u32;
-            // The limit of descriptors is far below: Linux caps it at 2^30.
+            // The number of descriptors stays below: Linux caps it at 2^30.
             assert!(index < 1 << 31, "the wheel's links need the top bit");
             self.slots.push(Transport {
                 queue: None,
@@ -110,7 +110,7 @@ impl Transports {
         let slot = &mut self.slots[id.index as usize];
         debug_assert!(slot.generation == id.generation && slot.state == TransportState::Closed);
         slot.state = TransportState::Free;
-        // The epoll tags of listeners and the waker use 0.
+        // Generation 0 is skipped, since the epoll tags of listeners and of the waker use it.
         slot.generation = slot.generation.wrapping_add(1).max(1);
         slot.timer.next = self.free;
         self.free = id.index;

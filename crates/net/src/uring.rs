@@ -43,7 +43,7 @@ const RECEIVING: u8 = 1;
 const CANCELLING: u8 = 2;
 /// A poll for room to send.
 const WRITABLE: u8 = 4;
-/// A poll for a reset while nothing is received that would report it.
+/// A poll that reports a reset while no receive is in flight that would.
 const CHANGES: u8 = 8;
 /// The transport has entries in `later_parts`.
 const HAS_LATER_PARTS: u8 = 16;
@@ -62,9 +62,9 @@ const SPARE_PARTS_MAX: usize = 64;
 /// A [`Driver`] on io_uring.
 pub struct Uring {
     base: DriverBase,
-    /// The poll for wakes has ended and has to be requested again.
+    /// Whether the poll for wakes has ended and has to be requested again.
     needs_wake_poll: bool,
-    /// The waker was called, and the sink was not notified yet.
+    /// Whether the waker was called and the sink was not notified yet.
     is_woken: bool,
     /// Listeners that the kernel watches for waiting connections.
     watched: Vec<ListenerId>,
@@ -84,7 +84,7 @@ pub struct Uring {
     unsent_bytes: usize,
     /// Ended transports with operations in flight.
     closing: Vec<(ConnectionId, CloseReason)>,
-    // Last, so that no transport data outlives it except after a panic.
+    // Declared last, so that it is dropped after the data of transports, except after a panic.
     ring: Ring,
 }
 
@@ -158,7 +158,7 @@ impl Uring {
                 return Some(());
             }
             self.cancel_all(id.index);
-            // The kernel is between two steps for a moment.
+            // The operation may be between two steps in the kernel, where a cancellation misses it.
             self.ring.wait(Some(Duration::from_millis(1))).ok()?;
             self.collect();
         }
@@ -273,7 +273,8 @@ impl Uring {
         }
     }
 
-    /// A cancellation found nothing: if the operation is still in flight, the kernel was between two steps.
+    /// Handles a cancellation that missed its operation: if that is still in flight, the kernel was between two steps,
+    /// and it is cancelled again.
     #[cold]
     fn cancel_again(&mut self, kind: OperationKind, index: u32) {
         let wanted = match kind {
@@ -388,7 +389,8 @@ impl Driver for Uring {
     }
 
     fn close(&mut self, id: ConnectionId) {
-        // On a synchronous back end the sends of this turn would be out by now: a final message, an alert.
+        // On a synchronous back end, the sends of this turn would have left by now, such as a close frame or a TLS
+        // alert.
         self.send_now(id);
         self.end(id, CloseReason::Requested);
     }

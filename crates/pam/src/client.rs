@@ -97,7 +97,7 @@ impl Helper {
         Pid::from_child(&self.child)
     }
 
-    /// Returns whether the helper was not killed.
+    /// Returns whether the helper process is still running.
     pub fn is_alive(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         matches!(waitid(WaitId::Pid(self.pid()), look), Ok(None))

@@ -36,7 +36,7 @@ pub fn run() -> ExitCode {
     };
     match serve(socket) {
         Ok(()) => ExitCode::SUCCESS,
-        // The parent has gone, so there is nowhere to report it.
+        // The parent has ended, so the error can't be reported.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -47,7 +47,7 @@ fn confine() -> io::Result<UnixStream> {
     let stdin = io::stdin();
     rustix::net::sockopt::socket_type(&stdin)?;
     let socket = UnixStream::from(stdin.as_fd().try_clone_to_owned()?);
-    // Programs started by modules must not see either.
+    // Programs started by modules must not inherit the socket as their standard input.
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;

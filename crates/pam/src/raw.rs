@@ -83,7 +83,7 @@ pub(crate) struct Functions {
     set_item: SetItem,
     item: Item,
     words: StrError,
-    /// The functions are valid as long as this exists.
+    /// The functions are valid as long as the library is loaded.
     _library: Library,
 }
 
@@ -257,7 +257,7 @@ pub(crate) struct PamCredentials {
     user: CString,
     /// Ends with a NUL.
     password: Zeroizing<Vec<u8>>,
-    /// The password was sent; further prompts ask for something else.
+    /// Whether the password was sent; further prompts ask for something else.
     is_password_sent: Cell<bool>,
 }
 
@@ -328,18 +328,18 @@ extern "C" fn converse(
     }
     for (place, text) in answers.iter().take(count).enumerate() {
         let Some(text) = text else { continue };
-        // SAFETY: a copy that the library wipes and frees.
+        // SAFETY: the text ends with a NUL; the library wipes and frees the copy.
         let text = unsafe { libc::strdup(text.as_ptr()) };
         if text.is_null() {
             forget(given, place);
             return BUF_ERR;
         }
-        // SAFETY: one of the `count` that were allocated.
+        // SAFETY: `place` is below `count`, the number of allocated responses.
         let response = unsafe { given.add(place) };
         // SAFETY: as above.
         unsafe { (*response).text = text };
     }
-    // SAFETY: the destination provided by the library.
+    // SAFETY: the library provides the destination.
     unsafe { *responses = given };
     SUCCESS
 }
@@ -392,8 +392,8 @@ pub(crate) fn account_name(name: CString) -> CString {
     written.to_owned()
 }
 
-/// Closes every descriptor except the first three. Kernels before 5.9 don't support this; all of ours are
-/// close-on-exec.
+/// Closes every descriptor except the first three. Kernels before 5.9 don't have this call; this program's own
+/// descriptors are close-on-exec in any case.
 pub(crate) fn close_others() {
     // SAFETY: this process has not opened any descriptor yet, so the closed ones have no owner.
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };

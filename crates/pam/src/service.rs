@@ -62,12 +62,12 @@ impl PamService {
         &self.name
     }
 
-    /// Returns the folder of its rules, if not the system's.
+    /// Returns the folder of the service's rules, if not the system's.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// Returns the possible files of its rules; the first that exists counts.
+    /// Returns the possible files of the service's rules; the first that exists counts.
     pub fn files(&self) -> Vec<PathBuf> {
         match &self.folder {
             Some(folder) => vec![folder.join(&self.name)],

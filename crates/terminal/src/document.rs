@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> Result<String, ProblemReport> {
 /// Reads the text of the file at `path`.
 ///
 /// # Errors
-/// The file can't be read, or is longer than any file of this kind.
+/// The file can't be read, or is longer than 1 MiB.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     veche_files::read(path)?
@@ -72,8 +72,8 @@ pub fn plain(error: &io::Error) -> String {
 }
 
 /// Parses `text` as far as possible and reports syntax errors; `header` returns the header of a section, such as
-/// `[[route]]`. Also returns the lines on which the parser continued with a guess: further errors there would be
-/// consequences.
+/// `[[route]]`. Also returns the lines of syntax errors, after which the parser guesses: further errors on these lines
+/// may only follow from the guess.
 pub fn document<'t>(
     text: &'t str,
     header: impl Fn(&str) -> Option<&'static str>,
@@ -94,7 +94,7 @@ pub fn document<'t>(
     (document, broken_lines)
 }
 
-/// Returns the parser's message, in better words for common mistakes.
+/// Returns the parser's message, or a clearer one for a common mistake.
 fn not_toml(
     text: &str,
     message: &str,
@@ -150,7 +150,8 @@ fn line_at(text: &str, offset: usize) -> &str {
     text.get(start..end).unwrap_or_default().trim()
 }
 
-/// Returns the message about a line without `=`, with the line in TOML's notation if another one is recognised.
+/// Returns the message about a line without `=`. If the line is in YAML's or another known notation, the message shows
+/// how to write it in TOML.
 fn unassigned(line: &str, message: &str, header: &impl Fn(&str) -> Option<&'static str>) -> String {
     let is_name = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

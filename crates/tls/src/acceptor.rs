@@ -51,7 +51,8 @@ impl Roots {
         Self::of(file, read_file(file)?)
     }
 
-    /// Reads a file named by a script, which may be of any type and slow to read.
+    /// Reads a file named by a script. It may be of any type and slow to read, so the calling thread must be allowed to
+    /// block.
     pub(crate) fn read_slow(file: &Path) -> Result<Self, Error> {
         Self::of(file, read_slow(file)?)
     }
@@ -78,7 +79,7 @@ impl Roots {
 
 /// The keys of session tickets, with which clients resume sessions on any worker.
 ///
-/// The keys change every six hours, and the previous ones are accepted for six more. A client that presented a
+/// The keys change every six hours, and the previous ones are accepted for six more hours. A client that presented a
 /// certificate resumes its session only while that certificate is valid and issued by a current authority; otherwise
 /// its handshake is a full one.
 #[derive(Clone)]
@@ -104,7 +105,7 @@ impl fmt::Debug for Tickets {
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     default_config: Arc<ServerConfig>,
-    /// For ACME clients that ask for a challenge.
+    /// For certificate authorities that validate a challenge; `None` if the acceptor answers none.
     challenge_config: Option<Arc<ServerConfig>>,
 }
 

@@ -1,8 +1,8 @@
 //! Challenge certificates of ACME's TLS-ALPN-01 validation (RFC 8737).
 //!
-//! The ACME client adds an [`AlpnChallenge`] to the [`AlpnChallenges`] of the process, and every [`Acceptor`](crate::Acceptor) that
-//! shares them presents it to a client that asks for that name and offers only `acme-tls/1`. Such a connection serves
-//! only to look at the certificate and carries no data.
+//! The ACME client adds an [`AlpnChallenge`] to the [`AlpnChallenges`] of the process, and every
+//! [`Acceptor`](crate::Acceptor) that shares them presents it to a client that asks for that name and offers only
+//! `acme-tls/1`. Such a connection serves only to look at the certificate and carries no data.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -73,7 +73,7 @@ impl AlpnChallenges {
     }
 }
 
-/// Returns whether a client asks for a challenge: it offers only that protocol (RFC 8737, section 3).
+/// Returns whether a client asks for a challenge: it offers only [`PROTOCOL`] (RFC 8737, section 3).
 pub(crate) fn is_asked_for(hello: &ClientHello<'_>) -> bool {
     let Some(mut offered) = hello.alpn() else {
         return false;

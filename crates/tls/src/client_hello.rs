@@ -23,7 +23,7 @@ pub(crate) struct PendingHello {
 /// A connection that has received the client hello.
 pub(crate) struct AcceptedHello {
     pub(crate) connection: ServerConnection,
-    /// The client asks for an [`AlpnChallenge`](crate::AlpnChallenge).
+    /// Whether the client asks for an [`AlpnChallenge`](crate::AlpnChallenge).
     pub(crate) is_challenge: bool,
 }
 
@@ -68,7 +68,8 @@ impl PendingHello {
         &self,
         accepted: Accepted,
     ) -> Result<AcceptedHello, (TlsError, rustls::server::AcceptedAlert)> {
-        // Without a pending challenge such a client is treated like any other, and shares no protocol.
+        // A client that asks for a challenge, but for a name without one, is treated like any other. It has no protocol
+        // in common with the server.
         let is_for_proof =
             alpn_challenge::is_asked_for(&accepted.client_hello()) && self.is_challenge(&accepted);
         let config = match is_for_proof {

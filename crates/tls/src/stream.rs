@@ -19,19 +19,19 @@ const HANDSHAKE_BYTES_MAX: usize = 96 << 10;
 pub struct TlsStream {
     stage: Stage,
     has_ended: bool,
-    /// Further input is ignored: it was invalid or not trusted, or the connection was closed.
+    /// Whether further input is ignored: some was invalid or not trusted, or the connection was closed.
     has_failed: bool,
     is_challenge: bool,
-    /// There has been output for the peer.
+    /// Whether there has been output for the peer.
     has_replied: bool,
-    /// Bytes of the handshake.
+    /// Number of bytes received during the handshake.
     received: usize,
 }
 
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "all but a moment of a connection's life it is going, and owners of many of them box them"
+    reason = "a connection is in the large variant for nearly all its life, and owners of many connections box them"
 )]
 enum Stage {
     /// A server that has not received the client hello yet.
@@ -116,7 +116,7 @@ impl TlsStream {
             // Reading from memory does not fail; nothing is consumed after the peer's close.
             let taken = connection.read_tls(&mut bytes).unwrap_or(0);
             let state = connection.process_new_packets()?;
-            // Set once the hello is complete.
+            // There is output once the client hello is complete.
             self.has_replied |= connection.wants_write();
             let length = state.plaintext_bytes_to_read();
             self.has_ended |= state.peer_has_closed();
@@ -136,7 +136,7 @@ impl TlsStream {
     /// complete `plain` is buffered.
     pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) {
         match &mut self.stage {
-            // No session exists yet on which to send anything else.
+            // No TLS session exists yet, so only an alert can be sent.
             Stage::ClientHello(hello) => out.append(hello.alert()),
             Stage::Connected(connection) => {
                 // Writing to memory does not fail, and there is no limit.
@@ -188,8 +188,8 @@ impl TlsStream {
         })
     }
 
-    /// Returns whether the client only asks for an [`AlpnChallenge`](crate::AlpnChallenge): the connection carries no data (RFC 8737,
-    /// section 3).
+    /// Returns whether the client only asks for an [`AlpnChallenge`](crate::AlpnChallenge): the connection carries no
+    /// data (RFC 8737, section 3).
     #[must_use]
     pub fn is_challenge(&self) -> bool {
         self.is_challenge

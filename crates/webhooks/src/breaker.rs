@@ -47,7 +47,7 @@ pub struct CircuitBreaker {
     spans: [TimeWindow; 2],
     /// The end of the pause; 0 while closed.
     paused_until_ms: u64,
-    /// The single request after the pause is in progress.
+    /// Whether the single request after the pause is in progress.
     is_trying: bool,
 }
 

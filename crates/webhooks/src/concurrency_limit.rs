@@ -47,8 +47,8 @@ impl<T> ConcurrencyLimit<T> {
         Some(request)
     }
 
-    /// Reports the end of a request; `None` if it says nothing about the back end. If that opens the breaker, returns
-    /// the queued requests, which have to be failed.
+    /// Reports the end of a request; `ending` is `None` if the outcome says nothing about the back end. If that opens
+    /// the breaker, returns the queued requests, which have to be failed.
     pub fn ended(
         &mut self,
         ending: Option<BackendResult>,

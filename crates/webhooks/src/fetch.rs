@@ -30,7 +30,7 @@ pub struct FetchRequest<'g> {
 }
 
 impl FetchRequest<'_> {
-    /// Redirects are not followed: a response from elsewhere is not an answer.
+    /// Converts the request to a call. Redirects are not followed: a response from another server does not count.
     pub fn into_call(self) -> Call {
         Call::Http(HttpCall::Fetch(Box::new(HttpRequest {
             method: if self.body.is_some() { "POST" } else { "GET" }.to_owned(),

@@ -27,7 +27,7 @@ pub(crate) struct Contents {
 struct LoadingStream {
     channel: LoadedStream,
     id: u64,
-    /// Row numbers of its publications.
+    /// Row numbers of the stream's publications.
     numbers: Vec<u64>,
     damage: Damage,
 }
@@ -45,14 +45,14 @@ enum Damage {
 #[derive(Default)]
 struct Loader {
     streams: Vec<LoadingStream>,
-    /// Indices in `streams`, by row.
+    /// Indices in `streams`, by the stream's row number.
     places: HashMap<u64, usize, foldhash::fast::RandomState>,
     warnings: Vec<Warning>,
     index: Index,
     /// Ids of damaged rows, to be removed.
     lost: Vec<u64>,
     lost_streams: Vec<u64>,
-    /// Publications may be missing at the end of each stream.
+    /// Set if publications may be missing at the end of each stream, so that all streams get new epochs.
     renewal: Option<(RenewalCause, Renewal)>,
 }
 
@@ -139,7 +139,7 @@ impl Loader {
             .get(&stream)
             .and_then(|&place| self.streams.get_mut(place));
         let Some(reading) = reading else {
-            // Its stream could not be read.
+            // The stream of this publication could not be read.
             self.lost.push(number);
             return;
         };
@@ -150,7 +150,8 @@ impl Loader {
         reading.channel.publications.push(publication);
     }
 
-    /// Publications after a gap form a complete history, those before it do not.
+    /// Discards an unreadable publication and the earlier ones of its stream: those after a gap form a complete
+    /// history, those before it do not.
     fn lose(&mut self, number: u64, stream: u64) {
         self.index.skip_to(number);
         self.lost.push(number);

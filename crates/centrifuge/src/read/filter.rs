@@ -28,7 +28,7 @@ pub(crate) struct WireNode<'a> {
 /// Decodes a filter. Its length is limited, which bounds the memory.
 pub(crate) fn read(data: PublicationData<'_>) -> Result<WireNode<'_>, FilterError> {
     match data {
-        // Each node is an object, with its children or values in a list.
+        // Each node is an object, with its children or values in a list, so the JSON text is nested twice as deep.
         PublicationData::Json(text) if depth::is_over(text, 2 * FILTER_DEPTH_MAX) => {
             Err(FilterError)
         }

@@ -48,7 +48,7 @@ fn malformed(error: &serde_json::Error) -> MalformedMessage {
     }
 }
 
-/// Decodes a number or boolean.
+/// Decodes a number or boolean; `null` becomes 0 or `false`.
 pub(crate) fn zero<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -223,7 +223,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
-/// The entries of an object in order, with one beyond the limit, which shows the excess.
+/// The entries of an object in order. One entry beyond the limit is kept, by which the caller detects the excess.
 struct Entries<'a, V>(Vec<(Cow<'a, str>, V)>);
 
 impl<V> Default for Entries<'_, V> {

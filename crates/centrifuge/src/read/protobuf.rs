@@ -11,13 +11,13 @@ use crate::{
     ServerSub, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 
-/// A decodable message: starts with defaults, and takes field by field.
+/// A decodable message: created with default values, then filled field by field.
 pub(super) trait Message<'a>: Default {
     /// Stores a field if its number is known.
     fn take(&mut self, field: Field<'a>) -> Result<(), MalformedMessage>;
 }
 
-/// Decodes a message that fills these bytes.
+/// Decodes a message that takes up all of `bytes`.
 pub(super) fn message<'a, M: Message<'a>>(bytes: &'a [u8]) -> Result<M, MalformedMessage> {
     let mut message = M::default();
     let mut rest = bytes;
@@ -49,7 +49,7 @@ impl<'a> Field<'a> {
     }
 
     fn data(self) -> Result<Option<PublicationData<'a>>, MalformedMessage> {
-        // Absent and empty data are equal here.
+        // Protobuf does not distinguish absent data from empty data.
         let bytes = self.bytes()?;
         Ok((!bytes.is_empty()).then_some(PublicationData::Binary(bytes)))
     }
@@ -62,7 +62,7 @@ impl<'a> Field<'a> {
         self.value.varint().ok_or_else(|| self.unexpected())
     }
 
-    /// Other decoders would truncate large values.
+    /// Returns an error for a value above 32 bits, which other decoders would truncate.
     fn u32(self) -> Result<u32, MalformedMessage> {
         self.u64()?.try_into().map_err(|_| self.unexpected())
     }
@@ -80,7 +80,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Adds an entry of a map. Entries beyond the limit are dropped, except one that shows the excess.
+/// Adds an entry of a map. Entries beyond the limit are dropped, except for one, by which the caller detects the
+/// excess.
 fn push<T>(entries: &mut Vec<T>, entry: T) {
     if entries.len() <= ENTRIES_MAX {
         entries.push(entry);

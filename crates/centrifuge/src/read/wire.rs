@@ -20,7 +20,7 @@ pub(super) fn delimited<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], MalformedMe
     take(rest, length)
 }
 
-/// Takes a field: its number and value.
+/// Reads a field, its number and value, from the front of `rest`.
 pub(super) fn field<'a>(rest: &mut &'a [u8]) -> Result<(u32, FieldValue<'a>), MalformedMessage> {
     let key = u32::try_from(varint(rest)?).map_err(|_| MalformedMessage::Protobuf)?;
     let number = key >> 3;
@@ -46,7 +46,8 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], MalformedMes
     Ok(taken)
 }
 
-/// Takes a varint: seven bits per byte, the lowest first; the eighth is set if more follow.
+/// Reads a varint from the front of `rest`: seven bits per byte, the lowest first; the eighth bit is set if more bytes
+/// follow.
 fn varint(rest: &mut &[u8]) -> Result<u64, MalformedMessage> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {

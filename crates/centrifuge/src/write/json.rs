@@ -42,7 +42,8 @@ pub(crate) fn data(out: &mut Vec<u8>, data: PublicationData<'_>, delta: DeltaKin
         | (PublicationData::Json(text) | PublicationData::Text(text), DeltaKind::Patch) => {
             string(out, text);
         }
-        // A string with the usual representation: for text this is a string whose quotes are escaped again.
+        // With deltas, the JSON form of whole data is wrapped in a JSON string, so the quotes of text are escaped
+        // again.
         (PublicationData::Json(text), DeltaKind::Whole) => string(out, text),
         (PublicationData::Text(text), DeltaKind::Whole) => {
             out.push(b'"');
@@ -87,7 +88,7 @@ fn string(out: impl io::Write, text: &str) {
     serde_json::to_writer(out, text).expect("text to memory");
 }
 
-/// Writes a JSON string within another one: of its characters, only these two have to be escaped.
+/// Writes a JSON string within another one: only its quotes and backslashes have to be escaped again.
 struct Quoted<'o>(&'o mut Vec<u8>);
 
 impl io::Write for Quoted<'_> {

@@ -33,11 +33,11 @@ pub struct ReplyWriter {
 }
 
 impl ReplyWriter {
-    /// Appends the beginning of a reply, which must be a history or presence without elements. The elements have the
-    /// given total of [`element_bytes`](Encoding::element_bytes).
+    /// Appends the beginning of a reply, which must be a history or presence without elements. `elements_bytes` is the
+    /// sum of [`element_bytes`](Encoding::element_bytes) over the elements that will follow.
     ///
     /// # Panics
-    /// If it is another reply, or has elements.
+    /// If `reply` is another kind of reply, or has elements.
     #[must_use]
     pub fn begin(
         encoding: Encoding,
@@ -99,7 +99,8 @@ impl Encoding {
     }
 }
 
-/// Appends a reply up to the place of its elements, which is the first occurrence of these two bytes; returns the rest.
+/// Appends a reply up to the place of its elements, which is the first occurrence of `none`, an empty list or object;
+/// returns the rest.
 fn split(out: &mut Vec<u8>, reply: &Reply<'_>, none: &[u8; 2]) -> Vec<u8> {
     let start = out.len();
     json::message(out, reply);

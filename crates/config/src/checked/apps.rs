@@ -16,12 +16,12 @@ use crate::value::DirectiveValue;
 #[derive(Default)]
 pub(super) struct CheckedApps {
     list: Vec<CheckedApp>,
-    /// An `[[app]]` has no valid name, so that a route may refer to it.
+    /// Whether an `[[app]]` has no valid name. A route that names an unknown app may refer to it.
     some_nameless: bool,
 }
 
 struct CheckedApp {
-    /// The position of its first mention.
+    /// The position at which the app is first mentioned.
     at: Option<usize>,
     /// `None` for the script of a route, and for invalid names.
     name: Option<String>,
@@ -43,7 +43,7 @@ const BESIDE: [&str; 5] = [
 ];
 
 impl CheckedApps {
-    /// Returns whether an `[[app]]` has a name.
+    /// Returns whether an `[[app]]` has this name.
     pub(super) fn has(&self, name: &str) -> bool {
         let mut names = self.list.iter().filter_map(|app| app.name.as_deref());
         names.any(|other| other == name)
@@ -267,7 +267,7 @@ impl Checker<'_> {
             });
             return Some(apps.list.len() - 1);
         };
-        // An app can't have two different values.
+        // An app that several routes share can't have two values of a directive.
         if let CheckedApp {
             route: Some(route),
             app: Some(first),

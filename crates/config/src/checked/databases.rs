@@ -21,7 +21,7 @@ const MYSQL_PORT: u16 = 3306;
 /// The most messages that wait in a subscription.
 const QUEUE: usize = 10_000;
 
-/// A database as its URL says.
+/// A database as described by its URL.
 #[derive(Debug, PartialEq)]
 enum Kind {
     /// MariaDB or MySQL, with the name of the database.
@@ -115,7 +115,7 @@ impl Checker<'_> {
         self.take("url", table.value_at("url"), read(&url))
     }
 
-    /// Adds the password of a file, and makes the path of a certificate absolute.
+    /// Adds the password from a file, and makes the path of a certificate absolute.
     fn secure(&mut self, table: &RawTable, server: &mut ServerAccount) {
         if let TlsMode::Authority(file) = &mut server.tls {
             *file = self.base.join(&*file).to_string_lossy().into_owned();

@@ -12,7 +12,7 @@ use crate::raw::RawTable;
 use crate::types::{EngineConfig, HistoryStore, RedisEngine, Sentinels};
 use crate::value::DirectiveValue;
 
-/// The time limit of a command, and of a connection to come about.
+/// The time limits of a command and of connecting.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -77,7 +77,7 @@ impl Checker<'_> {
     }
 }
 
-/// Parses a URL. Errors don't contain any part of it, because it has a password.
+/// Parses a URL. Errors don't contain any part of it, because it may have a password.
 fn read(url: &str) -> Result<(RedisDatabase, Option<Sentinels>), String> {
     let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (is_sentinel, mut has_tls) = match url.scheme() {

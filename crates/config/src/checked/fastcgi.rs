@@ -36,14 +36,14 @@ const EVENTS: [&str; 12] = [
     "disconnect",
 ];
 
-/// For opening a connection.
+/// The time limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest response: the frame of an answer, and room for other frames before it.
+/// Maximum length of a response in bytes: the frame of an answer, and room for other frames before it.
 const RESPONSE_BYTES_MAX: usize = 34 << 20;
 
 impl Checker<'_> {
-    /// An application whose script php-fpm runs; `None` if a value is invalid.
+    /// Reads an application whose script a FastCGI server runs; `None` if a value is invalid.
     pub(super) fn fastcgi(
         &mut self,
         table: &RawTable,

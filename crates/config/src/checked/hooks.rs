@@ -127,7 +127,7 @@ impl Checker<'_> {
                     let names = HookKind::BACKEND_KINDS.map(HookKind::name);
                     let hint = nearest_hint(name, names);
                     Err(format!(
-                        "there are {}, found {name:?}{hint}",
+                        "expected one of {}, found {name:?}{hint}",
                         names.join(", ")
                     ))
                 }

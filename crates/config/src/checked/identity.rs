@@ -142,7 +142,8 @@ impl Checker<'_> {
 
     /// Reports a subscription token section without keys, which would have no effect.
     pub(super) fn report_unused(&mut self, table: &RawTable) {
-        // `veche config` prints directives with defaults.
+        // Directives with defaults don't count: the output of `veche config`, which is a valid configuration, sets them
+        // all.
         let mut directives = table.section.directives();
         let is_given = directives.any(|directive| {
             matches!(directive.default, DefaultValue::Unset(_)) && table.has(directive.name)

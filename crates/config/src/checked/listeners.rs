@@ -17,7 +17,7 @@ use crate::value::DirectiveValue;
 #[derive(Clone, Copy)]
 struct ListenerRisk {
     is_plain: bool,
-    /// The risk applies only if no client certificate is required.
+    /// Whether the risk exists only if no client certificate is required.
     is_for_anybody: bool,
     has_keys: bool,
 }
@@ -174,7 +174,7 @@ impl Checker<'_> {
             self.problems.add(at, message);
             return None;
         };
-        // With port 0 each gets its own port.
+        // With port 0, each listener gets its own port.
         if address.port() != 0 && before.iter().any(|other| other.address == Some(address)) {
             self.problems.add(
                 at,

@@ -10,7 +10,7 @@ use crate::raw::RawTable;
 use crate::types::{AdminConfig, ApiConfig, LimitsConfig, ListenerRole, RouteConfig};
 
 impl Checker<'_> {
-    /// Pages of any origin may connect, while browsers send credentials on their own.
+    /// Warns if pages of any origin may connect while browsers send credentials automatically.
     pub(super) fn ambient<'t>(
         &mut self,
         routes: impl Iterator<Item = (&'t RawTable, &'t Option<RouteConfig>)>,
@@ -45,7 +45,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The handshake times out before the hook's own timeout.
+    /// Warns if the handshake times out before the identity hook does.
     pub(super) fn slow_hook(
         &mut self,
         table: &RawTable,
@@ -68,7 +68,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A key opens both the API and the admin page.
+    /// Warns if a key opens both the API and the admin page.
     pub(super) fn shared_key(&mut self, table: &RawTable, admin: &AdminConfig, api: &ApiConfig) {
         if let Some(item) = admin.keys.iter().position(|key| api.keys.contains(key)) {
             self.warn(
@@ -78,7 +78,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Any process on this machine may call the API, unless it needs a certificate.
+    /// Warns if any process on this machine may call the API, without a key or certificate.
     pub(super) fn keyless<'t>(
         &mut self,
         tables: impl Iterator<Item = &'t RawTable>,

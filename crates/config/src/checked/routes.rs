@@ -212,7 +212,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the methods. An unknown handler (`None`) is assumed to serve every method, and GET by default as all do.
+    /// Returns the methods of a route. With an unknown handler (`None`), any method is accepted, and the default is
+    /// GET, which all handlers serve.
     fn methods(&mut self, table: &RawTable, handler: Option<&str>) -> Option<MethodSet> {
         let serves = MethodSet::of(match handler {
             Some("static") => &["GET", "HEAD"],

@@ -34,7 +34,7 @@ pub(crate) enum Section {
 }
 
 impl Section {
-    /// In the order of the reference.
+    /// All sections in the order of the reference.
     pub(crate) const ALL: [Self; 21] = [
         Self::Server,
         Self::AccessLog,
@@ -147,7 +147,7 @@ impl Section {
         )
     }
 
-    /// The description of the section.
+    /// Returns the description of the section.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "a test writes the reference from it")
@@ -313,7 +313,7 @@ pub(crate) enum ReloadEffect {
 /// Handlers other than client protocols.
 const OTHER_HANDLERS: [&str; 4] = ["static", "api", "lua", "app"];
 
-/// The number of client protocols listed before those in the reference.
+/// The number of client protocols that the reference lists before [`OTHER_HANDLERS`].
 const BEFORE_OTHERS: usize = 2;
 
 /// The values of `handler` in the order of the reference.

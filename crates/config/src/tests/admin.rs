@@ -34,7 +34,7 @@ fn the_page_is_on_internal_listeners_and_nowhere_else() {
         &format!("{INTERNAL}{route}{keys}"),
         &["5:8: path: internal listeners serve \"/admin/x\" themselves"],
     );
-    // No route leads to it, so none can on a public listener.
+    // No handler serves the admin page, so no route can publish it on a public listener.
     let report = checked(&format!(
         "{LISTEN}[[route]]\npath = \"/ops/*\"\nhandler = \"admin\"\n"
     ));

@@ -113,7 +113,7 @@ fn invalid_settings_are_reported() {
         &format!("{FILES}headers = {{ X-A = \"{long}\" }}\n"),
         &["7:11: headers: at most 16384 bytes of names and values together, found 16387"],
     );
-    // Handlers to which they do not apply.
+    // Headers and encodings are errors with handlers to which they do not apply.
     says_after_listen(
         "[[route]]\npath = \"/ws\"\nhandler = \"echo\"\nheaders = { X-A = \"a\" }\nprecompressed = [\"br\"]\n",
         &[

@@ -15,7 +15,7 @@ pub(super) fn says(text: &str, expected: &[&str]) {
     assert_eq!(found, expected, "\n{text}");
 }
 
-/// Does the same for a file that starts with a valid listener in lines 1 and 2.
+/// Like [`says`], for a file that starts with a valid listener in lines 1 and 2.
 pub(super) fn says_after_listen(text: &str, expected: &[&str]) {
     says(&format!("{LISTEN}{text}"), expected);
 }
@@ -89,7 +89,7 @@ fn sections() {
     says_after_listen(
         "[auth]\n",
         &[
-            "3:2: unknown section \"auth\"; there are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[database]], [[route]], [[namespace]], [history], [engine], [node], [limits], [jwt], [subscription_jwt], [identity_hook], [hooks], [pam], [events], [api], [admin]",
+            "3:2: unknown section \"auth\"; the sections are [server], [access_log], [[listen]], [acme], [[app]], [[service]], [[database]], [[route]], [[namespace]], [history], [engine], [node], [limits], [jwt], [subscription_jwt], [identity_hook], [hooks], [pam], [events], [api], [admin]",
         ],
     );
     says_after_listen(
@@ -424,7 +424,7 @@ fn routes_against_each_other() {
         &["7:8: path: \"/room/:name\" for GET is already used by route 1 (\"/room/:id\")"],
     );
     assert!(checked(&two("/a", "/a/*")).is_ok());
-    // Together with other problems of either route, of the listener and of the rest.
+    // The conflict is reported together with other problems: of either route, of the listener and of the rest.
     let other_problems = "\
         [[listen]]\naddress = \"127.0.0.1\"\nrole = \"pubic\"\n\
         [[route]]\npath = \"/a\"\nhandler = \"static\"\nroot = \"/nowhere\"\n\

@@ -74,7 +74,7 @@ fn invalid_hooks_settings_are_reported() {
     says_after_listen(
         "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\n[route.hooks]\nconect = \"off\"\nrpc = \"no\"\n",
         &[
-            "7:1: hooks: there are connect, refresh, subscribe, sub_refresh, publish, rpc, found \"conect\"; did you mean \"connect\"?",
+            "7:1: hooks: expected one of connect, refresh, subscribe, sub_refresh, publish, rpc, found \"conect\"; did you mean \"connect\"?",
             "8:1: hooks: rpc: \"no\" is not a URL: relative URL without a base",
         ],
     );

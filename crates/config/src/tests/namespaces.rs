@@ -104,7 +104,7 @@ positions = true
 "##,
         &[
             "3:1: [[namespace]] without \"name\", which is required",
-            "6:8: name: expected the part of channel names before the \":\", \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"chat:1\"",
+            "6:8: name: expected the part of channel names before the \":\", \"\" for channels without one, \"#\" for personal channels or a pattern such as \"/users/:user\", found \"chat:1\"",
             "10:1: unknown directive \"history_sise\" in [[namespace]]; did you mean \"history_size\"?",
             "12:8: name: another [[namespace]] is already called \"a\"",
             "13:12: recovery: expected \"missed\" or \"latest\", found \"all\"",
@@ -147,7 +147,7 @@ slow_consumer = "miss"
         &[
             "6:8: name: another [[namespace]] is already called \"/users/:user\"",
             "7:12: wildcard: personal channels, private channels and channels of a pattern can't be subscribed to with a wildcard",
-            "9:8: name: expected the part of channel names before the \":\", \"\" for channels without one, \"#\" for users' own or a pattern such as \"/users/:user\", found \"/users/\"",
+            "9:8: name: expected the part of channel names before the \":\", \"\" for channels without one, \"#\" for personal channels or a pattern such as \"/users/:user\", found \"/users/\"",
             "12:12: wildcard: personal channels, private channels and channels of a pattern can't be subscribed to with a wildcard",
             "14:17: slow_consumer: can't be combined with history_size: its clients rely on receiving every publication",
         ],

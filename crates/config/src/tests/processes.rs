@@ -34,7 +34,7 @@ fn worker_processes_have_an_account_beside_a_sandboxed_server() {
             "app \"chat\": user: only root can run its processes as 65534; start veche as root or as that user"
         ),
     }
-    // Without one they have that of the server process.
+    // Without a configured account, the processes have that of the server process.
     let server = Account { uid: 5, gid: 6 };
     let config = good(&format!("{LISTEN}{APP}"));
     let account = Account::of_app(&config.apps[0], Some(&server));
@@ -49,7 +49,7 @@ fn an_unknown_user_names_the_application() {
     assert!(matches!(error, AccountError::Unknown { .. }));
     assert_eq!(
         error.to_string(),
-        "app \"chat\": user: this machine has no user \"veche-has-none\"; a number needs no entry"
+        "app \"chat\": user: this machine has no user \"veche-has-none\"; configure a number if it has no local entry"
     );
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The one problem of a file with these lines behind a listener; after the file's name.
+/// Returns the only problem of a file with a valid listener and these lines, without the file's name.
 fn problem(lines: &str) -> String {
     let report = checked(&format!("{LISTEN}{lines}")).expect_err(lines);
     let [problem] = &report.problems[..] else {

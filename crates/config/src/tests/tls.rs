@@ -234,7 +234,7 @@ fn certificates_that_are_ordered() {
             .contains("tls = { acme = [\"push.example.org\", \"example.org\"] }")
     );
 
-    // Two may begin with the same name.
+    // Two certificates may begin with the same name.
     let config = good(
         "[[listen]]\naddress = \"0.0.0.0:443\"\ntls = [\n{ acme = [\"a.example\"] },\n{ acme = [\"a.example\", \"b.example\"] }]",
     );

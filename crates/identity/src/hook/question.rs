@@ -18,7 +18,7 @@ pub(super) const USER_HEADER: &str = "x-veche-user";
 /// The response header with the expiry in seconds since 1970; a JSON body may contain `expire_at` instead.
 const EXPIRE_HEADER: &str = "x-veche-expire-at";
 
-/// The longest time that a response is cached, whatever it says.
+/// The longest time that a response is cached, whatever its `Cache-Control`.
 const KEPT_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns the headers of the request: the selected ones of the client, and the original method and URI.
@@ -56,7 +56,8 @@ fn original_uri(head: &Head<'_>) -> String {
     }
 }
 
-/// Returns the cache key. Lengths are included, so that no part can move from one header to the next.
+/// Returns the cache key, a digest of the forwarded headers. Lengths are included, so that different headers never give
+/// the same input.
 pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> AnswerDigest {
     let mut digest = Sha256::new();
     for (name, value) in passed {
@@ -73,7 +74,7 @@ pub(super) struct HookAnswer {
     pub(super) finding: IdentityResult,
     /// How long the answer may be cached; `None`: not at all.
     pub(super) kept: Option<Duration>,
-    /// The outcome for the circuit breaker; `None`: none.
+    /// The outcome for the circuit breaker; `None`: the response does not count.
     pub(super) ending: Option<BackendResult>,
     /// A description of a problem, for the log.
     pub(super) trouble: Option<String>,

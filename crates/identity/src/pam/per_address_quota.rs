@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use veche_frontends::rate::Rate;
 use veche_types::network;
 
-/// Waiting requests by network. The total number of places bounds the table.
+/// Waiting requests by network. The limit of all waiting requests also bounds this table.
 #[derive(Debug)]
 pub(super) struct PerAddressQuota {
     /// Limits for one network; `None`: unlimited.
@@ -24,7 +24,7 @@ struct NetworkUse {
 
 impl PerAddressQuota {
     /// Creates quotas. A network may have as many concurrent checks as wrong passwords are allowed, and half of the
-    /// places.
+    /// `places` for waiting requests.
     pub(super) fn new(wrong: Option<Rate>, places: u32) -> Self {
         let limits = wrong.map(|wrong| NetworkUse {
             passwords: wrong.count(),

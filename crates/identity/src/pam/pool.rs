@@ -17,7 +17,7 @@ use veche_webhooks::{BackendResult, CircuitBreaker};
 use crate::cache::AnswerDigest;
 use crate::metrics::IdentityMetrics;
 
-/// A thread only communicates with its helper.
+/// Stack size of a thread in bytes; small, since the thread only communicates with its helper.
 const STACK_BYTES: usize = 256 << 10;
 /// The number of consecutive failed starts after which no helper is started for [`PAUSE_MS`].
 const FAILURES_MAX: u32 = 3;
@@ -42,7 +42,7 @@ pub(super) struct CheckTicket {
 
 /// Receives the results of checks.
 pub(super) trait CheckObserver: Send + Sync {
-    /// Returns how long the client has to wait, in seconds, if other passwords of it were wrong in the meantime.
+    /// Returns how long the client has to wait, in seconds, if it has sent too many wrong passwords in the meantime.
     fn retry_after_s(&self, client: IpAddr) -> Option<u32>;
     /// Called once for each check, on a thread of the pool.
     fn checked(&self, ticket: CheckTicket, outcome: Result<PamReply, CheckError>);
@@ -141,7 +141,7 @@ impl HelperPool {
         if state.threads > 0 {
             return;
         }
-        // No thread would process these jobs.
+        // These jobs fail, since no thread would process them.
         let jobs = std::mem::take(&mut state.queue);
         drop(state);
         for PasswordCheck {

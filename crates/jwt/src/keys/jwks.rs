@@ -68,7 +68,7 @@ fn key(member: Jwk) -> Option<Key> {
             Material::point(curve, &point)?
         }
         ("OKP", Some("Ed25519")) => Material::ed25519(&bytes(member.x?)?)?,
-        // Also "oct": a published secret is not secret.
+        // Including "oct", a symmetric key: a published secret is not secret.
         _ => return None,
     };
     let mut key = Key::new(member.kid, material);

@@ -92,7 +92,7 @@ fn ann() -> Value {
     json!({"sub": "ann", "exp": NOW_S + 60})
 }
 
-/// The back end revokes tokens by it (RFC 7519 section 4.1.7).
+/// The back end revokes a token by its `jti` (RFC 7519 section 4.1.7), so a token with an unusable `jti` is refused.
 #[test]
 fn a_token_that_could_not_be_revoked_is_refused() {
     let mut claims = ann();
@@ -353,7 +353,7 @@ fn an_unsigned_token_is_refused() {
             assert_eq!(found, Err(TokenError::Algorithm), "{name:?}");
         }
     }
-    // The right name with a missing or truncated signature.
+    // The algorithm is allowed, but the signature is missing or truncated.
     for length in [0, 1, 31] {
         let bad = token(&json!({"alg": "HS256"}), &ann(), |message| {
             hs256(SECRET, message)[..length].to_vec()
@@ -368,7 +368,7 @@ fn a_public_key_is_no_secret() {
     let pair = Ecdsa::new();
     let jwk = pair.jwk("a");
     let keys = published(std::slice::from_ref(&jwk)).unwrap();
-    // Any form of the public key used as a secret.
+    // No form of the public key is accepted as an HMAC secret.
     for secret in [
         pair.0.public_key().as_ref().to_vec(),
         jwk.to_string().into_bytes(),
@@ -409,7 +409,7 @@ fn a_set_knows_its_keys_by_name() {
         judge(&other.token(Some("3"), &ann())),
         Err(TokenError::UnknownKey)
     );
-    // Keys embedded in or referenced by a token are ignored.
+    // Keys in the header of a token, or referenced by it, are ignored.
     for name in ["jwk", "jku", "x5u", "x5c"] {
         let mut header = json!({"alg": "ES256", "kid": "1"});
         header[name] = match name {

@@ -27,7 +27,7 @@ pub(super) enum Arrival {
 struct Send {
     due: u64,
     buffer: Buffer,
-    /// Bytes of it passed to the inner driver.
+    /// Number of bytes of `buffer` that were passed to the inner driver.
     sent: usize,
 }
 
@@ -49,7 +49,7 @@ impl Sends {
 #[derive(Debug)]
 pub(super) struct DelayedLink {
     pub(super) generation: u32,
-    /// The caller may still use the id.
+    /// Whether the caller may still use the id.
     pub(super) live: bool,
     /// The inner transport; `None` once that is closed.
     pub(super) below: Option<ConnectionId>,
@@ -57,11 +57,11 @@ pub(super) struct DelayedLink {
     pub(super) sends: Sends,
     pub(super) shutdown: bool,
     shutdown_sent: bool,
-    /// Unsent bytes exceeded low water, so `Drained` is due later.
+    /// Whether unsent bytes exceeded low water, so that `Drained` is due later.
     pub(super) is_above_low_water: bool,
     /// Unsent bytes when the caller last sent or was notified.
     unsent_reported: usize,
-    /// While paused: the bytes that may still be delivered.
+    /// While paused: the number of bytes that may still be delivered.
     paused: Option<usize>,
 }
 
@@ -107,7 +107,8 @@ impl DelayedLink {
         if tellable || shutdown_due || self.sends.0.iter().any(|send| !send.is_sent()) {
             return Some(0);
         }
-        // Everything was passed on; that it is sent shows only in `unsent`, without an event.
+        // All sends were passed to the inner driver. No event, only its `unsent`, shows that they are complete, so the
+        // wait is short.
         (!self.sends.is_empty() || self.is_above_low_water).then_some(1)
     }
 
@@ -246,7 +247,7 @@ impl DelayedLink {
     pub(super) fn next_sent(&mut self, driver: &impl Driver) -> Option<Buffer> {
         let below = self.below?;
         let front = self.sends.0.front()?;
-        // Later buffers are counted too: a slight delay is the purpose of this driver.
+        // `unsent` also counts later buffers, which may delay this event: delays are the purpose of this driver.
         if !self.live || front.sent < front.buffer.len() || driver.unsent(below) > 0 {
             return None;
         }
@@ -282,7 +283,7 @@ impl DelayedLink {
         }
         let bytes = match front {
             Arrival::Bytes(bytes) => bytes,
-            // The peer no longer reads, so bytes read ahead are lost.
+            // A paused transport is not read, so the peer's end is delivered only after `resume`.
             Arrival::Ended if self.paused.is_some() && !closed_below => return None,
             _ => return self.arrivals.pop_front().map(|(_, arrival)| arrival),
         };

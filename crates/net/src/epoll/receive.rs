@@ -79,7 +79,7 @@ impl Epoll {
             return;
         };
         transport.ended = true;
-        // The end stays readable forever: without this the loop would spin.
+        // After FIN the socket stays readable forever: if its input were still watched, the loop would spin.
         let interest = transport.interest & !INPUT;
         self.set_interest(id, interest);
         sink(self, DriverEvent::Ended { id });

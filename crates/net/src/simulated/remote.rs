@@ -20,7 +20,7 @@ pub(super) struct RemoteEnd {
     written: VecDeque<Vec<u8>>,
     received: Vec<u8>,
     pub(super) reads: bool,
-    /// Bytes that it accepts at most while it reads.
+    /// The number of further bytes that the remote end accepts while it reads.
     pub(super) room: usize,
     finished: bool,
     state: RemoteState,
@@ -50,13 +50,13 @@ impl RemoteEnd {
         self.finished = true;
     }
 
-    /// Ends it and drops its writes.
+    /// Ends the output of the remote end and drops its undelivered writes.
     pub(super) fn abandon(&mut self) {
         self.written.clear();
         self.finished = true;
     }
 
-    /// Returns the next part, at most the number of bytes that may be delivered at once.
+    /// Returns the next write, at most its first `bytes_max` bytes; the rest follows later.
     pub(super) fn take(&mut self, bytes_max: usize) -> Option<Vec<u8>> {
         let mut piece = self.written.pop_front()?;
         if piece.len() > bytes_max {
@@ -66,7 +66,7 @@ impl RemoteEnd {
         Some(piece)
     }
 
-    /// Returns whether all of its writes were received and it writes no more.
+    /// Returns whether the remote end writes no more, and all of its writes were received.
     pub(super) fn is_finished(&self) -> bool {
         self.finished && self.written.is_empty()
     }
@@ -75,7 +75,7 @@ impl RemoteEnd {
         self.finished || !self.written.is_empty()
     }
 
-    /// Returns how many bytes it accepts now.
+    /// Returns the number of bytes that the remote end accepts now.
     pub(super) fn room(&self) -> usize {
         if self.reads { self.room } else { 0 }
     }

@@ -193,7 +193,7 @@ fn a_paused_listener_keeps_dials_waiting() {
     assert_eq!(bench.told, ["0 a"]);
 }
 
-/// The bound holds however much the others send.
+/// The wait of a ready transport is bounded however much the others send.
 #[test]
 fn a_ready_transport_is_served_within_a_bounded_number_of_turns() {
     for seed in 0..50 {

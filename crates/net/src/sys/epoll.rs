@@ -54,7 +54,7 @@ impl Poller {
         if let Some(timeout) = &mut timespec
             && timeout.tv_nsec % 1_000_000 != 0
         {
-            // epoll_wait has no finer timeout either, but ppoll has.
+            // epoll_wait has a resolution of one millisecond, ppoll a finer one.
             let mut ready = [PollFd::new(&self.epoll, PollFlags::IN)];
             poll(&mut ready, Some(timeout))?;
             *timeout = Timespec {

@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use libc::{c_void, sock_filter, sock_fprog, socklen_t};
 
-/// Makes the kernel choose one of the first `count` sockets of the group at random for each connection, in the order in
-/// which they began to listen. The group consists of all sockets with `SO_REUSEPORT` at the address of `socket`, which
-/// may be any of them; the setting replaces an earlier one, and the kernel's own choice by a hash among all.
+/// Makes the kernel choose, at random for each connection, one of the `count` sockets of the group that began to listen
+/// first. The group consists of all sockets with `SO_REUSEPORT` at the address of `socket`, which may be any of them;
+/// the setting replaces an earlier one, and the kernel's own choice by a hash among all.
 ///
 /// # Errors
 /// The socket is not part of a group, or the kernel does not support this (Linux 4.5).

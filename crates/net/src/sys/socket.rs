@@ -20,7 +20,7 @@ pub(crate) fn now_ms() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// Returns the number of bytes received; 0 when the peer has ended.
+/// Returns the number of bytes received; 0 after the peer's FIN.
 #[inline]
 pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
     recv(socket, bytes, RecvFlags::empty()).map(|(_, count)| count)

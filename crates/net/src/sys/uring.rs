@@ -77,7 +77,7 @@ fn kind_of(tag: u64, shift: u32) -> Option<OperationKind> {
 pub(crate) enum Completion {
     /// Connections wait on a listener.
     Acceptable(u32),
-    /// A buffer with bytes, none at the peer's end; and whether more will follow.
+    /// The received bytes in a buffer, or `None` after the peer's FIN; and whether the receive continues.
     Received(u32, Result<Option<FilledBuffer>, Errno>, bool),
     /// The socket is readable, has ended or is broken, or the poll was cancelled.
     Readable(u32),
@@ -85,12 +85,12 @@ pub(crate) enum Completion {
     Sent(ConnectionId, Result<usize, Errno>, Box<SendQueue>),
     /// The socket is writable or broken.
     Writable(u32),
-    /// The socket has ended or failed; and whether more will follow.
+    /// The socket has ended or failed; and whether the poll continues.
     Changed(u32, bool),
-    /// The eventfd was written to; and whether more will follow.
+    /// The eventfd was written to; and whether the poll continues.
     Woken(bool),
-    /// An operation to cancel was not found: it is done, or being processed by the kernel. If its last completion is
-    /// still missing, cancel it again.
+    /// An operation to cancel was not found: it has completed, or the kernel is processing it. If its last completion
+    /// is still missing, cancel it again.
     Missed(OperationKind, u32),
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Ring {
     ring: IoUring,
     buffers: Buffers,
     in_flight: Vec<Option<InFlightSend>>,
-    /// Free entries of `in_flight`.
+    /// Unused indices of `in_flight`.
     free_in_flight: Vec<u32>,
     /// The memory that submitted sends of several buffers point to; no list moves until it is cleared.
     messages: Vec<libc::msghdr>,
@@ -158,7 +158,7 @@ impl Ring {
     #[expect(unsafe_code, reason = "data of an entry must outlive it")]
     fn push(&mut self, entry: &squeue::Entry) {
         while self.ring.submission().is_full() {
-            // Sends were submitted before; other operations are in flight. This fails if memory is short, and may
+            // Sends were submitted before; the others stay in flight. Submission fails if memory is short, and may
             // succeed later: there is no alternative.
             let _ = self.submit();
         }
@@ -247,7 +247,7 @@ impl Ring {
         }
         let entry = match queue.slices().next() {
             Some(first) if pieces == 1 || is_full(self) => {
-                // If it does not fit now, only the first slice: the rest follows like that of any short send.
+                // If the lists are still full, only the first slice is sent; the rest follows as after any short send.
                 let length = u32::try_from(first.len()).unwrap_or(u32::MAX);
                 opcode::Send::new(fd, first.as_ptr(), length)
                     .flags(FLAGS)
@@ -328,7 +328,7 @@ impl Ring {
     #[expect(unsafe_code, reason = "a plain call without an argument")]
     fn enter_at_once(&mut self) -> io::Result<usize> {
         let count = self.ring.submission().len() as u32;
-        // SAFETY: it takes no argument; entries are sound, see `push`.
+        // SAFETY: the call takes no argument; entries are sound, see `push`.
         unsafe {
             self.ring
                 .submitter()

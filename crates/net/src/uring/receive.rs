@@ -16,10 +16,11 @@ use crate::sys::uring::FilledBuffer;
 use crate::transport::TransportState;
 use crate::{ConnectionId, DriverEvent, ListenerId};
 
-/// Unsent bytes beyond which sends don't wait for the turn's end: they would evict each other from the core's cache.
+/// Number of unsent bytes beyond which sends don't wait for the turn's end: they would evict each other from the core's
+/// cache.
 const UNSENT_MAX: usize = 128 * 1024;
-/// A transport whose last receiving call brought no more than this may use the ring's buffers again. A quarter of a
-/// buffer: together they hold the input of 32 such transports at once.
+/// A transport whose last receiving call brought no more bytes than this may use the ring's buffers again. The number
+/// is a quarter of a buffer, so the buffers together hold the input of 32 such transports at once.
 const QUIET_BYTES_MAX: usize = 16 * 1024;
 
 /// An entry of the queue of ready sockets.
@@ -181,7 +182,7 @@ impl Uring {
                 None => break,
             }
             if self.unsent_bytes > UNSENT_MAX {
-                // Transports paused by now would continue to receive.
+                // Transports that the sink has paused by now would otherwise continue to receive.
                 self.stop_receiving();
                 self.submit_sends()?;
                 self.reap_sends()?;
@@ -217,7 +218,7 @@ impl Uring {
             }
             self.ring.give_back(filled);
         }
-        // Most have no further parts, and the kernel reports the next input.
+        // Most transports have no further parts, and the kernel reports their next input.
         if let Some(transport) = self.base.transports.live(id)
             && transport.interest & (RECEIVING | HAS_LATER_PARTS) != RECEIVING
         {
@@ -237,7 +238,7 @@ impl Uring {
                 return self.store_unread(id, None);
             }
             if transport.interest & READY != 0 {
-                // The sink has queued it again.
+                // The sink has queued the transport again.
                 return;
             }
             if transport.interest & HAS_LATER_PARTS == 0 {
@@ -395,7 +396,7 @@ impl Uring {
         bytes
     }
 
-    /// Polls for a reset while nothing is received that would report it.
+    /// Polls for a reset while no receive is in flight that would report it.
     pub(super) fn watch_changes(&mut self, id: ConnectionId) {
         let Some(transport) = self.base.transports.live(id) else {
             return;

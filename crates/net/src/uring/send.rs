@@ -96,7 +96,7 @@ impl Uring {
         mut queue: Box<SendQueue>,
     ) {
         let Some(transport) = self.base.transports.live(id) else {
-            // A receive of the same batch has ended it.
+            // A receive of the same batch has ended the transport.
             return self.base.queues.give(queue);
         };
         let count = match sent {
@@ -191,7 +191,7 @@ impl Uring {
         };
         transport.state = TransportState::Open;
         self.want_to_send(id);
-        // The transport may have been paused before it was connected.
+        // `arm` also handles a transport that was paused before it was connected.
         self.arm(id, 0);
         sink(self, DriverEvent::Connected { id });
         self.settle(id);

@@ -19,11 +19,12 @@ const SIZE_DIGITS_MAX: u32 = 16;
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: State,
-    /// Number of bytes seen of the part that is limited in this state: digits, an extension, the trailers.
+    /// Number of bytes read so far of the element whose length the current state limits: the digits of a chunk size, a
+    /// chunk extension, or the trailers.
     count: u32,
     /// Bytes left of the body or chunk.
     remaining: u64,
-    /// Payload that further chunks may announce.
+    /// Number of payload bytes that later chunks may still announce before the body exceeds its limit.
     budget: u64,
 }
 
@@ -80,8 +81,8 @@ impl BodyDecoder {
         matches!(self.state, State::End)
     }
 
-    /// Consumes `input` up to the end of one run of payload, of the body or of the input. So all of `input` is
-    /// consumed, unless payload was found or the body is complete.
+    /// Consumes `input` until a contiguous run of payload ends, the body is complete, or `input` is exhausted. So all
+    /// of `input` is consumed, unless payload was found or the body is complete.
     ///
     /// # Errors
     /// 400 for invalid chunked coding, 413 for too much payload, 431 for too many trailers. The decoder must not be

@@ -76,7 +76,8 @@ impl FramingFields {
     ) -> Result<Framing, HttpError> {
         match (self.coding, self.length) {
             (None, None) => {
-                // RFC 1945 section 7.2.2: the length of the body is unknown in HTTP/1.0. In 1.1 there is no body.
+                // Neither length nor coding is given. In HTTP/1.0 the body of these methods may then have any length,
+                // so the request is refused (RFC 1945 section 7.2.2). In HTTP/1.1 there is no body.
                 if version == HttpVersion::Http10
                     && matches!(method, Method::Post | Method::Put | Method::Patch)
                 {
@@ -93,7 +94,7 @@ impl FramingFields {
                 "the body is too large",
             )),
             (None, Some(length)) => Ok(Framing::Sized(length)),
-            // RFC 9112 section 6.1: both headers, or a coding in 1.0, indicate an attack.
+            // RFC 9112 section 6.1: both headers, or a coding in HTTP/1.0, indicate an attack.
             (Some(_), Some(_)) => Err(HttpError::bad("both Transfer-Encoding and Content-Length")),
             (Some(_), None) if version == HttpVersion::Http10 => {
                 Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"))

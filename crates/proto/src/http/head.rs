@@ -28,7 +28,7 @@ pub struct Head<'b> {
     /// The raw request target.
     pub target: &'b str,
     /// The target's path in [normal form](super::normal_path); begins with `/`, or is `*` for `OPTIONS *`. Only this
-    /// form may determine what is requested, since readers of the raw target could differ.
+    /// form may determine what is requested, since parsers of the raw target could disagree.
     pub path: Cow<'b, str>,
     /// The part of the target after `?`, percent-encoded; may be empty.
     pub query: &'b str,

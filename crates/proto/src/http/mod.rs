@@ -5,7 +5,7 @@
 //! [`finish_chunks`] stream one. Routes, handlers, timeouts and transports are outside, in `veche-frontends` and
 //! `veche-net`.
 //!
-//! Parsing is strict, since everything that two readers could interpret differently can smuggle a request past one of
+//! Parsing is strict, since everything that two parsers could interpret differently can smuggle a request past one of
 //! them: bare CR or LF, folded lines, doubtful lengths and codings are refused, never repaired. Every refusal is an
 //! [`HttpError`], after which the connection is answered and closed. Parsing allocates only for paths that are not in
 //! [normal form](normal_path), and no input causes a panic.

@@ -13,13 +13,13 @@ use super::{
 };
 
 /// Parses the head at the front of `input`, and returns it with its length; `None` while it is incomplete. The body or
-/// the next request follows.
+/// the next request follows the head.
 ///
-/// `scan` belongs to this head and remembers what was scanned until more input arrives. Usually a head is complete, and
-/// is parsed in one pass without scanning.
+/// `scan` keeps the scanning progress of this head between calls. A head that arrives complete, as most do, is parsed
+/// in one pass without scanning.
 ///
 /// # Errors
-/// Those of [`HeadScan::find`] and [`parse_head`], whichever is first, regardless of how the input is split.
+/// Those of [`HeadScan::find`] and [`parse_head`]. How the input is split does not affect which error is returned.
 pub fn read_head<'b>(
     scan: &mut HeadScan,
     input: &'b [u8],
@@ -30,7 +30,8 @@ pub fn read_head<'b>(
         if let Ok(Some(whole)) = parse_front(window, limits) {
             return Ok(Some(whole));
         }
-        // Errors are found again below, in the order in which a split head meets them.
+        // An error is not returned here: the scan below finds it again, in the order that also applies to a head
+        // received in pieces.
     }
     let Some(end) = scan.find(input, limits)? else {
         return Ok(None);
@@ -129,7 +130,7 @@ fn parse_front<'b>(
         (None, None) => "",
     };
     if fields.host.is_none() && version == HttpVersion::Http11 {
-        // RFC 9112 section 3.2: required even if the target contains the host.
+        // RFC 9112 section 3.2: Host is required even if the target contains the host.
         return Err(HttpError::bad(if has_authority {
             "Host is missing in a request with a full URL"
         } else {
@@ -152,7 +153,7 @@ fn parse_front<'b>(
         host,
         framing,
         keep_alive: !fields.close && (version == HttpVersion::Http11 || fields.keep_alive),
-        // RFC 9110 section 10.1.1: not for 1.0, and not without a body.
+        // RFC 9110 section 10.1.1: the expectation is ignored in HTTP/1.0 requests and in requests without a body.
         expect_continue: fields.expects_continue
             && version == HttpVersion::Http11
             && framing != Framing::None,

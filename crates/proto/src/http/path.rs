@@ -1,8 +1,8 @@
 //! The normal form of a request's path: the only spelling used by everything behind the parser.
 //!
-//! Two readings of one path are two opinions on where a rule applies: a router that compares bytes lets `/%70rivate`
-//! pass a rule on `/private` although a handler decodes it. So a path is interpreted once, here (RFC 3986 section
-//! 6.2.2):
+//! If two components interpret one path differently, they disagree on which rules apply to it: a router that compares
+//! bytes lets `/%70rivate` pass a rule on `/private`, although a handler decodes it. So a path is interpreted once,
+//! here (RFC 3986 section 6.2.2):
 //!
 //! - Percent-encoded bytes are decoded once. Two stay encoded, in upper case: `%2F`, since a slash within a name is not
 //!   a separator, and `%25`, since a decoded percent sign could be taken for the start of another encoded byte. So
@@ -10,7 +10,7 @@
 //! - `.` and `..` are resolved, encoded or not, without leaving the root.
 //! - Consecutive slashes are merged. A slash at the end stays: `/a` and `/a/` are two paths.
 //! - Percent signs without two hexadecimal digits, backslashes and NUL (encoded or not), and paths that are not UTF-8
-//!   when decoded are refused: readers differ over all of these.
+//!   when decoded are refused: parsers interpret each of them differently.
 
 use std::borrow::Cow;
 
@@ -36,13 +36,13 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The significance of a byte in a path.
+/// How a byte affects [`split`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SegmentByte {
     Plain,
-    /// `/` and `.` are significant after a slash.
+    /// `/` or `.`: the path may not be normal if the byte follows a slash.
     Before,
-    /// `?` and `#` end the path.
+    /// `?` or `#`: ends the path.
     End,
     Closer,
 }
@@ -133,7 +133,7 @@ pub fn normal_path(path: &str) -> Result<Cow<'_, str>, HttpError> {
     })
 }
 
-/// Appends a segment decoded, except for `%2F` and `%25`.
+/// Decodes a segment, except for `%2F` and `%25`, and appends it.
 fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), HttpError> {
     const FORBIDDEN: HttpError = HttpError::bad("a backslash or NUL in the path");
     let digit = |byte: u8| char::from(byte).to_digit(16);

@@ -53,7 +53,7 @@ fn decode(raw: &str) -> Option<Cow<'_, str>> {
 }
 
 fn decoded_equals(raw: &str, name: &str) -> bool {
-    // Decoding never lengthens.
+    // Decoding never makes a name longer.
     raw.len() >= name.len() && decoded_bytes(raw).eq(name.bytes())
 }
 

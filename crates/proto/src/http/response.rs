@@ -238,7 +238,7 @@ pub fn write_error(out: &mut Vec<u8>, error: &HttpError, date: &DateHeader) {
         body: ResponseBody::Sized(error.reason.len() as u64 + 1),
     };
     let mut writer = head.start(out, date);
-    // This constant header is valid.
+    // The header is constant and valid, so this can't fail.
     let _ = writer.header("Content-Type", "text/plain; charset=utf-8");
     writer.finish();
     out.extend_from_slice(error.reason.as_bytes());

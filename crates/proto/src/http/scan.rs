@@ -13,7 +13,7 @@ pub(super) const METHOD_BYTES_MAX: usize = 32;
 const REQUEST_LINE_EXTRA_BYTES: usize = METHOD_BYTES_MAX + "  HTTP/1.1".len();
 
 /// Finds the end of a request's head. Remembers how far it scanned, so a head that arrives byte by byte costs no more
-/// in total than a complete one. One per connection while it waits for a head; use `default()` for the next request.
+/// in total than a complete one. A connection has one while it waits for a head; each request starts with `default()`.
 ///
 /// Input that can't become a request is refused early: a bare LF, a first line without a version (HTTP/0.9), bytes that
 /// don't begin a method (TLS on a plain port), an overlong line or head. Accepted input still has to be parsed.
@@ -139,7 +139,8 @@ pub(super) fn refuse_request_line(line: &[u8]) -> HttpError {
     match (is_method, parts.next(), parts.next()) {
         // `GET /`: HTTP/0.9.
         (true, None, None) if target.starts_with(b"/") => NO_VERSION,
-        // `PRI * HTTP/2.0` (the preface of HTTP/2), `GET / HTTP/1.2`; with a supported version the error is elsewhere.
+        // `PRI * HTTP/2.0` (the preface of HTTP/2), `GET / HTTP/1.2`. A line with a supported version is malformed for
+        // another reason.
         (true, Some([b'H', b'T', b'T', b'P', b'/', version @ ..]), None)
             if matches!(version, [b'0'..=b'9', b'.', b'0'..=b'9'])
                 && !matches!(version, b"1.0" | b"1.1")

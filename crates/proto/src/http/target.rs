@@ -54,7 +54,7 @@ impl<'b> TargetParts<'b> {
             ))?;
         let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(authority_end);
-        // RFC 9110 section 4.2.4: user information is used for deception; the host check refuses `@` as well.
+        // RFC 9110 section 4.2.4: user information in a URL serves deception, and the host check refuses its `@`.
         check_host(authority)?;
         let (path, query) = path::split(rest)?;
         Ok(Self {
@@ -68,7 +68,7 @@ impl<'b> TargetParts<'b> {
     }
 }
 
-/// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2). Not empty: an http URL always has a host.
+/// Checks `uri-host [ ":" port ]` (RFC 9110 section 7.2). It must not be empty, since an http URL always has a host.
 pub(super) fn check_host(host: &str) -> Result<(), HttpError> {
     let bytes = host.as_bytes();
     let name_end = if bytes.first() == Some(&b'[') {

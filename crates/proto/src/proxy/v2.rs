@@ -23,7 +23,7 @@ pub(super) fn read(input: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError
     if begins(input, SIGNATURE)?.is_none() {
         return Ok(None);
     }
-    // Checked as early as possible: a peer with another version need not be waited for.
+    // Checked as soon as this byte has arrived: a header of another version is refused without waiting for the rest.
     let Some(&command) = input.get(12) else {
         return Ok(None);
     };

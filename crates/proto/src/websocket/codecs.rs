@@ -25,25 +25,25 @@ const LEVEL: Compression = Compression::new(4);
 const SPARE_PARTIALS_MAX: usize = 64;
 /// Larger scratch buffers are freed when the next message arrives.
 const SCRATCH_BYTES_MAX: usize = 256 * 1024;
-/// Maximum number of final blocks per message. A sender has a reason for one, at its end (RFC 7692 section 7.2.3.4);
-/// each costs the receiver a new stream but only two bytes to send.
+/// Maximum number of final blocks per message. A sender has a reason for only one, at the end of the message (RFC 7692
+/// section 7.2.3.4); each costs the receiver a new stream but only two bytes to send.
 const FINAL_BLOCKS_MAX: u32 = 8;
 /// Minimum output capacity passed to a codec.
 const ROOM_BYTES_MIN: usize = 1024;
 
-/// Work of inflating in units of about a nanosecond: starting a stream, for a message or after a final block; a
-/// compressed byte; an inflated byte.
+/// Work of inflating in units of about a nanosecond: for starting a stream, at the beginning of a message or after a
+/// final block; for a compressed byte; for an inflated byte.
 const INFLATE_WORK: (u64, u64, u64) = (2_000, 8, 1);
-/// Work of deflating: starting a message, mostly clearing the match tables; a byte of it; a byte of the window that the
-/// stream is primed with.
+/// Work of deflating in the same units: for starting a message, mostly clearing the match tables; for a byte of the
+/// message; for a byte of the window that the stream is primed with.
 const DEFLATE_WORK: (u64, u64, u64) = (9_000, 10, 1);
 
-/// Codecs shared by the connections of one worker; one for receiving and one for sending, since an event borrows the
-/// first while its answer is encoded with the second. Each allocates only what it uses. Data left in scratch buffers
-/// after an event is overwritten by the next and never sent.
+/// The codecs that the connections of one worker share. A worker has two of these, one for receiving and one for
+/// sending, since an event borrows the first while the response is encoded with the second. Each allocates only what it
+/// uses. Data left in scratch buffers after an event is overwritten by the next and never sent.
 #[derive(Debug, Default)]
 pub struct Codecs {
-    /// A message that was not complete and plain in the input.
+    /// A message that could not be lent from the input, because it was fragmented, cut or compressed.
     message: Vec<u8>,
     /// The payload of a control frame that was not complete in the input.
     control: InlineBytes<CONTROL_BYTES_MAX>,
@@ -55,7 +55,7 @@ pub struct Codecs {
     )]
     spare: Vec<Box<Partial>>,
     inflate: Option<Box<Decompress>>,
-    /// Indexed by window bits from [`LIBRARY_WINDOW_BITS_MIN`].
+    /// Indexed by window bits minus [`LIBRARY_WINDOW_BITS_MIN`].
     deflates: [Option<Box<Deflater>>; (WINDOW_BITS_MAX - LIBRARY_WINDOW_BITS_MIN + 1) as usize],
     budget: Arc<DeflateBudget>,
     work: u64,
@@ -99,7 +99,7 @@ impl Codecs {
         std::mem::take(&mut self.work)
     }
 
-    /// Frees scratch memory left by a large message; for idle workers.
+    /// Frees scratch memory that a large message left; called while the worker is idle.
     pub fn trim(&mut self) {
         renew(&mut self.message);
         renew(&mut self.compressed);
@@ -120,8 +120,8 @@ impl Codecs {
         &self.compressed
     }
 
-    /// Compresses `data` for a receiver that last inflated `window`, and lends the result. `window` has at most
-    /// [`KEPT_WINDOW_BITS_MAX`].
+    /// Compresses `data` for a receiver that last inflated `window`, and lends the result. `window` has at most 2 to
+    /// the power of [`KEPT_WINDOW_BITS_MAX`] bytes.
     pub(super) fn deflate_after(&mut self, window: &[u8], data: &[u8], window_bits: u8) -> &[u8] {
         // The stream's window is no larger than the kept data, so it can't refer to data before `window` even if it has
         // seen more. It can therefore be reused by any connection whose last bytes are equal.
@@ -216,11 +216,12 @@ impl Deflater {
 
     /// Sets the stream's history to exactly `window`.
     fn prime(&mut self, window: &[u8]) {
-        // A connection that sends several messages in a row finds the stream unchanged.
+        // If the same connection sent the previous message, the stream has this history already.
         if !window.is_empty() && self.seen == window {
             return;
         }
-        // Before use instead of after, which is free for unused streams.
+        // The stream is reset before its next use, not after each use, so a stream that is not used again costs
+        // nothing.
         if !self.is_fresh {
             self.stream.reset();
         }
@@ -273,7 +274,7 @@ fn inflate_message(
     bytes_max: usize,
     streams: &mut u32,
 ) -> Result<(), ProtocolError> {
-    // No block at all, which some senders produce for an empty message: the tail has nothing to complete.
+    // The message has no block at all, as some senders encode an empty message: the tail has nothing to complete.
     if data.is_empty() {
         return Ok(());
     }
@@ -283,7 +284,8 @@ fn inflate_message(
     let mut tail = false;
     let mut drained = false;
     loop {
-        // The tail waits until all output of the input was produced, since it may follow the end of a final block.
+        // The tail is appended only after all output of the input was produced: a final block at the end of the input
+        // ends its stream, and the tail then belongs to a new one.
         if input.is_empty() && drained && !tail {
             tail = true;
             input = &TAIL;
@@ -315,7 +317,7 @@ fn inflate_message(
             }
             begin_stream(inflate, window, out)?;
             *streams += 1;
-            // Some senders omit the byte after the final block; then the tail has nothing to complete.
+            // Some senders omit the byte that should follow the final block; then the tail has nothing to complete.
             if input.is_empty() {
                 return Ok(());
             }
@@ -351,7 +353,7 @@ mod tests {
     /// Scratch capacity depends on earlier messages; the result must not.
     #[test]
     fn any_capacity_inflates_the_same() {
-        // A final block that fills the scratch; a stored block in the same context.
+        // A final block, whose output fills the scratch buffer, and a stored block in the same context.
         let hello = [0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x27, 0, 0];
         let stored = [0, 5, 0, 0xfa, 0xff, b'H', b'e', b'l', b'l', b'o', 0];
         let mut stream = Decompress::new(false);

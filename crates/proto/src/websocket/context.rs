@@ -13,8 +13,8 @@ const WINDOW_BYTES_MIN: usize = 64;
 
 /// The memory limit of all connections' contexts, shared by all workers of a process.
 ///
-/// A sender without room compresses without context, which is always permitted. A peer's window can't be dropped, so it
-/// is reserved in full before it is agreed on: see [`Decoder::accept`](super::Decoder::accept).
+/// A sender whose context exceeds the limit compresses without context, which is always permitted. A peer's window
+/// can't be dropped, so it is reserved in full before it is agreed on: see [`Decoder::accept`](super::Decoder::accept).
 #[derive(Debug)]
 pub struct DeflateBudget {
     bytes: AtomicUsize,

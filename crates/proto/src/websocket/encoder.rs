@@ -61,8 +61,8 @@ pub struct FragmentFlags {
 /// The sending side of one connection, with its compression context if one is kept.
 #[derive(Debug)]
 pub struct Encoder {
-    /// Set from the first compressed message on; may be dropped at any time, since the peer has to remember more, not
-    /// less.
+    /// Present from the first compressed message on. It may be dropped at any time: the peer then keeps history to
+    /// which no message refers.
     context: Option<Box<DeflateContext>>,
     deflate: Option<DeflateParams>,
     role: Role,
@@ -83,7 +83,8 @@ impl Encoder {
 
     /// Appends a complete message, compressed if that was negotiated and pays off. Returns whether it is compressed.
     ///
-    /// Bytes made for one connection may be sent to all with the same sharing key.
+    /// Bytes encoded for one connection may be sent to all connections with the same [sharing
+    /// key](DeflateParams::sharing_key).
     pub fn encode(
         &mut self,
         out: &mut Vec<u8>,
@@ -103,7 +104,7 @@ impl Encoder {
         };
         if data.len() >= bytes_min {
             let window_bits = agreed.window_bits_of(self.role);
-            // A message longer than the kept context refers to itself, with its full window.
+            // A message longer than the kept context refers only to its own bytes, within the full window.
             let refers_back = keeps_context && data.len() <= agreed.own_window_bytes(self.role);
             let compressed = match refers_back {
                 true => {
@@ -147,7 +148,8 @@ impl Encoder {
         match self.deflate {
             None => frame(out, opcode, false, data, mask),
             Some(agreed) => {
-                // The peer's window differs from the kept context: the next message refers to nothing before itself.
+                // The peer's window now differs from the kept context, so the context is dropped: the next message
+                // refers to nothing before itself.
                 self.context = None;
                 let window_bits = agreed.window_bits_of(self.role);
                 let compressed = codecs.deflate_part(data, window_bits, part.is_last);

@@ -67,7 +67,7 @@ impl From<MessageKind> for Opcode {
     }
 }
 
-/// A received header that is valid in itself.
+/// A received header that is valid regardless of the frames before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     pub(super) opcode: Opcode,

@@ -46,7 +46,7 @@ pub const INFLATE_FREE_BYTES: usize = 1 << 20;
 /// Limits on a peer's messages. Exceeding one ends the connection with 1009.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageLimits {
-    /// Bytes of one inflated message, over all its fragments.
+    /// Maximum number of bytes of one inflated message, over all its fragments.
     pub message_bytes_max: usize,
     /// Maximum number of frames of one message, including empty ones, which cost work as well.
     pub fragments_max: u32,

@@ -8,9 +8,10 @@ use super::decoder::{CompletedPartial, PayloadLocation};
 use super::frame::{CONTROL_BYTES_MAX, HEADER_BYTES_MAX, Header, Opcode};
 use super::{Codecs, MessageKind, MessageLimits, ProtocolError, Role, mask, utf8};
 
-/// Minimum buffer of a message in progress.
+/// Minimum capacity in bytes of the buffer of a message in progress.
 const DATA_BYTES_MIN: usize = 256;
-/// Larger buffers are not returned to the pool, which bounds the memory of a connection beyond twice what it sent.
+/// Buffers with a larger capacity are freed instead of being returned to the pool, so a reused buffer adds at most this
+/// much to twice what its connection received.
 const SPARE_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
@@ -272,7 +273,7 @@ impl<const N: usize> Default for InlineBytes<N> {
 }
 
 impl<const N: usize> InlineBytes<N> {
-    /// The caller has checked that `more` fits.
+    /// Appends `more`; the caller has checked that it fits.
     pub(super) fn push(&mut self, more: &[u8]) {
         let start = self.len();
         let end = start + more.len();

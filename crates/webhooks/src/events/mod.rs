@@ -42,7 +42,7 @@ pub struct EventDelivery {
 #[derive(Debug, Default)]
 struct DeliveryQueue {
     state: Mutex<State>,
-    /// Signals new events or other settings.
+    /// Signals new events or changed settings.
     changed: Condvar,
     figures: EventMetrics,
 }
@@ -125,7 +125,7 @@ impl EventDelivery {
         // The earliest events are kept: the later state can be queried.
         state.queue.extend(events.drain(..).take(room));
         state.lost += lost + over;
-        // Only one writer, since the state is locked.
+        // The counter has only one writer, since the state is locked.
         self.shared.figures.lost.add(lost + over);
         drop(state);
         self.shared.changed.notify_all();
@@ -152,7 +152,7 @@ impl Drop for EventDelivery {
 impl DeliveryQueue {
     /// The main function of the sending thread.
     fn send_all(&self, outbound: &Outbound) {
-        // Distinguishes batches from those of a previous process, whose numbers started equally.
+        // Distinguishes batches from those of a previous process, which numbered its batches in the same way.
         let began = SystemTime::UNIX_EPOCH
             .elapsed()
             .unwrap_or_default()
@@ -161,7 +161,7 @@ impl DeliveryQueue {
         while let Some((batch, lost)) = self.next(number == 0) {
             number += 1;
             let node = self.state.lock().node.clone();
-            // Several nodes may have started at the same time.
+            // The node's id distinguishes nodes that started at the same time.
             let source = node.as_ref().map(|node| format!("{}-", node.id));
             let delivery = wire::EventsBody {
                 id: format!("{}{began:x}-{number}", source.unwrap_or_default()),
@@ -200,15 +200,15 @@ impl DeliveryQueue {
             match send(&options, body, outbound) {
                 Ok(()) => return self.figures.sent.add(count),
                 Err(DeliveryError::Refused(why)) => {
-                    warn!(target: TARGET, "events: the back end rejected {count}, which will not be sent again: {why}");
-                    // Reported with the next batch.
+                    warn!(target: TARGET, "events: the back end rejected {count} events, which will not be sent again: {why}");
+                    // The next batch reports these events as lost.
                     self.state.lock().lost += count;
                     return self.figures.refused.add(count);
                 }
                 Err(DeliveryError::Later(why)) => {
                     self.figures.failures.add(1);
                     if !is_told {
-                        warn!(target: TARGET, "events: {why}; they will be sent again until the back end accepts them");
+                        warn!(target: TARGET, "events: {why}; the events will be sent again until the back end accepts them");
                     }
                     is_told = true;
                 }

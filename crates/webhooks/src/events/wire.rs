@@ -12,7 +12,7 @@ pub(super) struct EventsBody<'e> {
     pub(super) node: Option<&'e str>,
     /// Whether this is the first batch of the process.
     pub(super) is_first: bool,
-    /// The number of events lost before it.
+    /// The number of events lost before this batch.
     pub(super) lost: u64,
     pub(super) events: &'e [ChannelEvent],
 }

@@ -19,7 +19,7 @@ use super::metrics::WebhookOutcome;
 pub(super) struct ParsedAnswer {
     pub(super) decision: HookDecision,
     pub(super) how: WebhookOutcome,
-    /// The outcome for the breaker; `None`: none.
+    /// The outcome for the breaker; `None`: the response does not count.
     pub(super) ending: Option<BackendResult>,
     /// A description of a problem, for the log.
     pub(super) trouble: Option<String>,

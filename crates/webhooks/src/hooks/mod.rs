@@ -47,7 +47,7 @@ pub struct HookClient {
 struct RegisteredHook {
     kind: HookKind,
     url: SecretUrl,
-    /// `None` if the current configuration does not contain it.
+    /// `None` if the current configuration does not contain the URL.
     back_end: Option<Arc<HookEndpoint>>,
 }
 
@@ -223,7 +223,7 @@ impl HookClient {
 }
 
 impl HookEndpoint {
-    /// Counts a new request.
+    /// Checks whether a new request may be sent, and counts it if so.
     ///
     /// # Errors
     /// The request must not be sent, for the given reason.
@@ -295,7 +295,7 @@ impl HookEndpoint {
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;
-            warn!(target: TARGET, "hook {kind} {url}: paused for {pause:?}");
+            warn!(target: TARGET, "hook {kind} {url}: requests are paused for {pause:?}");
             figures.not_asked(WebhookOutcome::Paused, refused.len());
         }
         next

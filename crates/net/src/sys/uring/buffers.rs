@@ -1,9 +1,9 @@
 //! The memory into which the kernel receives by itself.
 //!
-//! A buffer is filled from its beginning by one receive after the other (`IOU_PBUF_RING_INC`, Linux 6.12), so that
-//! twenty bytes take twenty, and a bulk transfer has a long one to itself. An older kernel uses a whole buffer for each
-//! receive. The kernel chooses and reports only the buffer: the location of the bytes in it follows from the order of
-//! the completions, which is that of the receives.
+//! A buffer is filled from its beginning by one receive after the other (`IOU_PBUF_RING_INC`, Linux 6.12): a receive of
+//! twenty bytes uses only twenty, and a bulk transfer can fill a whole buffer. An older kernel uses a whole buffer for
+//! each receive. The kernel chooses a buffer and reports only which one: the location of the bytes in it follows from
+//! the order of the completions, which is that of the receives.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
@@ -18,12 +18,12 @@ use crate::Options;
 
 /// The only buffer group.
 pub(super) const GROUP: u16 = 0;
-/// A receive uses only as much of a buffer as it fills.
+/// The flag with which a receive uses only as much of a buffer as it fills.
 const INCREMENTAL: u16 = IOU_PBUF_RING_INC as u16;
 
-/// Leaves room to split each.
+/// Maximum number of buffers. The kernel permits 32,768, so each can still be split into [`SPLIT`].
 const BUFFERS_MAX: u16 = 4096;
-/// Where a receive uses a whole buffer, each is split into this many.
+/// The number of buffers that each is split into where a receive uses a whole buffer.
 const SPLIT: u16 = 8;
 
 /// Exclusive access to bytes in one of the ring's buffers. Must be returned to the ring it came from.
@@ -87,9 +87,9 @@ impl Drop for Memory {
 /// The fill state of a buffer.
 #[derive(Clone, Copy, Default)]
 struct BufferProgress {
-    /// Bytes filled by the kernel from the beginning.
+    /// Number of bytes that the kernel has filled, from the beginning.
     filled: usize,
-    /// Parts that were handed out and not returned.
+    /// Number of parts that were handed out and not returned.
     lent_parts: u32,
 }
 
@@ -98,16 +98,16 @@ pub(super) struct Buffers {
     /// The list shared with the kernel.
     entries: Memory,
     bytes: Memory,
-    /// The size of each buffer.
+    /// The size of each buffer in bytes.
     size: usize,
     mask: u16,
     tail: u16,
-    /// The kernel fills buffers incrementally.
+    /// Whether the kernel fills buffers incrementally.
     is_incremental: bool,
     progress: Vec<BufferProgress>,
-    /// Outstanding parts of all buffers.
+    /// Number of outstanding parts of all buffers.
     lent: usize,
-    /// Bytes that the kernel may still fill.
+    /// Number of bytes that the kernel may still fill.
     room: usize,
 }
 
@@ -183,7 +183,7 @@ impl Buffers {
         );
         progress.lent_parts += 1;
         self.lent += 1;
-        // SAFETY: it is within the buffer, and that within the memory.
+        // SAFETY: the offset is within the buffer, and the buffer within the memory.
         let start = unsafe {
             self.bytes
                 .start
@@ -229,7 +229,7 @@ impl Buffers {
         self.is_incremental
     }
 
-    /// Returns the bytes that the kernel may fill before a part is returned.
+    /// Returns the number of bytes that the kernel may fill before a part is returned.
     pub(super) fn room(&self) -> usize {
         self.room
     }
@@ -252,7 +252,7 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: the list begins there and is initialised.
         let tail = unsafe { BufRingEntry::tail(entries.as_ptr()) };
-        // SAFETY: it lives as long as the list, and is accessed only as an atomic after the registration.
+        // SAFETY: the tail lives as long as the list, and is accessed only as an atomic after the registration.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }

@@ -31,7 +31,7 @@ impl<'a, 'b> UpgradeRequest<'a, 'b> {
 /// # Errors
 ///
 /// An upgrade that violates RFC 6455 section 4.2.1: 400, or 426 for another version of the protocol, whose response
-/// includes `Sec-WebSocket-HttpVersion` with [`VERSION`].
+/// includes `Sec-WebSocket-Version` with [`VERSION`].
 pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>, HttpError> {
     // HTTP/1.0 has no upgrades (RFC 9110 section 7.8).
     if head.version == HttpVersion::Http10 || !head.header_has_token("upgrade", "websocket") {
@@ -43,7 +43,7 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
     if !head.header_has_token("connection", "upgrade") {
         return Err(refusal("Connection does not contain upgrade"));
     }
-    // A body would have to be told apart from the first frame, which readers might do differently.
+    // A body would have to be told apart from the first frame, which parsers might do differently.
     if !matches!(head.framing, Framing::None | Framing::Sized(0)) {
         return Err(refusal("a WebSocket handshake has no body"));
     }
@@ -66,7 +66,7 @@ pub fn read<'a, 'b>(head: &'a Head<'b>) -> Result<Option<UpgradeRequest<'a, 'b>>
     Ok(Some(UpgradeRequest { key, head }))
 }
 
-/// Appends the 101. `protocol` is one of those offered, or `None`.
+/// Appends the 101 response. `protocol` is one of those offered, or `None`.
 pub fn write_response(
     out: &mut Vec<u8>,
     key: &str,
@@ -79,7 +79,8 @@ pub fn write_response(
     out.extend_from_slice(&accept(key));
     out.extend_from_slice(b"\r\n");
     if let Some(protocol) = protocol {
-        // Selected from the offer, whose members contain no line breaks, but a caller might do otherwise.
+        // `protocol` is selected from the offer, whose members contain no line breaks; the filter guards against a
+        // caller that passes another value.
         debug_assert!(protocol.bytes().all(|byte| byte.is_ascii_graphic()));
         out.extend_from_slice(b"Sec-WebSocket-Protocol: ");
         out.extend(protocol.bytes().filter(u8::is_ascii_graphic));
