@@ -176,7 +176,7 @@ function t.those_that_wait_hold_up_nobody()
   table.sort(got)
   check.equal(table.concat(got, ","), "one,two")
   check.equal(few:blpop("jobs", 0.05), nil)
-  -- Who is cancelled takes nothing more.
+  -- A cancelled task takes no more jobs.
   local task = veche.spawn(few.blpop, few, "jobs", 20)
   veche.sleep(0.1)
   task:cancel()

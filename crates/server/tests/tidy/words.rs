@@ -115,24 +115,39 @@ fn doc_comments_say_more_than_names() {
     );
 }
 
-/// Lines, and those among them that have one of [`PHRASES`].
+/// The number of lines, and the places of [`PHRASES`] in them, also of phrases that continue on the next line.
 fn phrases<'t>(place: &str, lines: impl Iterator<Item = (usize, &'t str)>) -> (usize, Vec<String>) {
     let (mut count, mut found) = (0, Vec::new());
+    let mut previous: (usize, Vec<String>) = (0, Vec::new());
     for (number, line) in lines {
         count += 1;
-        let line = format!(
-            " {} ",
-            line.to_lowercase()
-                .replace(|c: char| !c.is_alphanumeric(), " ")
-        );
-        for phrase in PHRASES
-            .iter()
-            .filter(|phrase| line.contains(&format!(" {phrase} ")))
-        {
-            found.push(format!("{place}:{}: {phrase}", number + 1));
+        let line = line.to_lowercase();
+        let words = line.split(|c: char| !c.is_alphanumeric());
+        let words = words.filter(|word| !word.is_empty()).map(str::to_owned);
+        let words = Vec::from_iter(words);
+        let is_continued = previous.0 + 1 == number;
+        let before = if is_continued { &*previous.1 } else { &[] };
+        // The end of the line before is too short for a whole phrase that was found there.
+        for phrase in PHRASES {
+            let length = phrase.split(' ').count();
+            let start = before.len().saturating_sub(length - 1);
+            let text = [&before[start..], &words[..]].concat().join(" ");
+            if format!(" {text} ").contains(&format!(" {phrase} ")) {
+                found.push(format!("{place}:{}: {phrase}", number + 1));
+            }
         }
+        previous = (number, words);
     }
     (count, found)
+}
+
+#[test]
+fn phrases_are_found_across_lines() {
+    let found = |text: &str| phrases("a", text.lines().enumerate()).1.len();
+    assert_eq!(found("It is\ntold."), 1);
+    assert_eq!(found("It is told."), 1);
+    assert_eq!(found("It is told\nlater."), 1);
+    assert_eq!(found("It is\n\ntold."), 0);
 }
 
 fn assert_few(kind: &str, counted: impl Iterator<Item = (usize, Vec<String>)>) {
@@ -161,6 +176,36 @@ fn comments_are_plain_english() {
             phrases(
                 &name,
                 lines.filter_map(|(number, line)| Some((number, comment(line)?))),
+            )
+        }),
+    );
+}
+
+/// The comment of a line in JavaScript, PHP, Python, Lua, a shell or TOML that is a comment alone.
+fn script_comment(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let marks = ["//", "/*", "*", "#", "--"];
+    marks
+        .iter()
+        .any(|mark| line.starts_with(mark))
+        .then_some(line)
+}
+
+#[test]
+fn comments_of_scripts_are_plain_english() {
+    let extensions = ["go", "js", "lua", "php", "py", "sh", "toml"];
+    let read = files().into_iter().filter(|(_, path)| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|extension| extensions.contains(&extension))
+    });
+    assert_few(
+        "comments in scripts",
+        read.map(|(name, path)| {
+            let text = fs::read_to_string(path).expect("UTF-8 text");
+            let lines = text.lines().enumerate();
+            phrases(
+                &name,
+                lines.filter_map(|(number, line)| Some((number, script_comment(line)?))),
             )
         }),
     );

@@ -15,8 +15,8 @@ if known ~= ARGV[1] then
     if ARGV[3] ~= '' then redis.call('SET', KEYS[2], ARGV[3]) end
   end
 end
--- The server was started without publications that this port knows of: what is stored of a channel counts only where a
--- node has compared it. The part behind the '/' says so.
+-- The server lost publications that this port knows of: a channel's stored data is valid only where a node has compared
+-- it, which the part after the '/' records.
 if ARGV[3] ~= '' and ARGV[6] ~= '' and ARGV[6] ~= ARGV[1]
   and tonumber(ARGV[7]) > tonumber(redis.call('GET', KEYS[5]) or '0') then
   local begun = string.match(redis.call('GET', KEYS[2]) or '0', '^[^/]*')
