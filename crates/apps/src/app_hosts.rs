@@ -85,7 +85,7 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// An application on this worker.
 pub(super) struct RunningApp {
-    pub(super) volume: Arc<AppBundle>,
+    pub(super) bundle: Arc<AppBundle>,
     /// The runtime of its handlers.
     pub(super) runtime: HostedRuntime,
     /// The lifecycle, if it is a service.
@@ -223,9 +223,9 @@ impl AppHosts {
             host,
             now_ms: 0,
         };
-        for volume in app_set.iter() {
-            let app = match volume {
-                Some(volume) if here.is_assigned(volume) => Some(here.load(volume)?),
+        for bundle in app_set.iter() {
+            let app = match bundle {
+                Some(bundle) if here.is_assigned(bundle) => Some(here.load(bundle)?),
                 _ => None,
             };
             here.apps.push(app);
@@ -262,19 +262,19 @@ impl AppHosts {
     }
 
     /// Returns whether this worker runs an application. An instance of a service runs on one worker only.
-    pub(super) fn is_assigned(&self, volume: &AppBundle) -> bool {
-        let place = volume.slot.map(|slot| slot.worker(self.workers));
+    pub(super) fn is_assigned(&self, bundle: &AppBundle) -> bool {
+        let place = bundle.slot.map(|slot| slot.worker(self.workers));
         place.is_none_or(|place| place == self.worker)
     }
 
-    pub(super) fn load(&self, volume: &Arc<AppBundle>) -> Result<RunningApp, String> {
-        let runtime = HostedRuntime::start(&volume.program, &self.host, self.worker);
-        let runtime = runtime.map_err(|error| volume.start_error(&error))?;
-        update_hook_kinds(&runtime, &volume.kinds);
+    pub(super) fn load(&self, bundle: &Arc<AppBundle>) -> Result<RunningApp, String> {
+        let runtime = HostedRuntime::start(&bundle.program, &self.host, self.worker);
+        let runtime = runtime.map_err(|error| bundle.start_error(&error))?;
+        update_hook_kinds(&runtime, &bundle.kinds);
         Ok(RunningApp {
             runtime,
-            volume: Arc::clone(volume),
-            life: volume.lifecycle(),
+            bundle: Arc::clone(bundle),
+            life: bundle.lifecycle(),
             exit: None,
         })
     }
@@ -546,7 +546,7 @@ impl Apps for AppHosts {
                 // The hooks are updated before the effects are executed, since these may answer hook requests as
                 // unhandled.
                 if app.runtime.has_new_hooks() {
-                    update_hook_kinds(&app.runtime, &app.volume.kinds);
+                    update_hook_kinds(&app.runtime, &app.bundle.kinds);
                 }
                 app.runtime.has_older()
             });

@@ -28,7 +28,7 @@ impl AppHosts {
     fn listener(&self) -> Option<AppId> {
         let hears = |app: &Option<super::app_hosts::RunningApp>| {
             let app = app.as_ref();
-            app.is_some_and(|app| app.volume.hears_events && app.exit.is_none())
+            app.is_some_and(|app| app.bundle.hears_events && app.exit.is_none())
         };
         let place = self.apps.iter().position(hears)?;
         Some(AppId(place as u16))

@@ -56,7 +56,7 @@ impl AppHosts {
             return false;
         };
         if let Some(slow) = app.runtime.take_slow() {
-            let what = || format!("{}: {}", app.volume.name(), slow.handler);
+            let what = || format!("{}: {}", app.bundle.name(), slow.handler);
             let recorder = &mut shared.requests.outboxes.access_log;
             recorder.record_duration(SlowEventKind::Handler, slow.ms, what);
         }
@@ -278,7 +278,7 @@ impl AppHosts {
 
     fn file(&self, id: AppId, relative: String) -> Option<AppFile> {
         let app = self.apps.get(usize::from(id.0))?.as_ref()?;
-        let root = app.volume.files.clone()?;
+        let root = app.bundle.files.clone()?;
         Some(AppFile { root, relative })
     }
 
@@ -390,7 +390,7 @@ impl AppHosts {
 
     pub(super) fn app_name(&self, id: AppId) -> &str {
         let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
-        app.map_or("", |app| app.volume.name())
+        app.map_or("", |app| app.bundle.name())
     }
 
     fn log(&self, id: AppId, level: Level, text: &str, about: Option<&LogContext>) {

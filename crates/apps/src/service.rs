@@ -77,7 +77,7 @@ impl Lifecycle {
 impl RunningApp {
     /// Returns whether the application is a service, configured or not.
     pub(super) fn is_service(&self) -> bool {
-        self.volume.slot.is_some()
+        self.bundle.slot.is_some()
     }
 
     /// Returns whether the service, its older code or anything that they started is running.
@@ -155,7 +155,7 @@ impl AppHosts {
         for id in self.services() {
             self.run(id, None, shared, |app, _| {
                 if app.is_busy() {
-                    let (name, tasks) = (app.volume.name(), app.runtime.tasks());
+                    let (name, tasks) = (app.bundle.name(), app.runtime.tasks());
                     warn!(target: LOG, app = name, tasks, "the service did not stop in time: ending it");
                 }
                 app.runtime.abort();
@@ -197,8 +197,8 @@ impl AppHosts {
 
     fn restart_service(&mut self, id: AppId, shared: &mut Context) {
         let Some(app) = self.app(id) else { return };
-        let result = app.runtime.restart(&app.volume.program);
-        match result.map_err(|error| app.volume.start_error(&error)) {
+        let result = app.runtime.restart(&app.bundle.program);
+        match result.map_err(|error| app.bundle.start_error(&error)) {
             Ok(()) => {
                 shared.stats.service_restarts.add(1);
                 self.begin_service(id, shared);
@@ -226,7 +226,7 @@ impl AppHosts {
     fn service_ended(&mut self, id: AppId, has_failed: bool, ran_ms: u64, shared: &Context) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };
-        let (Some(life), name) = (&mut app.life, app.volume.name()) else {
+        let (Some(life), name) = (&mut app.life, app.bundle.name()) else {
             return;
         };
         let again = match life.restart {
