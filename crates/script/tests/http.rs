@@ -140,7 +140,7 @@ fn requests_have_the_sent_content() {
         (names(&fetch), fetch.trust),
         (
             vec!["content-type: application/json".into()],
-            CertificateTrust::Anybody
+            CertificateTrust::Insecure
         )
     );
     let fetch = asked("http.put('http://a.test', 'x', { headers = { ['Content-Type'] = 'a/b' } })");

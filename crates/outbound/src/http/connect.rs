@@ -74,7 +74,7 @@ fn tls_config(trust: &CertificateTrust) -> TrustSource {
     match trust {
         CertificateTrust::System => TrustSource::System,
         CertificateTrust::File(file) => TrustSource::File(file.clone()),
-        CertificateTrust::Anybody => TrustSource::Insecure,
+        CertificateTrust::Insecure => TrustSource::Insecure,
     }
 }
 

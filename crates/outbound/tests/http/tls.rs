@@ -98,7 +98,7 @@ fn certificates_are_looked_at() {
     }
     assert_eq!(server.accepted(), 2, "they are kept");
     assert_eq!(
-        bench.text(ask(&server, "localhost", CertificateTrust::Anybody)),
+        bench.text(ask(&server, "localhost", CertificateTrust::Insecure)),
         "sealed"
     );
     let mut refused = |server: &Server, host: &str, trust: CertificateTrust, words: &str| {
@@ -127,7 +127,7 @@ fn certificates_are_looked_at() {
     });
     refused(&plain, "127.0.0.1", file(&ours), "");
     assert_eq!(
-        bench.text(ask(&expired, "localhost", CertificateTrust::Anybody)),
+        bench.text(ask(&expired, "localhost", CertificateTrust::Insecure)),
         "sealed"
     );
 
@@ -161,7 +161,7 @@ fn a_certificate_that_is_replaced_is_read_again() {
 fn a_server_that_never_speaks_tls() {
     let mut bench = Bench::new();
     let silent = Server::new(|mut stream, _| crate::until_gone(&mut stream));
-    let mut fetch = ask(&silent, "127.0.0.1", CertificateTrust::Anybody);
+    let mut fetch = ask(&silent, "127.0.0.1", CertificateTrust::Insecure);
     fetch.connect_timeout = Duration::from_millis(200);
     let fault = bench.fault(fetch);
     let at = silent.address;

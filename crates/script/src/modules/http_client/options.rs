@@ -210,7 +210,7 @@ impl Draft<'_> {
             }
         }
         if is_insecure {
-            self.fetch.trust = CertificateTrust::Anybody;
+            self.fetch.trust = CertificateTrust::Insecure;
         }
         Ok(())
     }
