@@ -270,7 +270,7 @@ impl Client {
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
         if code.is_some() && code == self.drain_code {
             self.has_drained = true;
-            ledger.seen.note(CoverageEvent::Parted);
+            ledger.seen.note(CoverageEvent::ClosedByDrain);
         }
         match code {
             Some(3008) => ledger.seen.note(CoverageEvent::Slow),

@@ -40,7 +40,7 @@ impl World {
         if self.drain.is_some() {
             return Ok(());
         }
-        let parting = match is_replaced {
+        let shutdown_reason = match is_replaced {
             true => ShutdownReason::Replaced,
             false => ShutdownReason::Stopping,
         };
@@ -60,13 +60,13 @@ impl World {
         for listener in &mut self.peers.listeners {
             let link = listener.link.and_then(|id| self.network.links.get(&id));
             if link.and_then(worker_of).is_some() {
-                listener.parting = Some(parting.close_code_and_reason().0);
+                listener.drain_code = Some(shutdown_reason.close_code_and_reason().0);
             }
         }
         for one in &mut self.peers.one_ways {
             let link = one.link.and_then(|id| self.network.links.get(&id));
             if link.and_then(worker_of).is_some() {
-                one.parting = Some(SHUTDOWN);
+                one.drain_code = Some(SHUTDOWN);
             }
         }
         self.drain = Some(Drain {
@@ -78,7 +78,7 @@ impl World {
             stopped: BTreeSet::new(),
         });
         for worker in workers {
-            worker.drain(within_ms, parting);
+            worker.drain(within_ms, shutdown_reason);
         }
         // All workers learn of it at once, also one with more messages than it takes in a turn: the time of the drain
         // is the same for all, and starts now.

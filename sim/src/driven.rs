@@ -198,8 +198,8 @@ impl DrivenWorker {
     }
 
     /// Passes the order to drain to the worker.
-    pub(crate) fn drain(&mut self, within_ms: u64, parting: ShutdownReason) {
-        self.orders.push(LaneMail::Drain(within_ms, parting));
+    pub(crate) fn drain(&mut self, within_ms: u64, shutdown_reason: ShutdownReason) {
+        self.orders.push(LaneMail::Drain(within_ms, shutdown_reason));
     }
 
     /// Passes a dial request of its application to the worker.

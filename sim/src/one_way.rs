@@ -35,7 +35,7 @@ pub(crate) struct OneWayClient {
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
     /// The close code of a drain.
-    pub(crate) parting: Option<u16>,
+    pub(crate) drain_code: Option<u16>,
     reader: Reader,
     response: Response,
     /// The id of the last received event.
@@ -70,7 +70,7 @@ impl OneWayClient {
             life: 0,
             out: Vec::new(),
             reads: true,
-            parting: None,
+            drain_code: None,
             reader: Reader::new(Encoding::Json),
             response: Response::default(),
             last_id: String::new(),
@@ -94,7 +94,7 @@ impl OneWayClient {
 
     pub(crate) fn connect(&mut self, link: LinkId, life: u32, ledger: &Ledger) {
         (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
-        self.parting = None;
+        self.drain_code = None;
         self.is_over = false;
         self.reader = Reader::new(Encoding::Json);
         self.response = Response::default();
@@ -144,7 +144,7 @@ impl OneWayClient {
 
     pub(crate) fn dropped(&mut self) {
         self.phase = Phase::Offline;
-        self.parting = None;
+        self.drain_code = None;
         self.link = None;
         self.out.clear();
         self.views.clear();
@@ -193,21 +193,21 @@ impl OneWayClient {
         match status {
             // It was too slow, or the process shuts down, or a back end has closed it before it was open.
             408 => self.phase = Phase::Closing,
-            503 if self.parting.is_some() => self.phase = Phase::Closing,
+            503 if self.drain_code.is_some() => self.phase = Phase::Closing,
             _ => promise!(status == expected, "handshakes succeed", "{status}"),
         }
         Ok(())
     }
 
     fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> Check {
-        let is_parting = code.is_some() && code == self.parting;
+        let is_drain = code.is_some() && code == self.drain_code;
         // Slow, stale, or disconnected by the back end.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
-            || is_parting
+            || is_drain
             || self.phase == Phase::Closing;
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
-        if is_parting {
-            ledger.seen.note(CoverageEvent::PartedOneWay);
+        if is_drain {
+            ledger.seen.note(CoverageEvent::OneWayClosedByDrain);
         }
         self.phase = Phase::Closing;
         Ok(())

@@ -32,7 +32,7 @@ pub(crate) struct PushListener {
     pub(crate) reads: bool,
     reader: Reader,
     /// The close code of a drain.
-    pub(crate) parting: Option<u16>,
+    pub(crate) drain_code: Option<u16>,
     views: BTreeMap<usize, ChannelView>,
     /// Its position in each channel, if it gets positions.
     places: BTreeMap<usize, RawPosition>,
@@ -60,7 +60,7 @@ impl PushListener {
             out: Vec::new(),
             reads: true,
             reader: Reader::new(Encoding::Json),
-            parting: None,
+            drain_code: None,
             views: BTreeMap::new(),
             places: BTreeMap::new(),
         }
@@ -106,7 +106,7 @@ impl PushListener {
 
     pub(crate) fn dropped(&mut self) {
         self.phase = Phase::Offline;
-        self.parting = None;
+        self.drain_code = None;
         self.link = None;
         self.out.clear();
         self.views.clear();
@@ -147,12 +147,12 @@ impl PushListener {
         // Slow, silent, or disconnected by the back end.
         let is_fair = match code {
             Some(1013) => !is_lossy,
-            Some(1012) => self.parting == code,
+            Some(1012) => self.drain_code == code,
             _ => matches!(code, Some(1001 | 3503)) || self.phase == Phase::Closing,
         };
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
         if code == Some(1012) {
-            ledger.seen.note(CoverageEvent::PartedForAnother);
+            ledger.seen.note(CoverageEvent::ClosedForReplacement);
         }
         if code == Some(1013) {
             ledger.seen.note(CoverageEvent::Slow);

@@ -240,10 +240,10 @@ impl SimulatedDriver {
         {
             match message {
                 LaneMail::Message(message) => self.worker.handle_message(from, message),
-                LaneMail::Drain(within_ms, parting) => {
-                    self.worker.handle_drain(within_ms, parting);
+                LaneMail::Drain(within_ms, shutdown_reason) => {
+                    self.worker.handle_drain(within_ms, shutdown_reason);
                     // New connections are for the next process.
-                    if parting == ShutdownReason::Replaced {
+                    if shutdown_reason == ShutdownReason::Replaced {
                         self.set_accepting(AcceptPolicy::Nothing, out);
                     }
                 }

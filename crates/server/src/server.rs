@@ -411,13 +411,13 @@ impl ServerControl for RunningServer {
     }
 
     fn drain(&self, within: Duration, reason: DrainReason) {
-        let parting = match reason {
+        let shutdown_reason = match reason {
             DrainReason::Stopping => ShutdownReason::Stopping,
             DrainReason::Replaced => ShutdownReason::Replaced,
         };
         self.common.set_ready(false);
         self.common.orders.stop();
-        self.send_all(|| WorkerMail::Drain(as_ms(within), parting));
+        self.send_all(|| WorkerMail::Drain(as_ms(within), shutdown_reason));
         self.common.identities.refuse_queued();
     }
 

@@ -76,8 +76,8 @@ impl Mailboxes {
                     worker_driver::LaneMail::Message(message) => {
                         (Class::Control, WorkerMail::Worker(message))
                     }
-                    worker_driver::LaneMail::Drain(within_ms, parting) => {
-                        (Class::Control, WorkerMail::Drain(within_ms, parting))
+                    worker_driver::LaneMail::Drain(within_ms, shutdown_reason) => {
+                        (Class::Control, WorkerMail::Drain(within_ms, shutdown_reason))
                     }
                 };
                 assert!(

@@ -402,23 +402,23 @@ fn a_drain_closes_all_when_its_time_is_over() {
 /// Pushes of back ends still reach the remaining clients, but no clients of another process.
 #[test]
 fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
-    for (parting, at_once, with_the_clients, at_the_end) in [
+    for (shutdown_reason, at_once, with_the_clients, at_the_end) in [
         (ShutdownReason::Stopping, vec![], vec![1], vec![0]),
         (ShutdownReason::Replaced, vec![0], vec![1], vec![]),
     ] {
         let mut worker = worker();
         accept_on(PUSH, &mut worker, 0);
         accept(&mut worker, 1);
-        worker.handle_drain(10_000, parting);
+        worker.handle_drain(10_000, shutdown_reason);
         let mut told = |ms: u64| -> Vec<u32> {
             set_ms(&mut worker, BEGAN_MS + ms);
             let (writes, _) = turn(&mut worker);
             writes.iter().map(|write| write.id.index).collect()
         };
-        assert_eq!(told(0), at_once, "{parting:?}");
-        assert_eq!(told(8_000), with_the_clients, "{parting:?}");
-        assert_eq!(told(9_499), Vec::<u32>::new(), "{parting:?}");
-        assert_eq!(told(9_500), at_the_end, "{parting:?}");
+        assert_eq!(told(0), at_once, "{shutdown_reason:?}");
+        assert_eq!(told(8_000), with_the_clients, "{shutdown_reason:?}");
+        assert_eq!(told(9_499), Vec::<u32>::new(), "{shutdown_reason:?}");
+        assert_eq!(told(9_500), at_the_end, "{shutdown_reason:?}");
     }
     let mut worker = worker();
     let client = accept(&mut worker, 0);
