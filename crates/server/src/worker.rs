@@ -78,7 +78,7 @@ struct WorkerState<A: WorkerApps> {
     /// The way to an engine outside the process.
     engine: Option<Box<crate::engine::Port>>,
     /// Replaces the hooks in tests.
-    decider: Option<Box<dyn HookExecutor>>,
+    hook_executor: Option<Box<dyn HookExecutor>>,
     /// Receives completions of other threads.
     completions: Arc<CompletionInbox>,
     /// Connections closed in this turn that are still counted.
@@ -119,7 +119,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
             access_log: AccessLogBatch::default(),
             ledger: None,
             engine: None,
-            decider: None,
+            hook_executor: None,
             completions,
             closed: 0,
             pulse,
@@ -301,7 +301,7 @@ impl<A: WorkerApps> WorkerState<A> {
         match transport.layer() {
             None => self.worker.handle_received(id, bytes),
             Some(TransportLayer::Tls(_)) => self.received_tls(driver, id, bytes),
-            Some(TransportLayer::Preface(_)) => self.received_proxy_header(driver, id, bytes),
+            Some(TransportLayer::ProxyHeader(_)) => self.received_proxy_header(driver, id, bytes),
         }
     }
 

@@ -155,8 +155,8 @@ pub struct HookTargets {
 
 impl HookTargets {
     /// Sets the target of a kind.
-    pub fn set(&mut self, kind: HookKind, decider: HookTarget) {
-        self.kinds[kind as usize] = Some(decider);
+    pub fn set(&mut self, kind: HookKind, target: HookTarget) {
+        self.kinds[kind as usize] = Some(target);
     }
 
     /// Sets an application that handles these kinds, with precedence over other targets.
@@ -384,24 +384,24 @@ mod tests {
     #[test]
     fn an_application_decides_before_the_back_end_where_it_has_handlers() {
         let kinds = Arc::new(HookKinds::default());
-        let mut deciders = HookTargets::default();
+        let mut targets = HookTargets::default();
         let by_back_end = HookTarget::BackEnd(BackEndId(1));
-        deciders.set(HookKind::Rpc, by_back_end);
-        deciders.set(HookKind::Connect, by_back_end);
+        targets.set(HookKind::Rpc, by_back_end);
+        targets.set(HookKind::Connect, by_back_end);
         let (app, timeout_ms) = (AppId(7), 1000);
-        deciders.set_app(app, timeout_ms, Arc::clone(&kinds));
-        let of = |deciders: &HookTargets| HookKind::ALL.map(|kind| deciders.of(kind));
+        targets.set_app(app, timeout_ms, Arc::clone(&kinds));
+        let of = |targets: &HookTargets| HookKind::ALL.map(|kind| targets.of(kind));
         let (none, back_end) = (None, Some(by_back_end));
         let by_app = Some(HookTarget::App { app, timeout_ms });
-        assert_eq!(of(&deciders), [by_app; 8]);
+        assert_eq!(of(&targets), [by_app; 8]);
         kinds.set(std::iter::empty());
         let expected = [back_end, none, none, none, none, back_end, none, none];
-        assert_eq!(of(&deciders), expected);
+        assert_eq!(of(&targets), expected);
         kinds.set([HookKind::Rpc, HookKind::Message].into_iter());
         let expected = [back_end, none, none, none, none, by_app, by_app, none];
-        assert_eq!(of(&deciders), expected);
+        assert_eq!(of(&targets), expected);
         kinds.set(HookKind::ALL.into_iter());
-        assert_eq!(of(&deciders), [by_app; 8]);
+        assert_eq!(of(&targets), [by_app; 8]);
     }
 
     #[test]

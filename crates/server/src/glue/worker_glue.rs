@@ -94,7 +94,7 @@ impl WorkerGlue {
         shared.apps = Some(Box::<BackEndApp>::default());
         let mut worker = WorkerLoop::new(driver, shared, mailbox, Arc::clone(&common));
         worker.enter(conditions.now, conditions.limits);
-        worker.decide_by(WorldHooks(record.clone(), Arc::clone(&questions)));
+        worker.set_hook_executor(WorldHooks(record.clone(), Arc::clone(&questions)));
         if conditions.is_logged {
             worker.set_history_writer(RecordedLog {
                 record: record.clone(),

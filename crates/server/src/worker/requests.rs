@@ -14,8 +14,8 @@ impl<A: WorkerApps> WorkerState<A> {
                     let (session, id) = (question.session, question.id);
                     let completions = Arc::clone(&self.completions);
                     let done = Box::new(move |decision| completions.decide(session, id, decision));
-                    let decider = self.decider.as_deref().unwrap_or(&self.common.hooks);
-                    if let Some(decision) = decider.ask(question, done) {
+                    let hook_executor = self.hook_executor.as_deref().unwrap_or(&self.common.hooks);
+                    if let Some(decision) = hook_executor.ask(question, done) {
                         self.worker.handle_hook_decision(session, id, decision);
                     }
                 }

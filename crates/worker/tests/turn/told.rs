@@ -320,12 +320,12 @@ fn a_decision_within_a_turn_requires_another_turn() {
     let (session, number) = (question.session, question.id);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     // An application may publish or begin work during a hook request.
-    let decider = HookTarget::App {
+    let target = HookTarget::App {
         app: AppId(0),
         timeout_ms: 0,
     };
     let asked = HookRequest {
-        target: decider,
+        target,
         ..question
     };
     worker.shared_mut().requests.hook_requests.push_back(asked);

@@ -150,14 +150,14 @@ impl Centrifuge {
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> Result<Option<Admission>, CommandStatus> {
-        if let Some(deciders) = cx.route().hook_targets.as_deref() {
+        if let Some(targets) = cx.route().hook_targets.as_deref() {
             let own = self.hooks.headers;
             self.update_caller(|caller| {
                 // Headers of a previous, refused command are removed.
                 caller.headers.truncate(own);
                 caller.name = request.name.as_ref().into();
                 caller.version = request.version.as_ref().into();
-                caller.add_headers(&deciders.emulated, &request.headers);
+                caller.add_headers(&targets.emulated, &request.headers);
             });
         }
         let ask = HookQuery {

@@ -47,12 +47,12 @@ impl Centrifuge {
             .and_then(|lease| lease.validity.until_ms);
         if lease.is_some_and(is_over)
             && self.renews_by_hook(cx.route())
-            && let Some(decider) = cx.route().hook_target(HookKind::Refresh)
+            && let Some(target) = cx.route().hook_target(HookKind::Refresh)
         {
             self.hooks.refresh =
-                self.hook_request(decider, HookKind::Refresh, HookQuery::default(), cx);
+                self.hook_request(target, HookKind::Refresh, HookQuery::default(), cx);
         }
-        let Some(decider) = cx.route().hook_target(HookKind::SubRefresh) else {
+        let Some(target) = cx.route().hook_target(HookKind::SubRefresh) else {
             return;
         };
         for channel in self.subscriptions.to_renew(now_ms, self.channel_awaited()) {
@@ -60,7 +60,7 @@ impl Centrifuge {
                 channel: &channel,
                 ..HookQuery::default()
             };
-            if let Some(question) = self.hook_request(decider, HookKind::SubRefresh, ask, cx) {
+            if let Some(question) = self.hook_request(target, HookKind::SubRefresh, ask, cx) {
                 self.subscriptions.begin_renewal(&channel, question);
             }
         }
