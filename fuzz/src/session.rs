@@ -185,7 +185,7 @@ impl Scene {
                 .world
                 .read_at_most(peer, usize::from(script.byte()?) * 64),
             15 => self.world.read_at_most(peer, usize::MAX),
-            16 => self.judge(script.byte()?),
+            16 => self.answer_hooks(script.byte()?),
             17 if argument == 255 => self.world.drain(),
             17 if argument > 230 => self.world.finish(peer),
             17 if argument > 200 => self.world.reset(peer),
@@ -320,9 +320,9 @@ impl Scene {
     }
 
     /// Answers pending hook requests; `how` selects the response.
-    fn judge(&mut self, how: u8) {
+    fn answer_hooks(&mut self, how: u8) {
         for worker in 0..self.world.workers.len() {
-            for question in self.world.questions(worker) {
+            for request in self.world.hook_requests(worker) {
                 let decision = match how % 6 {
                     0 => HookDecision::Failed,
                     1 => HookDecision::Error {
@@ -339,7 +339,7 @@ impl Scene {
                         ..HookGrant::default()
                     })),
                 };
-                self.world.judge(worker, &question, decision);
+                self.world.deliver_decision(worker, &request, decision);
             }
         }
         self.world.settle();

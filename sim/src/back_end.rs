@@ -45,7 +45,7 @@ pub(crate) enum BackEndRequest {
     /// A page of a history.
     Look(HistoryLook),
     /// A query made while the world is at rest.
-    Question,
+    Query,
     /// Disconnection of a user.
     Disconnect(Disconnect),
 }
@@ -210,7 +210,7 @@ impl World {
             is_reverse,
             ..HistoryQuery::default()
         };
-        self.question(
+        self.query(
             worker,
             channel,
             BackEndRequest::Look(look),
@@ -218,12 +218,12 @@ impl World {
         )
     }
 
-    fn question(
+    fn query(
         &mut self,
         worker: usize,
         channel: usize,
         asked: BackEndRequest,
-        question: ChannelQuery,
+        query: ChannelQuery,
     ) -> Check {
         let ticket = self.ticket(asked);
         let now = self.now();
@@ -231,7 +231,7 @@ impl World {
         shared.set_now(now);
         let to = (BACK_END, ticket);
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        match hub.query(to, channel_name(channel), question, ports) {
+        match hub.query(to, channel_name(channel), query, ports) {
             RequestOutcome::Done(answer) => self.answered(ticket, answer),
             RequestOutcome::Pending => Ok(()),
         }
@@ -244,7 +244,7 @@ impl World {
         }
         self.ledger.clear(channel);
         self.ledger.seen.note(CoverageEvent::Cleared);
-        self.question(
+        self.query(
             worker,
             channel,
             BackEndRequest::Removal,
@@ -266,7 +266,7 @@ impl World {
                 let look = *look;
                 self.check_page(look, &page)?;
             }
-            (Some(BackEndRequest::Question), answer) => {
+            (Some(BackEndRequest::Query), answer) => {
                 self.back_end.query_replies.push((ticket as usize, answer))
             }
             (Some(BackEndRequest::Removal), HubReply::HistoryRemoved(Ok(()))) => {}

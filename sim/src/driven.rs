@@ -162,15 +162,15 @@ impl DrivenWorker {
     }
 
     /// Passes a hook request of a session to the back end.
-    pub(crate) fn ask_back_end(&mut self, question: HookRequest) {
-        self.asked.push((question, None));
+    pub(crate) fn ask_back_end(&mut self, request: HookRequest) {
+        self.asked.push((request, None));
     }
 
     /// Returns the hook requests of sessions.
-    pub(crate) fn take_questions(&mut self) -> Vec<AppRequest> {
+    pub(crate) fn take_hook_requests(&mut self) -> Vec<AppRequest> {
         let mut all = std::mem::take(&mut self.asked);
         all.extend(
-            self.with_back_end(BackEndApp::take_questions)
+            self.with_back_end(BackEndApp::take_hook_requests)
                 .unwrap_or_default(),
         );
         all
@@ -179,12 +179,12 @@ impl DrivenWorker {
     /// Passes a hook decision to the worker.
     pub(crate) fn deliver_decision(
         &mut self,
-        question: &HookRequest,
+        request: &HookRequest,
         decision: HookDecision,
         now: Now,
     ) {
-        let (session, id) = (question.session, question.id);
-        match question.target {
+        let (session, id) = (request.session, request.id);
+        match request.target {
             HookTarget::BackEnd(_) => self.decisions.push((session, id, decision)),
             HookTarget::App { .. } => {
                 let shared = self.shared_mut();

@@ -205,15 +205,15 @@ impl World {
     }
 
     /// Queries a channel's home and waits for the reply.
-    fn inquire(&mut self, channel: usize, question: ChannelQuery) -> Result<HubReply, Failure> {
-        let ticket = self.ticket(BackEndRequest::Question);
+    fn inquire(&mut self, channel: usize, query: ChannelQuery) -> Result<HubReply, Failure> {
+        let ticket = self.ticket(BackEndRequest::Query);
         let worker = &mut self.process.workers[0];
         let shared = worker.shared_mut();
         let name = channel_name(channel);
         let to = (BACK_END, ticket);
         match shared
             .hub
-            .query(to, name, question.clone(), &mut shared.requests)
+            .query(to, name, query.clone(), &mut shared.requests)
         {
             RequestOutcome::Done(answer) => return Ok(answer),
             RequestOutcome::Pending => self.rest()?,
@@ -224,7 +224,7 @@ impl World {
                 promise!(
                     false,
                     "every request is answered",
-                    "{question:?}: {other:?}"
+                    "{query:?}: {other:?}"
                 );
                 Ok(HubReply::Subscribed(None))
             }

@@ -299,7 +299,7 @@ impl SimulatedDriver {
         let mut have_stopped = false;
         while let Some(request) = self.worker.poll_request() {
             match request {
-                ExternalRequest::Hook(question) => out.push(WorkerOutput::Asked(question)),
+                ExternalRequest::Hook(hook) => out.push(WorkerOutput::Asked(hook)),
                 ExternalRequest::AppsStopped => {
                     self.progress.unstopped.update(|workers| workers - 1);
                     have_stopped = true;
@@ -436,8 +436,8 @@ impl WorkerDriver for SimulatedDriver {
         if let Some(durable) = turn.durable {
             self.worker.handle_durable(durable);
         }
-        for (id, question, decision) in turn.decisions {
-            self.worker.handle_hook_decision(id, question, decision);
+        for (id, request_id, decision) in turn.decisions {
+            self.worker.handle_hook_decision(id, request_id, decision);
         }
         self.worker.finish_turn();
         self.dial(out);

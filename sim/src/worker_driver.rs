@@ -239,7 +239,7 @@ impl WorkerOutput {
             }
             Self::ShutDown(of) => trace.note(&[7, id(of)]),
             Self::Closing(of) => trace.note(&[8, id(of)]),
-            Self::Asked(question) => trace.note_debug(9, question),
+            Self::Asked(request) => trace.note_debug(9, request),
             Self::Dialed(of, to) => trace.note_debug(17, &(of, to)),
             Self::Accepts(listener, is) => trace.note(&[18, (*listener).into(), (*is).into()]),
             Self::Stopped => trace.note(&[19]),

@@ -165,7 +165,7 @@ impl World {
                 }
                 Ok(())
             }
-            Action::Decide { question, salt } => self.decide(question.into(), salt).map(drop),
+            Action::Decide { request, salt } => self.decide(request.into(), salt).map(drop),
             Action::Dial { worker, salt } => {
                 self.dial(worker, salt);
                 Ok(())
@@ -456,7 +456,7 @@ impl World {
             self.ledger.seen.note(CoverageEvent::TakenLater);
             self.answered(ticket, answer)?;
         }
-        self.take_questions(worker)?;
+        self.take_hook_requests(worker)?;
         self.take_dialed(worker)?;
         Ok(turned.moved)
     }
@@ -464,7 +464,7 @@ impl World {
     /// Applies the outputs of a turn to other workers, the log and other parties.
     fn apply_turn_output(&mut self, worker: usize, output: WorkerOutput) -> Check {
         match output {
-            WorkerOutput::Asked(question) => self.process.workers[worker].ask_back_end(question),
+            WorkerOutput::Asked(request) => self.process.workers[worker].ask_back_end(request),
             WorkerOutput::Dialed(id, to) => self.dialed(worker, id, to),
             WorkerOutput::Stopped => self.note_stopped(worker)?,
             WorkerOutput::Batch(batch) => {

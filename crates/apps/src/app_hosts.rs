@@ -52,7 +52,7 @@ pub struct AppHosts {
     pub(super) tickets: PendingSubscribes,
     pub(super) held: DeferredPublishes,
     /// Hook requests of Centrifuge clients that are undecided.
-    pub(super) questions: PendingHooks,
+    pub(super) pending_hooks: PendingHooks,
     /// Events that an application has yet to receive.
     pub(super) event_queue: EventQueue,
     /// Requests to the worker, which owns the sockets.
@@ -208,7 +208,7 @@ impl AppHosts {
             spare: Effects::default(),
             tickets: PendingSubscribes::default(),
             held,
-            questions: PendingHooks::default(),
+            pending_hooks: PendingHooks::default(),
             event_queue: EventQueue::default(),
             asked: Vec::new(),
             far: RemoteSends::new(workers),
@@ -569,7 +569,7 @@ impl Apps for AppHosts {
         if !self.asked.is_empty() || self.can_deliver_events() {
             return 0;
         }
-        let mut due = self.finds.due_ms().min(self.questions.due_ms());
+        let mut due = self.finds.due_ms().min(self.pending_hooks.due_ms());
         if let Some(notices) = &self.notices {
             due = due.min(notices.due_ms());
         }

@@ -63,7 +63,7 @@ impl AppHosts {
             None => self.load(bundle).map(|app| self.apps[index] = Some(app)),
             Some(app) => {
                 let stops = app.runs_stop_handler();
-                let mut hooks = self.questions.unstarted(id);
+                let mut hooks = self.pending_hooks.unstarted(id);
                 let replacement = Replacement {
                     stops,
                     until_ms: now.mono_ms + RETIREMENT_MS,

@@ -251,11 +251,11 @@ impl Session for AnySession {
 
     fn handle_hook_decision(
         &mut self,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        each!(self, session => Session::handle_hook_decision(session, question, decision, cx))
+        each!(self, session => Session::handle_hook_decision(session, request_id, decision, cx))
     }
 
     fn handle_identity(&mut self, finding: &IdentityResult) -> bool {

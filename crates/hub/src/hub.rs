@@ -245,11 +245,11 @@ impl<E: Engine> Hub<E> {
             }
             HubMessage::Query {
                 channel,
-                question,
+                query,
                 session,
                 ticket,
             } => {
-                self.receive_query(from, &channel, &question, (session, ticket), outlet);
+                self.receive_query(from, &channel, &query, (session, ticket), outlet);
             }
             HubMessage::List {
                 pattern,

@@ -105,7 +105,7 @@ pub enum HubMessage {
         /// Name of the queried channel, whose home is the receiver.
         channel: Arc<str>,
         /// The kind of query, with its parameters.
-        question: ChannelQuery,
+        query: ChannelQuery,
         /// The session to reply to.
         session: ConnectionId,
         /// The ticket of that session.

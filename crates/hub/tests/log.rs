@@ -177,8 +177,8 @@ impl World {
             ..HistoryQuery::default()
         };
         let from = (ANN, Ticket(0));
-        let question = ChannelQuery::History(query);
-        let outcome = self.hub.query(from, channel(), question, &mut self.outlet);
+        let query = ChannelQuery::History(query);
+        let outcome = self.hub.query(from, channel(), query, &mut self.outlet);
         let RequestOutcome::Done(HubReply::History(Ok(page))) = outcome else {
             panic!("{outcome:?}");
         };
@@ -318,10 +318,10 @@ fn a_removal_is_answered_when_the_log_has_it() {
     assert_eq!(world.durable(), ["1: to 0 at 1"]);
     world.publish(2, "b", None).expect("room");
     let from = (ANN, Ticket(3));
-    let question = ChannelQuery::RemoveHistory;
+    let query = ChannelQuery::RemoveHistory;
     let outcome = world
         .hub
-        .query(from, channel(), question, &mut world.outlet);
+        .query(from, channel(), query, &mut world.outlet);
     assert_eq!(outcome, RequestOutcome::Pending);
     world.publish(4, "c", None).expect("room");
     // The batch that the reply waits for removes what was ordered before, including undelivered publications.

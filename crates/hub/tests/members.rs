@@ -267,11 +267,11 @@ impl World {
         }
     }
 
-    fn ask(&mut self, worker: WorkerId, channel: &str, question: ChannelQuery) -> HubReply {
+    fn ask(&mut self, worker: WorkerId, channel: &str, query: ChannelQuery) -> HubReply {
         let caller = session(0);
         self.wires.answers.clear();
         let (hub, mut port) = self.at(worker);
-        match hub.query((caller, Ticket(9)), name(channel), question, &mut port) {
+        match hub.query((caller, Ticket(9)), name(channel), query, &mut port) {
             RequestOutcome::Done(answer) => answer,
             RequestOutcome::Pending => {
                 self.settle();
@@ -476,8 +476,8 @@ fn last_members_may_return() {
 #[test]
 fn channels_without_presence_say_so() {
     let mut world = World::new(2, 2);
-    for question in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
-        match world.ask(WorkerId(0), "other:1", question) {
+    for query in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
+        match world.ask(WorkerId(0), "other:1", query) {
             HubReply::Presence(Err(why)) | HubReply::PresenceStats(Err(why)) => {
                 assert_eq!(why, PresenceError::Off);
             }

@@ -1,7 +1,7 @@
 //! The identity hook: a back end that identifies users. Responses are cached, identical requests are merged,
 //! concurrency is limited, and requests are suspended while the back end fails.
 
-mod question;
+mod exchange;
 
 use std::sync::{Arc, Weak};
 
@@ -47,7 +47,7 @@ pub(super) struct HookBackend {
 #[derive(Debug)]
 struct HookState {
     gate: ConcurrencyLimit<HookCall>,
-    questions: PendingLookups,
+    lookups: PendingLookups,
     warnings: LogThrottle,
 }
 
@@ -76,7 +76,7 @@ impl HookBackend {
                     options.concurrency,
                     CircuitBreaker::new(options.failures, as_ms(options.pause)),
                 ),
-                questions: PendingLookups::new(
+                lookups: PendingLookups::new(
                     options.cache_entries as usize,
                     options.waiting,
                     ended,
@@ -105,13 +105,13 @@ impl HookBackend {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
         let HookState {
-            gate, questions, ..
+            gate, lookups, ..
         } = &mut *state;
         let may_wait = |is_new: bool| match !is_new || gate.may_ask(now_ms) {
             true => Ok(()),
             false => Err(()),
         };
-        let looked_up = questions.look_up(digest, asking, now_ms, may_wait);
+        let looked_up = lookups.look_up(digest, asking, now_ms, may_wait);
         looked_up.map_err(|spared| match spared {
             NotAsked::Known(finding) => (LookupOutcome::Cached, finding),
             NotAsked::Crowded => (LookupOutcome::Crowded, NO_ANSWER),
@@ -145,7 +145,7 @@ impl HookBackend {
     }
 
     fn answered(&self, digest: Digest, client: &str, outcome: CallOutcome) {
-        let mut said = question::read(FetchResponse::of(outcome), self.options.cache_time);
+        let mut said = exchange::read(FetchResponse::of(outcome), self.options.cache_time);
         self.figures.count_lookup(match &said.finding {
             IdentityResult::Verified(_) => LookupOutcome::Named,
             IdentityResult::Failed(AuthError::RejectedByHook | AuthError::ForbiddenByHook) => {
@@ -157,17 +157,17 @@ impl HookBackend {
         let mut state = self.state.lock();
         let HookState {
             gate,
-            questions,
+            lookups,
             warnings,
         } = &mut *state;
         let refused = gate.ended(said.ending, client, now_ms);
         let next = gate.start_next();
-        let asking = questions.answered(&digest, &mut said.finding);
+        let asking = lookups.answered(&digest, &mut said.finding);
         let digests = refused.iter().flatten().map(|get| &get.digest);
-        let unanswered = questions.take_unsent(digests);
+        let unanswered = lookups.take_unsent(digests);
         if let Some(kept) = said.cache_time(unix_now_ms()) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
-            questions.store(digest, said.finding.clone(), until_ms);
+            lookups.store(digest, said.finding.clone(), until_ms);
         }
         let trouble = said
             .trouble
@@ -197,10 +197,10 @@ impl HookBackend {
     pub(super) fn refuse_queued(&self) {
         let mut state = self.state.lock();
         let HookState {
-            gate, questions, ..
+            gate, lookups, ..
         } = &mut *state;
         let queue = gate.take_queue();
-        let unanswered = questions.take_unsent(queue.iter().map(|get| &get.digest));
+        let unanswered = lookups.take_unsent(queue.iter().map(|get| &get.digest));
         drop(state);
         self.complete(unanswered, &NO_ANSWER);
     }
@@ -219,13 +219,13 @@ const NO_ANSWER: IdentityResult = IdentityResult::Failed(AuthError::HookUnavaila
 impl IdentityBackend for HookBackend {
     fn begin(
         &self,
-        question: &IdentityRequest<'_>,
+        request: &IdentityRequest<'_>,
         id: ConnectionId,
         sink: &Arc<dyn CompletionSink>,
         _: Now,
     ) -> MaybeDeferred<IdentityResult> {
-        let headers = question::forwarded_headers(question, &self.options.headers);
-        let digest = question::digest(&headers);
+        let headers = exchange::forwarded_headers(request, &self.options.headers);
+        let digest = exchange::digest(&headers);
         let sink = Arc::clone(sink);
         // Counted before a completion can decrease it.
         self.figures.waiting.add(1);
@@ -240,7 +240,7 @@ impl IdentityBackend for HookBackend {
                 let get = HookCall {
                     digest,
                     headers,
-                    client: question.client.to_canonical().to_string().into(),
+                    client: request.client.to_canonical().to_string().into(),
                 };
                 let now = self.state.lock().gate.admit(get);
                 if let Some(get) = now {

@@ -91,7 +91,7 @@ pub(super) struct PasswordService {
 
 #[derive(Debug)]
 struct PamState {
-    questions: PendingLookups,
+    lookups: PendingLookups,
     refused: AnswerCache,
     shares: PerAddressQuota,
     warnings: LogThrottle,
@@ -112,7 +112,7 @@ impl PasswordService {
             pam: Arc::clone(pam),
             key,
             state: Mutex::new(PamState {
-                questions: PendingLookups::new(CACHE_ENTRIES_MAX, pam.options.waiting, ended),
+                lookups: PendingLookups::new(CACHE_ENTRIES_MAX, pam.options.waiting, ended),
                 refused: AnswerCache::new(REFUSED_MAX),
                 shares: PerAddressQuota::new(pam.options.wrong_per_address, pam.options.waiting),
                 warnings: LogThrottle::default(),
@@ -144,7 +144,7 @@ impl PasswordService {
         let now_ms = self.pam.clock.now_ms();
         let mut state = self.state.lock();
         let PamState {
-            questions,
+            lookups,
             refused,
             shares,
             ..
@@ -164,7 +164,7 @@ impl PasswordService {
             }
             _ => Ok(()),
         };
-        let looked_up = questions.look_up(digest, asking, now_ms, may_wait);
+        let looked_up = lookups.look_up(digest, asking, now_ms, may_wait);
         if let Ok(is_new) = looked_up {
             shares.add(client, is_new);
         }
@@ -245,7 +245,7 @@ impl PasswordVerifier for PasswordService {
             Ok(true) => {
                 let observer = self.me.upgrade().expect("it exists while it is called");
                 self.pam.pool.submit(PasswordCheck {
-                    question: PamRequest {
+                    request: PamRequest {
                         service: self.service.clone(),
                         user: credentials.user,
                         password: credentials.password,
@@ -282,11 +282,11 @@ impl CheckObserver for PasswordService {
                 .record_failure(ticket.client, now_ms);
         }
         let mut state = self.state.lock();
-        let asking = state.questions.answered(&ticket.digest, &mut finding);
+        let asking = state.lookups.answered(&ticket.digest, &mut finding);
         if let (LookupOutcome::Named, Some(kept)) = (asked, self.pam.options.cache_time) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
             state
-                .questions
+                .lookups
                 .store(ticket.digest, finding.clone(), until_ms);
         }
         if asked == LookupOutcome::Refused {

@@ -25,8 +25,8 @@ impl PamLibrary {
 
     /// Checks a password and the validity of the account. Takes as long as the modules do, which is seconds for a wrong
     /// password.
-    pub fn authenticate(&self, question: &PamRequest) -> PamReply {
-        let service = &question.service;
+    pub fn authenticate(&self, request: &PamRequest) -> PamReply {
+        let service = &request.service;
         if !service.files().iter().any(|file| file.is_file()) {
             return PamReply::Failed(service.missing());
         }
@@ -38,8 +38,8 @@ impl PamLibrary {
         let (Ok(name), Ok(folder), Ok(client), Some(talk)) = (
             CString::new(service.name()),
             folder.transpose(),
-            CString::new(question.client.as_str()),
-            PamCredentials::new(&question.user, &question.password),
+            CString::new(request.client.as_str()),
+            PamCredentials::new(&request.user, &request.password),
         ) else {
             return PamReply::Refused("the user name or password contains a NUL".to_owned());
         };

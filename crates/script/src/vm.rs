@@ -505,7 +505,7 @@ impl Vm {
             RunEnd::Failed(failure) => {
                 self.close_streams(&coroutine);
                 let is_ruled = match owner {
-                    Owner::Question(number, _) => self.respond_with_error(number, &coroutine),
+                    Owner::Hook(number, _) => self.respond_with_error(number, &coroutine),
                     _ => false,
                 };
                 self.drop_dead(coroutine);

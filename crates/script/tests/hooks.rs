@@ -54,9 +54,9 @@ fn responses(bench: &mut Bench) -> (Vec<(u64, HookResponse)>, Vec<String>) {
     for (line, effect) in bench.effects() {
         match effect {
             Effect::Hook {
-                number: question,
+                number,
                 response,
-            } => responses.push((question, response)),
+            } => responses.push((number, response)),
             _ => told.push(line),
         }
     }
@@ -401,7 +401,7 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
 }
 
 #[test]
-fn handlers_wait_and_each_question_is_ruled_once() {
+fn handlers_wait_and_each_hook_request_has_one_response() {
     let mut bench = bench(
         "function on.rpc(client, method)
             veche.sleep(tonumber(method))
@@ -409,11 +409,11 @@ fn handlers_wait_and_each_question_is_ruled_once() {
         end",
     );
     for (number, method) in [(1, "3"), (2, "1"), (3, "2")] {
-        let question = AppHookRequest {
+        let request = AppHookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
-        bench.vm.decide(number, &question, bench.now);
+        bench.vm.decide(number, &request, bench.now);
     }
     assert_eq!(responses(&mut bench).0, []);
     let data = |text: &str| {
@@ -447,11 +447,11 @@ fn hook_requests_wait_for_start_and_abandoned_ones_never_run() {
         return app",
     );
     for (number, method) in [(1, "first"), (2, "second"), (3, "third")] {
-        let question = AppHookRequest {
+        let request = AppHookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
-        bench.vm.decide(number, &question, bench.now);
+        bench.vm.decide(number, &request, bench.now);
     }
     bench.vm.fail_undecided(2, bench.now);
     assert_eq!(responses(&mut bench).0, [(2, HookResponse::Failed)]);
@@ -477,11 +477,11 @@ fn methods_may_stand_in_a_table() {
     };
     assert_eq!(granted.data, json("[1,null]"));
     for method in ["n", "x", "__index"] {
-        let question = AppHookRequest {
+        let request = AppHookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
-        let (response, told) = ask(&mut bench, &question);
+        let (response, told) = ask(&mut bench, &request);
         let expected = HookResponse::Error {
             code: 104,
             message: "method not found".into(),

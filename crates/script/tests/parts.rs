@@ -226,9 +226,9 @@ fn events_beat_while_there_are_none_and_end_with_their_client() {
             stream:wait()
         end)",
     );
-    let mut question = request("GET", "/x", "");
-    question.header("Last-Event-ID", "7");
-    bench.vm.request(ANN, question, bench.now);
+    let mut request = request("GET", "/x", "");
+    request.header("Last-Event-ID", "7");
+    bench.vm.request(ANN, request, bench.now);
     let effects = bench.effects();
     assert_eq!(effects[1].0, "subscribe ann news");
     bench.answer(token(&effects), WaitResult::Done);

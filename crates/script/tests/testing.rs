@@ -52,7 +52,7 @@ fn run_with(
             _ => None,
         }));
         for ask in vm.take_asks() {
-            vm.answer(ask.token, world(&ask.question), now);
+            vm.answer(ask.token, world(&ask.request), now);
         }
         if vm.ended().is_some() {
             break;
@@ -239,13 +239,13 @@ fn assertions_that_hold_say_nothing() {
 }
 
 #[test]
-fn questions_are_plain_and_answers_come_back() {
-    let world = |question: &Plain| match question.get("ask").text().as_str() {
-        "connect" if question.get("target").text() == "/no" => Err("there is no listener".into()),
+fn requests_carry_plain_values_and_return_answers() {
+    let world = |request: &Plain| match request.get("ask").text().as_str() {
+        "connect" if request.get("target").text() == "/no" => Err("there is no listener".into()),
         "connect" => Ok(Plain::map([("client", Plain::Number(5.0))])),
         "send" => {
-            assert_eq!(question.get("client").number(), Some(5.0));
-            assert_eq!(question.get("data").bytes(), b"{\"a\":1,\"b\":2}");
+            assert_eq!(request.get("client").number(), Some(5.0));
+            assert_eq!(request.get("data").bytes(), b"{\"a\":1,\"b\":2}");
             Ok(Plain::Nil)
         }
         "receive" => Ok(Plain::map([

@@ -534,7 +534,7 @@ impl Supervisor {
         self.end_drain(now);
         self.end_start(now);
         self.expire_upgrade(now);
-        self.expire_questions(now);
+        self.expire_pending_requests(now);
         self.clients.expire(now);
         self.watch(now);
         // A server process that hangs and can't be killed is left to the service manager.

@@ -48,7 +48,7 @@ pub(super) struct UpgradeState {
     /// The version of the new process's program, once it is ready.
     program: String,
     /// The id of the test request, which is sent when the new process is ready.
-    question: Option<u64>,
+    test_request: Option<u64>,
     /// The rehearsal, started after the answer.
     rehearsal: Option<Child>,
     /// The client of the control socket that requested the upgrade or restart.
@@ -200,7 +200,7 @@ impl Supervisor {
             text,
             file,
             program: String::new(),
-            question: None,
+            test_request: None,
             rehearsal: None,
             client,
         })
@@ -285,7 +285,7 @@ impl Supervisor {
                     if self
                         .upgrade
                         .as_ref()
-                        .is_some_and(|u| u.question == Some(id))
+                        .is_some_and(|u| u.test_request == Some(id))
                     {
                         self.rehearse_self_upgrade();
                     }
@@ -314,7 +314,7 @@ impl Supervisor {
         upgrade.candidate.is_ready = true;
         upgrade.candidate.ready_at = Some(now());
         upgrade.program = program;
-        upgrade.question = Some(id);
+        upgrade.test_request = Some(id);
         if let Err(error) = upgrade.candidate.send(&ToServer::Status { id }) {
             self.fail_upgrade(&format!("can't query the new server process: {error}"));
         }
@@ -360,7 +360,7 @@ impl Supervisor {
             return;
         };
         let (kind, new_pid, program) = (upgrade.kind, upgrade.candidate.pid(), upgrade.program);
-        self.forget_questions("the server process was just replaced");
+        self.fail_pending_requests("the server process was just replaced");
         self.revive_at = None;
         self.was_ready = true;
         self.starts += 1;

@@ -62,7 +62,7 @@ impl<M> WorkerMessage<M> {
             NodeMessage::UserStatus(UserStatusQuery { user, caller }) => {
                 Self::Hub(HubMessage::Query {
                     channel: personal(&user),
-                    question: ChannelQuery::UserStatus,
+                    query: ChannelQuery::UserStatus,
                     session: caller.session,
                     ticket: caller.ticket,
                 })
@@ -131,7 +131,7 @@ fn handle_node_mail(
         }),
         HubMessage::Query {
             ref channel,
-            question: ChannelQuery::UserStatus,
+            query: ChannelQuery::UserStatus,
             session,
             ticket,
         } => match channel.strip_prefix(PERSONAL) {

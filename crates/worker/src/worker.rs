@@ -348,11 +348,11 @@ impl<A: AppHost, T> Worker<A, T> {
     pub fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
     ) {
         self.with(id, |connection, shared| {
-            connection.handle_hook_decision(id, question, decision, shared);
+            connection.handle_hook_decision(id, request_id, decision, shared);
         });
         self.is_busy |= self.has_writes;
     }

@@ -369,12 +369,12 @@ impl Backend {
         shared: &mut Context,
     ) -> Result<CommandProgress, Rejection> {
         let channel = known_channel(&inquiry.channel.0, shared)?;
-        if let ChannelQuery::History(_) | ChannelQuery::Presence = inquiry.question {
+        if let ChannelQuery::History(_) | ChannelQuery::Presence = inquiry.query {
             check_memory(shared)?;
         }
         let from = (session, ticket(self.next_number(), 0));
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        let (answer, open) = match hub.query(from, channel, inquiry.question, ports) {
+        let (answer, open) = match hub.query(from, channel, inquiry.query, ports) {
             RequestOutcome::Done(answer) => (Some(answer), 0),
             RequestOutcome::Pending => (None, 1),
         };

@@ -1,11 +1,11 @@
 //! Hook requests of sessions, and the decisions on them.
 //!
 //! A session of Centrifugo's protocol asks before it executes a command if its route has [`HookTargets`] for it. The
-//! [`HookRequest`] is plain data: it leaves through [`Requests::questions`](crate::Requests::questions), and the worker sends it
-//! after the call. The [`HookDecision`] returns with the session, which may be gone by then, and the request's number,
-//! through [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision). Meanwhile the command waits as bytes, with those behind
-//! it ([`WaitReason::HookDecision`](crate::WaitReason::HookDecision)); then it is parsed again, with the decision. So no parsed state is
-//! held, and changes in between count. No other client waits.
+//! [`HookRequest`] is plain data: it leaves through [`Requests::hook_requests`](crate::Requests::hook_requests), and the
+//! worker sends it after the call. The [`HookDecision`] returns with the session, which may be gone by then, and the
+//! request's number, through [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision). Meanwhile the
+//! command waits as bytes, with those behind it ([`WaitReason::HookDecision`](crate::WaitReason::HookDecision)); then it
+//! is parsed again, with the decision. So no parsed state is held, and changes in between count. No other client waits.
 //!
 //! # Adding a target
 //!
@@ -14,8 +14,8 @@
 //!
 //! - returns exactly one decision for each request, also if it fails ([`HookDecision::Failed`]) and when it ends: the
 //!   session waits without a limit, and pings its client meanwhile;
-//! - adds it to [`Requests::verdicts`](crate::Requests::verdicts) if it runs on the worker's thread, at once or in a later
-//!   turn, and otherwise sends it to the worker as that of the back end does;
+//! - adds it to [`Requests::hook_decisions`](crate::Requests::hook_decisions) if it runs on the worker's thread, at once
+//!   or in a later turn, and otherwise sends it to the worker as that of the back end does;
 //! - need not know whether the client is still connected: a decision for a closed session, or for a request that is no
 //!   longer pending, is dropped;
 //! - need not validate its decision: the session checks channels, codes and users, and treats an invalid decision as

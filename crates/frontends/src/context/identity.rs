@@ -211,11 +211,11 @@ impl Identity {
             Self::Certificate(field) => client.certified.and_then(|its| its.field(*field)).cloned(),
             Self::Token(tokens) => return tokens.authenticate(client, checks),
             Self::Hook(hook) => {
-                let question = IdentityRequest {
+                let request = IdentityRequest {
                     head,
                     client: client.address,
                 };
-                return match hook.begin(&question, client.id, checks.completions, checks.now) {
+                return match hook.begin(&request, client.id, checks.completions, checks.now) {
                     MaybeDeferred::Ready(finding) => MaybeDeferred::Ready(authenticate(finding)),
                     MaybeDeferred::Deferred => MaybeDeferred::Deferred,
                 };

@@ -123,11 +123,11 @@ pub(crate) trait Session {
     /// `None` if nothing waited for it.
     fn handle_hook_decision(
         &mut self,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        let _ = (question, decision, cx);
+        let _ = (request_id, decision, cx);
         None
     }
 

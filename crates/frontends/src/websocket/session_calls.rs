@@ -62,12 +62,12 @@ impl<S: Session> WebSocketStage<S> {
     pub(crate) fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         shared: &mut Context,
     ) -> bool {
         self.unless_blocked(id, shared, |session, cx| {
-            session.handle_hook_decision(question, decision, cx)
+            session.handle_hook_decision(request_id, decision, cx)
         })
     }
 

@@ -459,9 +459,9 @@ fn hook_requests_carry_the_client_address() {
     let mut world = world();
     let peer = world.open(0, "/centrifuge/asked/x/websocket");
     world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
-    let questions = world.questions(0);
-    assert_eq!(questions[0].caller.address.to_string(), "127.0.0.1");
-    assert_eq!(questions[0].caller.transport, "websocket");
+    let hook_requests = world.hook_requests(0);
+    assert_eq!(hook_requests[0].caller.address.to_string(), "127.0.0.1");
+    assert_eq!(hook_requests[0].caller.transport, "websocket");
 }
 
 /// Disconnects all users whose authentication began before now.
@@ -607,13 +607,13 @@ fn how_long_others_take_does_not_count_against_a_client_that_connects() {
     world.advance(2_000);
     world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
     world.advance(7_000);
-    let question = world.questions(0).remove(0);
+    let request = world.hook_requests(0).remove(0);
     let decision = HookDecision::Error {
         code: 103,
         message: "no".into(),
         is_temporary: false,
     };
-    world.judge(0, &question, decision);
+    world.deliver_decision(0, &request, decision);
     world.settle();
     let told = lines(&world.take(peer));
     assert_eq!(told[0]["error"]["code"], 103);

@@ -445,8 +445,8 @@ impl AppHost for TestApps {
         match message {}
     }
 
-    fn decide_hook(&mut self, _: AppId, _: u64, question: &HookRequest, _: &mut Context) {
-        self.0.borrow_mut().asked.push(question.clone());
+    fn decide_hook(&mut self, _: AppId, _: u64, request: &HookRequest, _: &mut Context) {
+        self.0.borrow_mut().asked.push(request.clone());
     }
 
     fn handle_renewed(

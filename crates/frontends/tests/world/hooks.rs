@@ -10,7 +10,7 @@ use super::{Peer, World};
 
 impl World {
     /// Takes the hook requests of a worker's sessions.
-    pub fn questions(&mut self, worker: usize) -> Vec<HookRequest> {
+    pub fn hook_requests(&mut self, worker: usize) -> Vec<HookRequest> {
         let worker = &mut self.workers[worker];
         let mut asked = std::mem::take(&mut worker.asked);
         asked.append(&mut worker.record.borrow_mut().asked);
@@ -20,9 +20,9 @@ impl World {
     }
 
     /// Makes a decision, which is delivered in the next turn.
-    pub fn judge(&mut self, worker: usize, question: &HookRequest, decision: HookDecision) {
+    pub fn deliver_decision(&mut self, worker: usize, request: &HookRequest, decision: HookDecision) {
         let ports = &mut self.workers[worker].shared_mut().requests;
-        let decision = (question.session, question.id, decision);
+        let decision = (request.session, request.id, decision);
         ports.hook_decisions.push_back(decision);
     }
 

@@ -258,11 +258,11 @@ impl<E: Driven> Bench<E> {
 
     /// Returns the members of the room, and the numbers of clients and users.
     pub(crate) fn presence(&mut self) -> (Vec<String>, (u32, u32)) {
-        for question in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
+        for query in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
             let caller = (session(100), Ticket(3));
             let outcome = self
                 .hub
-                .query(caller, name(ROOM), question, &mut self.outlet);
+                .query(caller, name(ROOM), query, &mut self.outlet);
             if let RequestOutcome::Done(answer) = outcome {
                 self.outlet.answers.push(answer);
             }
@@ -274,11 +274,11 @@ impl<E: Driven> Bench<E> {
         (members, (stats.clients, stats.users))
     }
 
-    pub(crate) fn ask(&mut self, question: ChannelQuery) {
+    pub(crate) fn ask(&mut self, query: ChannelQuery) {
         let caller = (session(100), Ticket(3));
         let outcome = self
             .hub
-            .query(caller, name(CHANNEL), question, &mut self.outlet);
+            .query(caller, name(CHANNEL), query, &mut self.outlet);
         if let RequestOutcome::Done(answer) = outcome {
             self.outlet.answers.push(answer);
         }

@@ -226,9 +226,9 @@ fn history_reads_are_refused_while_replies_hold_too_many_dropped_bytes() {
     assert_eq!(page.len(), SIZE as usize);
     fill(&mut node);
     let busy = RequestOutcome::Done(HubReply::History(Err(HistoryError::Busy)));
-    let question = || ChannelQuery::History(HistoryQuery::default());
-    assert_eq!(node.ask("long:1", question()), busy);
-    assert_eq!(node.ask("kept:1", question()), busy);
+    let query = || ChannelQuery::History(HistoryQuery::default());
+    assert_eq!(node.ask("long:1", query()), busy);
+    assert_eq!(node.ask("kept:1", query()), busy);
     let offsets = page.iter().map(|one| one.position.map(|at| at.offset));
     assert!(
         offsets.eq((1..=u64::from(SIZE)).map(Some)),

@@ -356,11 +356,11 @@ impl Node {
     pub(crate) fn ask(
         &mut self,
         channel: &str,
-        question: ChannelQuery,
+        query: ChannelQuery,
     ) -> RequestOutcome<HubReply> {
         let caller = (session(77), Ticket(77));
         self.hub
-            .query(caller, name(channel), question, &mut self.outlet)
+            .query(caller, name(channel), query, &mut self.outlet)
     }
 
     /// The whole history of a channel.

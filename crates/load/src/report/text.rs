@@ -38,7 +38,7 @@ pub fn text(report: &Report, style: Style) -> String {
             Tone::Plain,
             &format!(
                 "{}. {}",
-                clean(&wording::question(phase)),
+                clean(&wording::run_description(phase)),
                 wording::span(phase)
             ),
         );
@@ -224,7 +224,7 @@ fn headline(page: &mut TextPage, report: &Report) {
     }
     page.text(
         Tone::Plain,
-        &format!("{}.", clean(&wording::question(report))),
+        &format!("{}.", clean(&wording::run_description(report))),
     );
     page.text(Tone::Plain, &wording::span(report));
     if let Some(incomplete) = incomplete(report) {

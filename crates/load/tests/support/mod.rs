@@ -142,7 +142,7 @@ pub(crate) fn assert_clean(report: &Report) {
 /// Compares the figures of a report with the truth, to the message, and prints them as a row of the table in
 /// bench/results (`cargo test --test truth -- --nocapture --test-threads 1 | grep '^| '`).
 #[track_caller]
-pub(crate) fn row(question: &str, server: &str, figures: &[(&str, u64, u64)]) {
+pub(crate) fn row(case: &str, server: &str, figures: &[(&str, u64, u64)]) {
     let words = |of: fn(&(&str, u64, u64)) -> u64| {
         let all: Vec<_> = figures
             .iter()
@@ -151,6 +151,6 @@ pub(crate) fn row(question: &str, server: &str, figures: &[(&str, u64, u64)]) {
         all.join(", ")
     };
     let (truth, told) = (words(|figure| figure.1), words(|figure| figure.2));
-    println!("| {question} | {server} | {truth} | {told} |");
+    println!("| {case} | {server} | {truth} | {told} |");
     assert_eq!(told, truth, "{server}");
 }

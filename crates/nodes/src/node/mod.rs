@@ -24,7 +24,7 @@ mod callers;
 mod commands;
 mod output;
 mod peers;
-mod question;
+mod cluster_request;
 mod restore;
 mod stores;
 mod task;
@@ -48,7 +48,7 @@ use commands::{Commands, Next};
 pub use output::{Coverage, NodeCounts, Output, Part};
 use peers::Peers;
 pub use peers::{Disagreement, Peer};
-use question::Question;
+use cluster_request::ClusterRequest;
 use restore::Restore;
 use stores::Stores;
 use task::{Origin, Task};
@@ -80,7 +80,7 @@ pub struct Node {
     stores: Stores,
     /// The stored bans may be incomplete; they are compared with those of this node.
     restore: Option<Restore>,
-    questions: HashMap<Caller, Question>,
+    cluster_requests: HashMap<Caller, ClusterRequest>,
     tasks: HashMap<u32, Task>,
     next_task: u32,
     next_ticket: u64,
@@ -119,7 +119,7 @@ impl Node {
             commands: Commands::default(),
             stores: Stores::default(),
             restore: None,
-            questions: HashMap::new(),
+            cluster_requests: HashMap::new(),
             tasks: HashMap::new(),
             next_task: 0,
             next_ticket: 0,
@@ -233,11 +233,11 @@ impl Node {
                 false => (Vec::new(), self.peers.len()),
             };
             let deadline_ms = self.now_ms + ANSWER_MS;
-            let mut question = Question::new(peers, missing, empty(&message), deadline_ms);
+            let mut request = ClusterRequest::new(peers, missing, empty(&message), deadline_ms);
             if matches!(message, NodeMessage::Block(_)) {
-                question.answered(None, NodeAnswer::Blocked(Ok(())));
+                request.answered(None, NodeAnswer::Blocked(Ok(())));
             }
-            self.questions.insert(caller, question);
+            self.cluster_requests.insert(caller, request);
         }
         if message.is_sequenced() {
             self.command(message.clone());
@@ -245,7 +245,7 @@ impl Node {
             self.send(None, message.clone(), ANSWER_MS as u32);
         }
         if matches!(message, NodeMessage::Block(_)) {
-            return self.finish_questions();
+            return self.finish_cluster_requests();
         }
         self.begin(message, caller.map(Origin::Own), ANSWER_MS);
     }
@@ -334,9 +334,9 @@ impl Node {
     /// Returns the time at which [`handle_timeout`](Self::handle_timeout) has to be called.
     #[must_use]
     pub fn next_timeout_ms(&self) -> u64 {
-        let questions = self.questions.values().map(|question| question.deadline_ms);
+        let cluster_requests = self.cluster_requests.values().map(|request| request.deadline_ms);
         let leases = self.peers.next_end_ms().filter(|_| self.is_heard());
-        let all = questions.chain(leases).chain([self.announce_at_ms]);
+        let all = cluster_requests.chain(leases).chain([self.announce_at_ms]);
         all.min().unwrap_or(self.announce_at_ms)
     }
 
@@ -358,7 +358,7 @@ impl Node {
             }
         }
         self.tasks.retain(|_, task| task.deadline_ms > now_ms);
-        self.finish_questions();
+        self.finish_cluster_requests();
     }
 
     /// Returns whether messages of this node appear to reach the others.
@@ -376,10 +376,10 @@ impl Node {
     fn cut(&mut self) {
         self.is_linked = false;
         self.is_current = false;
-        for question in self.questions.values_mut() {
-            question.give_up();
+        for request in self.cluster_requests.values_mut() {
+            request.give_up();
         }
-        self.finish_questions();
+        self.finish_cluster_requests();
     }
 
     /// Reads the control stream behind the last known entry. Without one: its end, and then the stored blocks.
@@ -418,9 +418,9 @@ impl Node {
             NodeMessage::Announce(announcement) => self.announced_by(source, *announcement),
             NodeMessage::Leave => self.forget(source),
             NodeMessage::Answer(NodeReply { caller, answer }) => {
-                if let Some(question) = self.questions.get_mut(&caller) {
-                    question.answered(Some(source), answer);
-                    self.finish_questions();
+                if let Some(request) = self.cluster_requests.get_mut(&caller) {
+                    request.answered(Some(source), answer);
+                    self.finish_cluster_requests();
                 }
             }
             // Commands are sent only through the stream.
@@ -590,10 +590,10 @@ impl Node {
     /// Handles a node that has left, or whose lease has ended.
     fn forget(&mut self, source: NodeId) {
         self.peers.remove(source);
-        for question in self.questions.values_mut() {
-            question.left(source);
+        for request in self.cluster_requests.values_mut() {
+            request.left(source);
         }
-        self.finish_questions();
+        self.finish_cluster_requests();
     }
 
     /// Passes a message to the workers of this node, whose parts make up the answer.
@@ -632,10 +632,10 @@ impl Node {
         };
         match task.origin {
             Origin::Own(caller) => {
-                if let Some(question) = self.questions.get_mut(&caller) {
-                    question.answered(None, answer);
+                if let Some(request) = self.cluster_requests.get_mut(&caller) {
+                    request.answered(None, answer);
                 }
-                self.finish_questions();
+                self.finish_cluster_requests();
             }
             Origin::Node(node, caller) => {
                 self.send(
@@ -647,15 +647,15 @@ impl Node {
         }
     }
 
-    fn finish_questions(&mut self) {
+    fn finish_cluster_requests(&mut self) {
         let now_ms = self.now_ms;
         let finished = self
-            .questions
-            .extract_if(|_, question| question.is_finished(now_ms));
-        for (caller, question) in finished {
-            let coverage = question.coverage();
+            .cluster_requests
+            .extract_if(|_, request| request.is_finished(now_ms));
+        for (caller, request) in finished {
+            let coverage = request.coverage();
             self.counts.partial += u64::from(!coverage.is_complete());
-            let answer = question.answer;
+            let answer = request.answer;
             self.outputs
                 .push_back(Output::Answer(caller, answer, coverage));
         }

@@ -25,7 +25,7 @@ impl Vm {
                 self.reports.remove(&number);
             }
             // A handler that ends has responded.
-            Owner::Question(..) => {}
+            Owner::Hook(..) => {}
         }
     }
 
@@ -51,7 +51,7 @@ impl Vm {
                 self.report(owner, &failure);
                 self.abandon(number, owner);
             }
-            Owner::Question(number, _) => {
+            Owner::Hook(number, _) => {
                 self.report(owner, &failure);
                 self.context.set_hook_response(number, HookResponse::Failed);
             }

@@ -36,8 +36,8 @@ impl CompletionInbox {
     }
 
     /// Delivers a decision about a connection, which may be closed by now. Callable from any thread.
-    pub(super) fn decide(&self, id: ConnectionId, question: HookRequestId, decision: HookDecision) {
-        self.push(id, CompletionEvent::HookDecision(question, decision));
+    pub(super) fn decide(&self, id: ConnectionId, request_id: HookRequestId, decision: HookDecision) {
+        self.push(id, CompletionEvent::HookDecision(request_id, decision));
     }
 
     fn push(&self, id: ConnectionId, completion: CompletionEvent) {
@@ -70,8 +70,8 @@ impl<A: WorkerApps> WorkerState<A> {
         for (id, completion) in self.completions.take() {
             match completion {
                 CompletionEvent::Finding(finding) => self.worker.handle_identity(id, finding),
-                CompletionEvent::HookDecision(question, decision) => {
-                    self.worker.handle_hook_decision(id, question, decision);
+                CompletionEvent::HookDecision(request_id, decision) => {
+                    self.worker.handle_hook_decision(id, request_id, decision);
                 }
             }
         }

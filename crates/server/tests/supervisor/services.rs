@@ -110,8 +110,8 @@ fn serve(client: TcpStream, said: &Mutex<Vec<String>>, may_end: &AtomicBool) -> 
             .trim_start_matches('/')
             .to_owned();
         while !lines.next()?.ok()?.is_empty() {}
-        let is_question = line.starts_with("may-end");
-        let status = match is_question && !may_end.load(Ordering::Relaxed) {
+        let is_may_end = line.starts_with("may-end");
+        let status = match is_may_end && !may_end.load(Ordering::Relaxed) {
             true => 409,
             false => 200,
         };

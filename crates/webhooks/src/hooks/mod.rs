@@ -78,7 +78,7 @@ const QUEUED_MS_MAX: u64 = 5_000;
 
 /// A request that was not sent. Dropping it fails it.
 struct QueuedRequest {
-    question: HookRequest,
+    request: HookRequest,
     done: Option<OnDecision>,
     queued_ms: u64,
 }
@@ -99,7 +99,7 @@ impl Drop for QueuedRequest {
 
 impl fmt::Debug for QueuedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.question.fmt(f)
+        self.request.fmt(f)
     }
 }
 
@@ -177,8 +177,8 @@ impl HookClient {
     }
 
     /// Submits a request. Returns the decision if it is available at once; otherwise `done` receives it, on any thread.
-    pub fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision> {
-        let HookTarget::BackEnd(BackEndId(index)) = question.target else {
+    pub fn ask(&self, request: HookRequest, done: OnDecision) -> Option<HookDecision> {
+        let HookTarget::BackEnd(BackEndId(index)) = request.target else {
             return Some(HookDecision::Failed);
         };
         let places = self.back_ends.lock();
@@ -195,7 +195,7 @@ impl HookClient {
             return Some(HookDecision::Failed);
         }
         let pending = QueuedRequest {
-            question,
+            request,
             done: Some(done),
             queued_ms: back_end.clock.now_ms(),
         };
@@ -241,9 +241,9 @@ impl HookEndpoint {
     }
 
     fn send(self: &Arc<Self>, mut pending: QueuedRequest) {
-        let question = &pending.question;
-        let body = request_body::body(question);
-        let mut headers = request_body::headers(question);
+        let hook_request = &pending.request;
+        let body = request_body::body(hook_request);
+        let mut headers = request_body::headers(hook_request);
         sign(&mut headers, &self.options.secrets, &body);
         let request = FetchRequest {
             url: self.url.expose(),
@@ -256,8 +256,8 @@ impl HookEndpoint {
             // others.
             connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
         };
-        let client = match &*question.user {
-            "" => question.caller.address.to_canonical().to_string().into(),
+        let client = match &*hook_request.user {
+            "" => hook_request.caller.address.to_canonical().to_string().into(),
             user => user.into(),
         };
         let mut open = ActiveRequest {

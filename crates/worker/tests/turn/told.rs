@@ -314,10 +314,10 @@ fn a_decision_within_a_turn_requires_another_turn() {
     worker.handle_received(peer, &mut request);
     worker.handle_received(peer, &mut text(r#"{"id":1,"connect":{}}"#));
     turn(&mut worker);
-    let Some(ExternalRequest::Hook(question)) = worker.poll_request() else {
+    let Some(ExternalRequest::Hook(hook_request)) = worker.poll_request() else {
         panic!("the back end is asked");
     };
-    let (session, number) = (question.session, question.id);
+    let (session, number) = (hook_request.session, hook_request.id);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     // An application may publish or begin work during a hook request.
     let target = HookTarget::App {
@@ -326,7 +326,7 @@ fn a_decision_within_a_turn_requires_another_turn() {
     };
     let asked = HookRequest {
         target,
-        ..question
+        ..hook_request
     };
     worker.shared_mut().requests.hook_requests.push_back(asked);
     assert_eq!(turn(&mut worker).1, TurnState::Busy);

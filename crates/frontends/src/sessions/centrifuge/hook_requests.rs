@@ -222,9 +222,9 @@ impl Centrifuge {
         cx: &mut SessionContext<'_>,
     ) -> CommandStatus {
         match self.hook_request(target, kind, ask, cx) {
-            Some(question) => {
+            Some(request_id) => {
                 self.hooks.asked_ms = cx.shared.now.mono_ms;
-                self.waiting = Some(PendingTicket::HookDecision(question));
+                self.waiting = Some(PendingTicket::HookDecision(request_id));
                 CommandStatus::Not(WaitReason::HookDecision)
             }
             None => CommandStatus::Close(DisconnectCode::Internal),
@@ -304,12 +304,12 @@ impl Centrifuge {
     /// Handles a decision; returns the next step if a command waited for it.
     pub(crate) fn handle_hook_decision(
         &mut self,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        if !matches!(self.waiting, Some(PendingTicket::HookDecision(open)) if open == question) {
-            return self.handle_renewal(question, decision, cx);
+        if !matches!(self.waiting, Some(PendingTicket::HookDecision(open)) if open == request_id) {
+            return self.handle_renewal(request_id, decision, cx);
         }
         if self.state == State::Fresh {
             // The time that a hook takes does not count against the client.

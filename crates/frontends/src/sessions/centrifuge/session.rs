@@ -57,12 +57,12 @@ impl Session for Box<Centrifuge> {
 
     fn handle_hook_decision(
         &mut self,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         match cx.is_open {
-            true => Centrifuge::handle_hook_decision(self, question, decision, cx),
+            true => Centrifuge::handle_hook_decision(self, request_id, decision, cx),
             false => None,
         }
     }

@@ -168,17 +168,17 @@ impl Subscriptions {
     }
 
     /// Records a pending renewal request.
-    pub(super) fn begin_renewal(&mut self, channel: &str, question: HookRequestId) {
+    pub(super) fn begin_renewal(&mut self, channel: &str, request_id: HookRequestId) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
-            one.renewal = Some(question);
+            one.renewal = Some(request_id);
         }
         self.settle();
     }
 
     /// Returns the channel of a completed renewal request; `None` if the subscription has ended.
-    pub(super) fn end_renewal(&mut self, question: HookRequestId) -> Option<Box<str>> {
+    pub(super) fn end_renewal(&mut self, request_id: HookRequestId) -> Option<Box<str>> {
         let mut all = self.all.iter_mut();
-        let one = all.find(|one| one.renewal == Some(question))?;
+        let one = all.find(|one| one.renewal == Some(request_id))?;
         one.renewal = None;
         let channel = one.channel.clone();
         self.settle();

@@ -157,10 +157,10 @@ fn call(world: &mut World, method: &str, body: &Value) -> Value {
     serde_json::from_str(&answer[0].body).expect("JSON")
 }
 
-fn question(world: &mut World, worker: usize) -> HookRequest {
-    let mut questions = world.questions(worker);
-    assert_eq!(questions.len(), 1, "{questions:?}");
-    questions.remove(0)
+fn hook_request(world: &mut World, worker: usize) -> HookRequest {
+    let mut requests = world.hook_requests(worker);
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    requests.remove(0)
 }
 
 fn granted(grant: HookGrant) -> HookDecision {
@@ -171,13 +171,13 @@ fn granted(grant: HookGrant) -> HookDecision {
 fn connecting(world: &mut World) -> (Peer, HookRequest) {
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
     assert_eq!(ask(world, peer, super::CONNECT), Heard::default());
-    let question = question(world, 1);
-    (peer, question)
+    let request = hook_request(world, 1);
+    (peer, request)
 }
 
 fn connected(world: &mut World) -> Peer {
-    let (peer, question) = connecting(world);
-    world.judge(1, &question, granted(HookGrant::default()));
+    let (peer, request) = connecting(world);
+    world.deliver_decision(1, &request, granted(HookGrant::default()));
     let heard = take(world, peer);
     assert!(heard.lines[0]["connect"].is_object(), "{heard:?}");
     peer
@@ -196,14 +196,14 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
         let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
         for (ended, is_bound) in [("asked:1", true), ("asked:2", false), ("asked:1", true)] {
             assert_eq!(ask(&mut world, peer, subscribe), Heard::default());
-            let question = question(&mut world, 1);
+            let request = hook_request(&mut world, 1);
             // The call is answered while the decision is pending, since the hook itself may be the caller.
             let one = json!({ "user": "ann", "channel": ended });
             assert_eq!(
                 call(&mut world, "unsubscribe", &one),
                 json!({ "result": {} })
             );
-            world.judge(1, &question, granted(HookGrant::default()));
+            world.deliver_decision(1, &request, granted(HookGrant::default()));
             let heard = take(&mut world, peer);
             let refused = heard.lines[0]["error"]["code"] == 103;
             assert_eq!(refused, is_bound, "{heard:?}");
@@ -220,21 +220,21 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
 #[test]
 fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
     let mut world = world(2);
-    let (peer, question) = connecting(&mut world);
+    let (peer, request) = connecting(&mut world);
     call(&mut world, "disconnect", &json!({ "user": "ann" }));
-    world.judge(1, &question, granted(HookGrant::default()));
+    world.deliver_decision(1, &request, granted(HookGrant::default()));
     let heard = take(&mut world, peer);
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
     // The client is not let in either if the decision contains the user.
     let peer = world.open(1, "/centrifuge/asked/x/websocket");
     assert_eq!(ask(&mut world, peer, super::CONNECT), Heard::default());
-    let question = self::question(&mut world, 1);
+    let request = hook_request(&mut world, 1);
     call(&mut world, "disconnect", &json!({ "user": "ann" }));
     let grant = HookGrant {
         user: "ann".into(),
         ..HookGrant::default()
     };
-    world.judge(1, &question, granted(grant));
+    world.deliver_decision(1, &request, granted(grant));
     let heard = take(&mut world, peer);
     assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
 }
@@ -242,7 +242,7 @@ fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
 #[test]
 fn a_channel_that_was_taken_from_a_user_meanwhile_is_not_given_by_an_older_decision() {
     let mut world = world(2);
-    let (peer, question) = connecting(&mut world);
+    let (peer, request) = connecting(&mut world);
     let one = json!({ "user": "ann", "channel": "open:1" });
     call(&mut world, "unsubscribe", &one);
     let given = |channel: &str| HookSubscription {
@@ -253,7 +253,7 @@ fn a_channel_that_was_taken_from_a_user_meanwhile_is_not_given_by_an_older_decis
         channels: vec![given("open:1"), given("open:2")],
         ..HookGrant::default()
     };
-    world.judge(1, &question, granted(grant));
+    world.deliver_decision(1, &request, granted(grant));
     let heard = take(&mut world, peer);
     let subs = heard.lines[0]["connect"]["subs"]
         .as_object()
@@ -364,9 +364,9 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
         ("unsubscribe", false),
     ] {
         let mut world = world(2);
-        let (peer, question) = connecting(&mut world);
+        let (peer, request) = connecting(&mut world);
         let client = match is_it {
-            true => &*question.caller.client,
+            true => &*request.caller.client,
             false => "another",
         };
         assert!(!client.is_empty());
@@ -383,7 +383,7 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
             channels: vec![given],
             ..HookGrant::default()
         };
-        world.judge(1, &question, granted(grant));
+        world.deliver_decision(1, &request, granted(grant));
         let heard = take(&mut world, peer);
         let is_gone = heard.closed.is_some();
         assert_eq!(is_gone, is_it && method == "disconnect", "{heard:?}");

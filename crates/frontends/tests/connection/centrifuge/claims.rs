@@ -274,12 +274,12 @@ fn meta_of_a_token_is_included_in_hook_requests() {
     let target = "/centrifuge/asked-jwt";
     let (peer, _) = connect(&mut world, 0, target, &json!({ "token": token }));
     ask(&mut world, peer, r#"{"id":2,"rpc":{"method":"m"}}"#);
-    let questions = world.questions(0);
-    let meta = questions[0].caller.meta.as_ref().expect("meta");
+    let hook_requests = world.hook_requests(0);
+    let meta = hook_requests[0].caller.meta.as_ref().expect("meta");
     assert_eq!(&meta.bytes[..], br#"{"tier":1}"#);
-    world.judge(
+    world.deliver_decision(
         0,
-        &questions[0],
+        &hook_requests[0],
         HookDecision::Granted(Box::<HookGrant>::default()),
     );
 }

@@ -156,7 +156,7 @@ fn run_one(
     stop: &AtomicBool,
     mut line: Option<&mut ProgressLine>,
 ) -> Result<Report, CommandFailure> {
-    let Some((kind, common, _)) = phase.question.plan() else {
+    let Some((kind, common, _)) = phase.command.plan() else {
         return Err(CommandFailure::new(
             Exit::Usage,
             "not a phase of a scenario",

@@ -10,9 +10,9 @@ use super::MockState;
 use super::stub::{StubCall, StubKind};
 
 /// Checks that a mocked host name returns addresses.
-pub(super) fn check(question: &Plain) -> Result<(), String> {
-    match question.get("kind").bytes() {
-        b"resolve" => addresses(question.get("answer")).map(drop),
+pub(super) fn check(request: &Plain) -> Result<(), String> {
+    match request.get("kind").bytes() {
+        b"resolve" => addresses(request.get("answer")).map(drop),
         _ => Ok(()),
     }
 }
@@ -28,7 +28,7 @@ pub(super) fn addresses(said: &Plain) -> Result<Reply, String> {
     Ok(Reply::Addresses(addresses?))
 }
 
-pub(super) fn question(fetch: &HttpRequest) -> StubCall {
+pub(super) fn stub_call(fetch: &HttpRequest) -> StubCall {
     StubCall {
         kind: StubKind::Http,
         method: fetch.method.clone(),

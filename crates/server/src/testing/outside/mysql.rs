@@ -7,7 +7,7 @@ use veche_script::Plain;
 use super::stub::{StubCall, StubKind, canonical};
 
 /// Returns the query of a call: a statement, or a transaction's begin, commit or rollback.
-pub(super) fn question(mysql: &MysqlCall) -> StubCall {
+pub(super) fn stub_call(mysql: &MysqlCall) -> StubCall {
     let (sql, values): (&str, &[MysqlValue]) = match &mysql.action {
         MysqlAction::Run { sql, values, .. } => (sql, values),
         MysqlAction::Begin => ("BEGIN", &[]),
@@ -25,8 +25,8 @@ pub(super) fn question(mysql: &MysqlCall) -> StubCall {
 }
 
 /// Converts a call for the test.
-pub(super) fn told(mysql: &MysqlCall, question: &StubCall) -> Plain {
-    let arguments = question.arguments.items();
+pub(super) fn told(mysql: &MysqlCall, stub_call: &StubCall) -> Plain {
+    let arguments = stub_call.arguments.items();
     let (sql, values) = arguments.split_first().unwrap_or((&Plain::Nil, &[]));
     let database = mysql.database.name.as_deref();
     Plain::map([

@@ -291,10 +291,10 @@ fn a_client_disconnected_during_a_request_is_rejected() {
                 .socket
                 .say(&json!({"id": 1, "connect": {}}).to_string());
             until("it to be asked", || back_end.count() == 1);
-            let (_, question) = asked(&back_end.heads()[0]);
+            let (_, body) = asked(&back_end.heads()[0]);
             let mut told = json!({"user": "ann"});
             if except {
-                told["whitelist"] = json!([question["client"]]);
+                told["whitelist"] = json!([body["client"]]);
             }
             call(server.internal, method, &told);
             go.send(()).expect("it waits");

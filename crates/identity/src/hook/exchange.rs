@@ -23,10 +23,10 @@ const KEPT_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns the headers of the request: the selected ones of the client, and the original method and URI.
 pub(super) fn forwarded_headers(
-    question: &IdentityRequest<'_>,
+    request: &IdentityRequest<'_>,
     chosen: &[String],
 ) -> Vec<(String, Vec<u8>)> {
-    let head = question.head;
+    let head = request.head;
     let mut passed = Vec::new();
     for (name, value) in head.headers() {
         let name = name.to_ascii_lowercase();
@@ -34,7 +34,7 @@ pub(super) fn forwarded_headers(
             passed.push((name, value.to_vec()));
         }
     }
-    let client = question.client.to_canonical().to_string();
+    let client = request.client.to_canonical().to_string();
     for (name, value) in [
         ("x-original-method", head.method.as_str()),
         ("x-original-uri", &original_uri(head)),
