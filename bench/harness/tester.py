@@ -171,10 +171,10 @@ def beside(server, load, path, options, niceness):
 
 def _command(server, load, path, options):
     scheme = "http" if load == "http" else "ws"
-    sealed = getattr(server, "tls", False)
-    url = f"{scheme}{'s' if sealed else ''}://127.0.0.1:{server.port}{path}"
+    over_tls = getattr(server, "tls", False)
+    url = f"{scheme}{'s' if over_tls else ''}://127.0.0.1:{server.port}{path}"
     command = [servers.tester_binary(), "bench", load, url, "--pid", server.pid, "--json", *options]
-    command += ["--insecure"] if sealed else []
+    command += ["--insecure"] if over_tls else []
     return ["taskset", "-c", servers.DRIVER_CORE, *map(str, command)]
 
 

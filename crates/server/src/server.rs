@@ -102,7 +102,7 @@ pub(crate) fn start(
     let opened = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
-    let acceptors = common.sealing.begin(&config);
+    let acceptors = common.tls_listeners.begin(&config);
     common.orders.set(&config);
     common.identities.begin(&config);
     common.events.reload(config.events.clone());
@@ -354,7 +354,7 @@ impl ServerControl for RunningServer {
         let app_set = self.library.load_with(&config, spawner)?;
         let access = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
         let keys = self.common.identities.read(&config)?;
-        let acceptors = self.common.sealing.reload(&config)?;
+        let acceptors = self.common.tls_listeners.reload(&config)?;
         let switched = self.common.access.switch(access);
         switched.map_err(|error| error.to_string())?;
         self.common.identities.reload(&config, keys);
@@ -386,7 +386,7 @@ impl ServerControl for RunningServer {
     }
 
     fn run_periodic(&self) -> Option<Instant> {
-        let (acceptors, next) = self.common.sealing.reload_changed();
+        let (acceptors, next) = self.common.tls_listeners.reload_changed();
         if let Some(acceptors) = acceptors {
             self.send_all(|| WorkerMail::Acceptors(Arc::clone(&acceptors)));
         }

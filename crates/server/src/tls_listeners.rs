@@ -29,7 +29,7 @@ const REMIND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) enum ListenerMode {
     Plain,
     /// With TLS, by the current certificates.
-    Sealed(Acceptor),
+    Tls(Acceptor),
     /// Rejects TLS: it is configured, but there is no certificate.
     Closed,
 }
@@ -96,11 +96,11 @@ impl TlsListeners {
             .listeners
             .iter()
             .map(|listener| {
-                let mut sealed = TlsListener::new(listener, &self.proofs)?;
-                if let Err(why) = sealed.read() {
-                    error!(listener = sealed.label, "no TLS: {why}");
+                let mut tls_listener = TlsListener::new(listener, &self.proofs)?;
+                if let Err(why) = tls_listener.read() {
+                    error!(listener = tls_listener.label, "no TLS: {why}");
                 }
-                Some(sealed)
+                Some(tls_listener)
             })
             .collect();
         kept.acceptors()
@@ -114,15 +114,15 @@ impl TlsListeners {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
         for (index, listener) in config.listeners.iter().enumerate() {
-            let Some(mut sealed) = TlsListener::new(listener, &self.proofs) else {
+            let Some(mut tls_listener) = TlsListener::new(listener, &self.proofs) else {
                 listeners.push(None);
                 continue;
             };
             if let Some(Some(before)) = kept.listeners.get(index) {
-                sealed.inherit_ticket_keys(before);
+                tls_listener.inherit_ticket_keys(before);
             }
-            sealed.read()?;
-            listeners.push(Some(sealed));
+            tls_listener.read()?;
+            listeners.push(Some(tls_listener));
         }
         kept.listeners = listeners;
         kept.reminded = None;
@@ -142,8 +142,8 @@ impl TlsListeners {
         }
         kept.look_at = Some(now + LOOK_EVERY);
         let mut changed = false;
-        for sealed in kept.listeners.iter_mut().flatten() {
-            changed |= sealed.reload_changed();
+        for tls_listener in kept.listeners.iter_mut().flatten() {
+            changed |= tls_listener.reload_changed();
         }
         if kept.reminded.is_none_or(|at| now >= at + REMIND_EVERY) {
             // Files read at a start or a reload are checked then.
@@ -160,19 +160,19 @@ impl TlsListeners {
         let kept = self.kept.lock();
         let listeners = kept.listeners.iter().flatten();
         listeners
-            .flat_map(|sealed| sealed.certificates.iter().cloned())
+            .flat_map(|tls_listener| tls_listener.certificates.iter().cloned())
             .collect()
     }
 }
 
 impl TlsState {
     fn acceptors(&self) -> TlsAcceptors {
-        let mode = |sealed: &Option<TlsListener>| match sealed {
+        let mode = |tls_listener: &Option<TlsListener>| match tls_listener {
             None => ListenerMode::Plain,
             Some(TlsListener {
                 acceptor: Some(acceptor),
                 ..
-            }) => ListenerMode::Sealed(acceptor.clone()),
+            }) => ListenerMode::Tls(acceptor.clone()),
             Some(_) => ListenerMode::Closed,
         };
         self.listeners.iter().map(mode).collect()
@@ -180,8 +180,8 @@ impl TlsState {
 
     fn log_expiring(&self) {
         let now_s = config::unix_now_s();
-        for sealed in self.listeners.iter().flatten() {
-            for one in &sealed.certificates {
+        for tls_listener in self.listeners.iter().flatten() {
+            for one in &tls_listener.certificates {
                 one.warn(now_s);
             }
         }

@@ -30,7 +30,7 @@ pub(super) struct CheckedListener {
     pub(super) address: Option<SocketAddr>,
     /// Whether clients may present certificates.
     pub(super) has_client_ca: bool,
-    pub(super) reach: Exposure,
+    pub(super) exposure: Exposure,
     /// `None` if the listener has a problem.
     pub(super) listener: Option<ListenerConfig>,
 }
@@ -39,7 +39,7 @@ pub(super) struct CheckedListener {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exposure {
     /// No other host: TLS, or this machine only.
-    Sealed,
+    Protected,
     /// Hosts between this machine and a proxy, which may terminate TLS.
     Proxied,
     /// Every host on the path.
@@ -100,7 +100,7 @@ impl Checker<'_> {
                 role,
                 address,
                 has_client_ca,
-                reach: match address {
+                exposure: match address {
                     Some(address)
                         if !table.has("tls") && !address.ip().to_canonical().is_loopback() =>
                     {
@@ -109,7 +109,7 @@ impl Checker<'_> {
                             false => Exposure::Open,
                         }
                     }
-                    _ => Exposure::Sealed,
+                    _ => Exposure::Protected,
                 },
                 listener,
             });

@@ -192,15 +192,15 @@ fn client_certificates_replace_api_keys() {
 #[test]
 fn a_reload_takes_tls_over() {
     let plain = good(&listener(""));
-    let sealed = good(&listener(
+    let with_tls = good(&listener(
         "tls = { certificate = \"good.pem\", key = \"good.key\" }",
     ));
-    let changes = plain.effective.changes(&sealed.effective);
+    let changes = plain.effective.changes(&with_tls.effective);
     assert_eq!(changes.reload, ["listen[1].tls"]);
-    let new = sealed.clone().on_top_of(&plain);
-    assert_eq!(new.listeners, sealed.listeners);
-    let moved = good("[[listen]]\naddress = \"0.0.0.0:80\"").on_top_of(&sealed);
-    assert_eq!(moved.listeners, sealed.listeners);
+    let new = with_tls.clone().on_top_of(&plain);
+    assert_eq!(new.listeners, with_tls.listeners);
+    let moved = good("[[listen]]\naddress = \"0.0.0.0:80\"").on_top_of(&with_tls);
+    assert_eq!(moved.listeners, with_tls.listeners);
 }
 
 #[test]

@@ -27,9 +27,9 @@ pub(super) enum TransportLayer {
 }
 
 impl ConnectionTransport {
-    pub(super) fn tls(seal: TlsLayer) -> Self {
+    pub(super) fn tls(tls_layer: TlsLayer) -> Self {
         Self {
-            layer: Some(Box::new(TransportLayer::Tls(seal))),
+            layer: Some(Box::new(TransportLayer::Tls(tls_layer))),
         }
     }
 
@@ -54,7 +54,7 @@ impl ConnectionTransport {
     #[inline]
     pub(super) fn tls_layer(&self) -> Option<&TlsLayer> {
         match self.layer() {
-            Some(TransportLayer::Tls(seal)) => Some(seal),
+            Some(TransportLayer::Tls(tls_layer)) => Some(tls_layer),
             Some(TransportLayer::ProxyHeader(_)) | None => None,
         }
     }
@@ -62,7 +62,7 @@ impl ConnectionTransport {
     #[inline]
     pub(super) fn tls_layer_mut(&mut self) -> Option<&mut TlsLayer> {
         match self.layer.as_deref_mut() {
-            Some(TransportLayer::Tls(seal)) => Some(seal),
+            Some(TransportLayer::Tls(tls_layer)) => Some(tls_layer),
             Some(TransportLayer::ProxyHeader(_)) | None => None,
         }
     }
@@ -77,7 +77,7 @@ impl ConnectionTransport {
     pub(super) fn opens_by_ms(&self) -> u64 {
         match self.layer() {
             Some(TransportLayer::ProxyHeader(pending)) => pending.until_ms(),
-            Some(TransportLayer::Tls(seal)) => seal.until_ms(),
+            Some(TransportLayer::Tls(tls_layer)) => tls_layer.until_ms(),
             None => u64::MAX,
         }
     }
