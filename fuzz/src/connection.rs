@@ -180,7 +180,7 @@ fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
         17 => wire::close(Some(1000), "bye"),
         18 => "x\n".repeat(1500).into(),
         20 => wire::handshake(&format!("/app-user?user={user}"), "").into(),
-        21 => wire::handshake("/judged?verdict=later&open=wait", "").into(),
+        21 => wire::handshake("/decided?decision=later&open=wait", "").into(),
         22 => (wire::get("/app/later") + &wire::post("/app/x", "body")).into(),
         23 => [wire::text("wait"), wire::text("say back")].concat(),
         24 => wire::text("flood on"),

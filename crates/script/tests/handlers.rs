@@ -448,7 +448,7 @@ fn handshakes() {
             .handshake(ANN, request("GET", "/x", "token=7"), bench.now);
         bench.pass_time();
         let told = bench.told();
-        let last = told.last().expect("a verdict");
+        let last = told.last().expect("a decision");
         assert!(last.contains(expected), "{handler}: {told:?}");
     };
     check("", "accept ann None None");

@@ -253,12 +253,12 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
 }
 
 #[test]
-fn verdicts_are_carried_out_now_and_later() {
+fn handshake_decisions_apply_at_once_and_later() {
     // Decision, status, log message, later calls of the application.
     let table: &[(&str, u16, &str, &[Told])] = &[
-        ("accept", 101, "", &[opened("/judged")]),
-        ("user", 101, "", &[opened("/judged user=hooked")]),
-        ("protocol", 101, "", &[opened("/judged")]),
+        ("accept", 101, "", &[opened("/decided")]),
+        ("user", 101, "", &[opened("/decided user=hooked")]),
+        ("protocol", 101, "", &[opened("/decided")]),
         ("refuse", 403, "refused with 403", &[]),
         ("redirect", 302, "refused with 302", &[]),
         ("bad-user", 500, "is not a valid user", &[Told::Gone]),
@@ -270,8 +270,8 @@ fn verdicts_are_carried_out_now_and_later() {
         for later in [false, true] {
             let mut world = World::new(Options::default());
             let target = match later {
-                false => format!("/judged?verdict={name}"),
-                true => "/judged?verdict=later".to_owned(),
+                false => format!("/decided?decision={name}"),
+                true => "/decided?decision=later".to_owned(),
             };
             let peer = begin(&mut world, &target);
             if later {
@@ -287,7 +287,7 @@ fn verdicts_are_carried_out_now_and_later() {
                 );
                 world.advance(10_000);
                 assert_eq!(world.take(peer), b"");
-                assert_eq!(world.told(peer), [asked("/judged")]);
+                assert_eq!(world.told(peer), [asked("/decided")]);
                 assert!(world.answer(peer, name));
                 world.settle();
             }
@@ -304,7 +304,7 @@ fn verdicts_are_carried_out_now_and_later() {
             }
             let mut expected = Vec::new();
             if !later {
-                expected.push(asked("/judged"));
+                expected.push(asked("/decided"));
             }
             expected.extend(after.to_vec());
             if later && *status == 101 {
@@ -331,13 +331,13 @@ fn verdicts_are_carried_out_now_and_later() {
 #[test]
 fn a_missing_handshake_decision_yields_503() {
     let mut world = World::new(Options::default());
-    let peer = begin(&mut world, "/judged?verdict=later");
+    let peer = begin(&mut world, "/decided?decision=later");
     world.advance(14_999);
     assert_eq!(world.take(peer), b"");
     world.advance(2);
     assert_eq!(statuses(&world.take(peer)), [503]);
     assert!(!world.is_open(peer));
-    assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
+    assert_eq!(world.told(peer), [asked("/decided"), Told::Gone]);
     assert_eq!(
         world.stats(0).handshakes[HandshakeOutcome::Refused as usize].read(),
         1
@@ -349,12 +349,12 @@ fn a_missing_handshake_decision_yields_503() {
 #[test]
 fn a_client_gone_before_the_decision_is_not_opened() {
     let mut world = World::new(Options::default());
-    let peer = begin(&mut world, "/judged?verdict=later");
+    let peer = begin(&mut world, "/decided?decision=later");
     world.reset(peer);
-    assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
+    assert_eq!(world.told(peer), [asked("/decided"), Told::Gone]);
     // An answer of the other kind is ignored.
-    let peer = begin(&mut world, "/judged?verdict=later");
-    let wrong = (world.id(peer), crate::world::apps::said("no verdict"));
+    let peer = begin(&mut world, "/decided?decision=later");
+    let wrong = (world.id(peer), crate::world::apps::said("no decision"));
     world.workers[0]
         .shared_mut()
         .requests
@@ -366,7 +366,7 @@ fn a_client_gone_before_the_decision_is_not_opened() {
     world.answer(peer, "accept");
     world.settle();
     assert_eq!(statuses(&world.take(peer)), [503], "the server goes away");
-    assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
+    assert_eq!(world.told(peer), [asked("/decided"), Told::Gone]);
     assert!(!world.is_open(peer));
     world.reset_all();
     world.check_empty();
@@ -375,10 +375,10 @@ fn a_client_gone_before_the_decision_is_not_opened() {
 #[test]
 fn what_the_route_refuses_does_not_reach_the_application() {
     for (target, headers, status) in [
-        ("/judged-user", "", 401),
-        ("/judged-user?user=", "", 401),
-        ("/judged-user?user=a%00b", "", 400),
-        ("/judged", "Origin: http://evil.test\r\n", 403),
+        ("/decided-user", "", 401),
+        ("/decided-user?user=", "", 401),
+        ("/decided-user?user=a%00b", "", 400),
+        ("/decided", "Origin: http://evil.test\r\n", 403),
         ("/app-user", "", 401),
     ] {
         let mut world = World::new(Options::default());
@@ -392,11 +392,11 @@ fn what_the_route_refuses_does_not_reach_the_application() {
         let mut world = World::new(Options::default());
         let peer = begin(
             &mut world,
-            &format!("/judged-user?user=ann&verdict={decision}"),
+            &format!("/decided-user?user=ann&decision={decision}"),
         );
         let told = world.told(peer);
-        assert_eq!(told[0], asked("/judged-user user=ann"));
-        assert_eq!(told[1], opened(&format!("/judged-user user={user}")));
+        assert_eq!(told[0], asked("/decided-user user=ann"));
+        assert_eq!(told[1], opened(&format!("/decided-user user={user}")));
     }
 }
 
@@ -411,7 +411,7 @@ fn a_session_receives_user_pushes_once_open() {
             let user = format!("person{n}");
             let target = match later {
                 false => format!("/app-user?user={user}"),
-                true => format!("/judged-user?user={user}&verdict=later"),
+                true => format!("/decided-user?user={user}&decision=later"),
             };
             let peer = world.connect(0, PUBLIC);
             world.send(peer, handshake(&target, "").as_bytes());
@@ -459,12 +459,12 @@ fn a_session_that_could_not_be_registered_is_gone() {
     let peer = world.connect(0, PUBLIC);
     world.send(
         peer,
-        handshake(&format!("/judged-user?user={user}"), "").as_bytes(),
+        handshake(&format!("/decided-user?user={user}"), "").as_bytes(),
     );
     world.turn(0);
     world.advance_alone(0, 5_001);
     assert_eq!(statuses(&world.take(peer)), [503]);
-    let asked = asked(&format!("/judged-user user={user}"));
+    let asked = asked(&format!("/decided-user user={user}"));
     assert_eq!(world.told(peer), [asked, Told::Gone]);
     world.settle();
     world.reset_all();

@@ -25,7 +25,7 @@ const PLAIN: &[(u16, &str)] = &[
     (PUBLIC, "/room/%2570"),
     (PUBLIC, "/room/"),
     (PUBLIC, "/ws"),
-    (PUBLIC, "/judged"),
+    (PUBLIC, "/decided"),
     (PUBLIC, "/centrifuge"),
     (PUBLIC, "/centrifuge/all/websocket"),
     (PUBLIC, "/centrifuge/all/sse"),

@@ -46,7 +46,7 @@ fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
             prop_oneof![
                 Just("/echo"),
                 Just("/lua-echo"),
-                Just("/judged?verdict=user&open=say")
+                Just("/decided?decision=user&open=say")
             ],
             prop::collection::vec(frame, 0..12)
         )

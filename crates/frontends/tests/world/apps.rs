@@ -26,7 +26,7 @@ pub const SCRIPTED: AppId = AppId(0);
 /// Echoes every message and records nothing.
 pub const ECHOING: AppId = AppId(1);
 /// Like [`SCRIPTED`], and decides on handshakes.
-pub const JUDGING: AppId = AppId(2);
+pub const DECIDING: AppId = AppId(2);
 
 /// Stands for the session in calls without one.
 const NOBODY: ConnectionId = ConnectionId {
@@ -151,7 +151,7 @@ pub fn said(body: &str) -> AppAnswer {
     AppAnswer::Response(response(200, &[("Content-Type", "text/plain")], body))
 }
 
-/// Returns the decision selected by `?verdict=…`.
+/// Returns the decision selected by `?decision=…`.
 pub fn handshake_decision(name: &str) -> HandshakeDecision {
     let accept = |user: Option<&str>, protocol: Option<&str>| HandshakeDecision::Accept {
         user: user.map(str::to_owned),
@@ -172,7 +172,7 @@ pub fn handshake_decision(name: &str) -> HandshakeDecision {
 
 impl Apps for TestApps {
     fn has_handshake(&self, app: AppId) -> bool {
-        app == JUDGING
+        app == DECIDING
     }
 
     fn handshake(
@@ -182,10 +182,10 @@ impl Apps for TestApps {
         request: &RequestView<'_>,
         _: &mut Context,
     ) -> MaybeDeferred<HandshakeDecision> {
-        assert_eq!(app, JUDGING);
+        assert_eq!(app, DECIDING);
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Handshake(described(request))));
-        let wanted = request.head.query("verdict").unwrap_or_default();
+        let wanted = request.head.query("decision").unwrap_or_default();
         if wanted == "later" {
             record.stand(id, &[None], Some(Standing::Judged));
             return MaybeDeferred::Deferred;
@@ -209,7 +209,7 @@ impl Apps for TestApps {
         }
         let mut record = self.0.borrow_mut();
         record.told.push((id, Told::Opened(described(request))));
-        let from = if app == JUDGING {
+        let from = if app == DECIDING {
             Some(Standing::Accepted)
         } else {
             None

@@ -240,16 +240,16 @@ impl Options {
                 ..app("/app/staff/*", apps::SCRIPTED)
             },
             app("/room/:id", apps::SCRIPTED),
-            app("/room/lobby", apps::JUDGING),
+            app("/room/lobby", apps::DECIDING),
             app("/lua-echo", apps::ECHOING),
-            app("/judged", apps::JUDGING),
+            app("/decided", apps::DECIDING),
             Route {
                 identity: Identity::Query("user".into()),
                 ..app("/app-user", apps::SCRIPTED)
             },
             Route {
                 identity: Identity::Query("user".into()),
-                ..app("/judged-user", apps::JUDGING)
+                ..app("/decided-user", apps::DECIDING)
             },
             Route {
                 compression: Some(deflate::DeflatePolicy::default()),
