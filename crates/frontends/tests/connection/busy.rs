@@ -2,7 +2,7 @@
 
 use veche_frontends::rate::Rate;
 
-use crate::world::wire::{handshake, post, responses, said, statuses, text, texts};
+use crate::world::wire::{handshake, post, responses, server_messages, statuses, text, texts};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, World};
 
 fn keyed(key: &str, body: &str) -> String {
@@ -73,7 +73,7 @@ fn short_of_memory_nothing_new_is_begun() {
     assert!(answer.body.contains("\"code\":106"), "{}", answer.body);
     let line = String::from_utf8(world.ask(lines, format!("{push}\n"))).expect("text");
     assert!(line.contains("\"code\":106"), "{line}");
-    let answer = format!("{:?}", said(&world.ask(socket, text(push))));
+    let answer = format!("{:?}", server_messages(&world.ask(socket, text(push))));
     assert!(answer.contains("106"), "{answer}");
     // Open sessions are served.
     assert_eq!(texts(&world.ask(echo, text("still here"))), ["still here"]);

@@ -391,7 +391,7 @@ fn namespaces() -> Namespaces {
             },
         );
     }
-    let told = NamespaceOptions {
+    let with_events = NamespaceOptions {
         access: veche_hub::ChannelAccess {
             subscribe: SubscribeAccess::Client,
             publish: Publishes::Disabled,
@@ -401,7 +401,7 @@ fn namespaces() -> Namespaces {
         force_push_join_leave: true,
         ..NamespaceOptions::default()
     };
-    namespaces.insert("told", told);
+    namespaces.insert("told", with_events);
     let everything = NamespaceOptions {
         access: veche_hub::ChannelAccess {
             subscribe: SubscribeAccess::Client,

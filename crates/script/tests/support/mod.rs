@@ -156,7 +156,7 @@ impl Bench {
         }
     }
 
-    /// Replaces the code as a reload does. The effects of the older code are returned by [`Self::told`] too.
+    /// Replaces the code as a reload does. The effects of the older code are returned by [`Self::effect_lines`] too.
     pub(crate) fn reload(&mut self, world: &AppWorld, script: &str) -> Vm {
         let vm = load_in(world, AppRole::Clients, &self.folder, script, limits());
         let mut older = vm.unwrap_or_else(|error| panic!("{error}"));
@@ -206,7 +206,7 @@ impl Bench {
             "local veche = require 'veche'\nlocal app = {{}}\nfunction app.start()\n{body}\nend\nreturn app"
         ));
         bench.pass_time();
-        bench.told()
+        bench.effect_lines()
     }
 
     pub(crate) fn open(&mut self, id: ConnectionId) -> HandlerProgress {
@@ -234,14 +234,14 @@ impl Bench {
         self.vm.turn(self.now);
     }
 
-    /// Like [`Self::told`], but waits until there is an effect other than a connection taking its next message.
-    pub(crate) fn told_soon(&mut self) -> Vec<String> {
+    /// Like [`Self::effect_lines`], but waits until there is an effect other than a connection taking its next message.
+    pub(crate) fn next_effect_lines(&mut self) -> Vec<String> {
         for _ in 0..1000 {
             self.advance(1);
-            let mut told = self.told();
-            told.retain(|line| !line.starts_with("ready "));
-            if !told.is_empty() {
-                return told;
+            let mut effects = self.effect_lines();
+            effects.retain(|line| !line.starts_with("ready "));
+            if !effects.is_empty() {
+                return effects;
             }
         }
         panic!("nothing comes of it")
@@ -275,7 +275,7 @@ impl Bench {
     }
 
     /// Returns the effects, each as a line.
-    pub(crate) fn told(&mut self) -> Vec<String> {
+    pub(crate) fn effect_lines(&mut self) -> Vec<String> {
         self.effects().into_iter().map(|(line, _)| line).collect()
     }
 

@@ -11,7 +11,7 @@ use veche_frontends::{Process, WaitReason};
 use veche_hub::ConnectionId;
 use veche_jwt::Keys;
 
-use super::{Heard, ask, connect, in_seconds, take, token};
+use super::{Received, ask, connect, in_seconds, take, token};
 use crate::world::wire::{close, handshake, post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, Peer, SECRET, World};
 
@@ -170,7 +170,7 @@ fn granted(grant: HookGrant) -> HookDecision {
 /// Returns a client authenticated by its handshake with a pending connect command, on worker 1.
 fn connecting(world: &mut World) -> (Peer, HookRequest) {
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
-    assert_eq!(ask(world, peer, super::CONNECT), Heard::default());
+    assert_eq!(ask(world, peer, super::CONNECT), Received::default());
     let request = hook_request(world, 1);
     (peer, request)
 }
@@ -178,8 +178,8 @@ fn connecting(world: &mut World) -> (Peer, HookRequest) {
 fn connected(world: &mut World) -> Peer {
     let (peer, request) = connecting(world);
     world.deliver_decision(1, &request, granted(HookGrant::default()));
-    let heard = take(world, peer);
-    assert!(heard.lines[0]["connect"].is_object(), "{heard:?}");
+    let received = take(world, peer);
+    assert!(received.lines[0]["connect"].is_object(), "{received:?}");
     peer
 }
 
@@ -195,7 +195,7 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
         let peer = connected(&mut world);
         let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
         for (ended, is_bound) in [("asked:1", true), ("asked:2", false), ("asked:1", true)] {
-            assert_eq!(ask(&mut world, peer, subscribe), Heard::default());
+            assert_eq!(ask(&mut world, peer, subscribe), Received::default());
             let request = hook_request(&mut world, 1);
             // The call is answered while the decision is pending, since the hook itself may be the caller.
             let one = json!({ "user": "ann", "channel": ended });
@@ -204,9 +204,9 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
                 json!({ "result": {} })
             );
             world.deliver_decision(1, &request, granted(HookGrant::default()));
-            let heard = take(&mut world, peer);
-            let refused = heard.lines[0]["error"]["code"] == 103;
-            assert_eq!(refused, is_bound, "{heard:?}");
+            let received = take(&mut world, peer);
+            let refused = received.lines[0]["error"]["code"] == 103;
+            assert_eq!(refused, is_bound, "{received:?}");
             assert_eq!(handed(&mut world, "asked:1"), u32::from(!is_bound));
             if !is_bound {
                 let one = json!({ "user": "ann", "channel": "asked:1" });
@@ -223,11 +223,11 @@ fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
     let (peer, request) = connecting(&mut world);
     call(&mut world, "disconnect", &json!({ "user": "ann" }));
     world.deliver_decision(1, &request, granted(HookGrant::default()));
-    let heard = take(&mut world, peer);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+    let received = take(&mut world, peer);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3503));
     // The client is not let in either if the decision contains the user.
     let peer = world.open(1, "/centrifuge/asked/x/websocket");
-    assert_eq!(ask(&mut world, peer, super::CONNECT), Heard::default());
+    assert_eq!(ask(&mut world, peer, super::CONNECT), Received::default());
     let request = hook_request(&mut world, 1);
     call(&mut world, "disconnect", &json!({ "user": "ann" }));
     let grant = HookGrant {
@@ -235,8 +235,8 @@ fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
         ..HookGrant::default()
     };
     world.deliver_decision(1, &request, granted(grant));
-    let heard = take(&mut world, peer);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+    let received = take(&mut world, peer);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3503));
 }
 
 #[test]
@@ -254,8 +254,8 @@ fn a_channel_that_was_taken_from_a_user_meanwhile_is_not_given_by_an_older_decis
         ..HookGrant::default()
     };
     world.deliver_decision(1, &request, granted(grant));
-    let heard = take(&mut world, peer);
-    let subs = heard.lines[0]["connect"]["subs"]
+    let received = take(&mut world, peer);
+    let subs = received.lines[0]["connect"]["subs"]
         .as_object()
         .expect("channels");
     assert_eq!(subs.keys().collect::<Vec<_>>(), ["#ann", "open:2"]);
@@ -274,7 +274,7 @@ fn tokens_that_wait_for_keys_are_bound_as_well() {
         let command = json!({ "id": 1, "connect": { "token": pass } });
         assert_eq!(
             ask(&mut world, peer, &command.to_string()),
-            Heard::default()
+            Received::default()
         );
         let mut body = json!({ "user": "ann" });
         if method == "unsubscribe" {
@@ -283,13 +283,13 @@ fn tokens_that_wait_for_keys_are_bound_as_well() {
         call(&mut world, method, &body);
         keys.arrive();
         world.found(peer, IdentityResult::KeysFetched);
-        let heard = take(&mut world, peer);
+        let received = take(&mut world, peer);
         if method != "unsubscribe" {
-            let code = heard.closed.map(|(code, _)| code);
+            let code = received.closed.map(|(code, _)| code);
             assert!(matches!(code, Some(3503 | 3507)), "{method}: {code:?}");
             continue;
         }
-        let subs = &heard.lines[0]["connect"]["subs"];
+        let subs = &received.lines[0]["connect"]["subs"];
         assert_eq!(subs, &json!({ "#ann": {}, "open:2": {} }));
     }
 }
@@ -308,7 +308,7 @@ fn a_subscription_whose_token_waits_for_keys_can_be_taken_back() {
     for is_ended in [true, false] {
         assert_eq!(
             ask(&mut world, peer, &subscribe.to_string()),
-            Heard::default()
+            Received::default()
         );
         if is_ended {
             let one = json!({ "user": "ann", "channel": "token:1" });
@@ -316,11 +316,11 @@ fn a_subscription_whose_token_waits_for_keys_can_be_taken_back() {
         }
         keys.arrive();
         world.found(peer, IdentityResult::KeysFetched);
-        let heard = take(&mut world, peer);
+        let received = take(&mut world, peer);
         assert_eq!(
-            heard.lines[0]["error"]["code"] == 103,
+            received.lines[0]["error"]["code"] == 103,
             is_ended,
-            "{heard:?}"
+            "{received:?}"
         );
         assert_eq!(handed(&mut world, "token:1"), u32::from(!is_ended));
         *keys.0.write().expect("one thread") = None;
@@ -342,14 +342,14 @@ fn a_client_that_is_ended_while_its_subscription_waits_for_keys_is_gone_at_once(
             json!({ "id": 2, "subscribe": { "channel": "token:1", "token": of_channel } });
         assert_eq!(
             ask(&mut world, peer, &subscribe.to_string()),
-            Heard::default()
+            Received::default()
         );
         call(&mut world, method, &json!({ "user": "ann" }));
-        let heard = take(&mut world, peer);
-        assert!(heard.closed.is_some(), "{method}: {heard:?}");
+        let received = take(&mut world, peer);
+        assert!(received.closed.is_some(), "{method}: {received:?}");
         keys.arrive();
         world.found(peer, IdentityResult::KeysFetched);
-        assert_eq!(take(&mut world, peer), Heard::default(), "{method}");
+        assert_eq!(take(&mut world, peer), Received::default(), "{method}");
         assert_eq!(handed(&mut world, "token:1"), 0, "{method}");
     }
 }
@@ -384,9 +384,9 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
             ..HookGrant::default()
         };
         world.deliver_decision(1, &request, granted(grant));
-        let heard = take(&mut world, peer);
-        let is_gone = heard.closed.is_some();
-        assert_eq!(is_gone, is_it && method == "disconnect", "{heard:?}");
+        let received = take(&mut world, peer);
+        let is_gone = received.closed.is_some();
+        assert_eq!(is_gone, is_it && method == "disconnect", "{received:?}");
         assert_eq!(handed(&mut world, "open:1"), u32::from(!is_it), "{method}");
     }
 }
@@ -430,8 +430,8 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
             post("/api/disconnect", &wanted.to_string()).as_bytes(),
         );
         while world.turn(0) {}
-        let heard = super::heard(&world.take(peer));
-        let (code, _) = heard.closed.expect("it is closed");
+        let received = super::parse_output(&world.take(peer));
+        let (code, _) = received.closed.expect("it is closed");
         assert_eq!(world.blocked(peer), None, "{body}");
         // The index is reused immediately.
         let next = world.connect(0, PUBLIC);
@@ -455,8 +455,8 @@ fn a_session_that_ends_by_itself_while_its_command_waits_is_over_too() {
     let subscribe = json!({ "id": 2, "subscribe": { "channel": channel } });
     world.send(peer, &text(&subscribe.to_string()));
     world.advance_alone(0, 31_000);
-    let heard = super::heard(&world.take(peer));
-    let (code, _) = heard.closed.expect("its token is over");
+    let received = super::parse_output(&world.take(peer));
+    let (code, _) = received.closed.expect("its token is over");
     assert_eq!(world.blocked(peer), None);
     world.send(peer, &close(Some(code), ""));
     while world.turn(0) {}

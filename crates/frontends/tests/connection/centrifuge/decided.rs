@@ -8,8 +8,8 @@ use veche_frontends::hooks::{
 };
 use veche_hub::{Payload, PayloadKind};
 
-use super::{CONNECT, Heard, ask, take};
-use crate::world::wire::{handshake, message, response, said};
+use super::{CONNECT, Received, ask, take};
+use crate::world::wire::{handshake, message, response, server_messages};
 use crate::world::{Options, PUBLIC, Peer, World};
 
 const PATH: &str = "/centrifuge/asked/x/websocket";
@@ -57,9 +57,9 @@ fn decide(
     peer: Peer,
     command: &str,
     decision: HookDecision,
-) -> (HookRequest, Heard) {
+) -> (HookRequest, Received) {
     let before = ask(world, peer, command);
-    assert_eq!(before, Heard::default(), "it is answered before");
+    assert_eq!(before, Received::default(), "it is answered before");
     assert_eq!(world.blocked(peer), Some(WaitReason::HookDecision));
     let request = hook_request(world, 1);
     world.deliver_decision(1, &request, decision);
@@ -73,8 +73,8 @@ fn let_in(world: &mut World, user: &str) -> Peer {
         user: user.into(),
         ..HookGrant::default()
     };
-    let (_, heard) = decide(world, peer, CONNECT, granted(grant));
-    assert!(heard.lines[0]["connect"]["client"].is_string(), "{heard:?}");
+    let (_, received) = decide(world, peer, CONNECT, granted(grant));
+    assert!(received.lines[0]["connect"]["client"].is_string(), "{received:?}");
     peer
 }
 
@@ -111,7 +111,7 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
         ],
         ..HookGrant::default()
     };
-    let (request, heard) = decide(&mut world, peer, &connect.to_string(), granted(grant));
+    let (request, received) = decide(&mut world, peer, &connect.to_string(), granted(grant));
     assert_eq!(request.kind, HookKind::Connect);
     assert_eq!((&*request.user, &*request.token.0), ("", "t"));
     assert_eq!(request.data, json_payload(r#"{"k":1}"#));
@@ -126,7 +126,7 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
         .collect();
     let expected: [(&str, &[u8]); 2] = [("cookie", b"a=b"), ("x-custom", b"c")];
     assert_eq!(headers, expected);
-    let reply = &heard.lines[0]["connect"];
+    let reply = &received.lines[0]["connect"];
     assert_eq!(reply["client"], json!(&*caller.client));
     assert_eq!(reply["data"], json!([1]));
     assert_eq!(reply["subs"]["chat:1"]["data"], "hi");
@@ -160,15 +160,15 @@ fn refusals_reach_the_client_as_they_are() {
         ] {
             let mut world = world();
             let peer = let_in(&mut world, "ann");
-            let (request, heard) = decide(&mut world, peer, command, decision);
+            let (request, received) = decide(&mut world, peer, command, decision);
             assert_eq!((request.kind.name(), &*request.user), (key, "ann"));
-            assert_eq!(heard.lines, [json!({"id": 2, "error": error})]);
-            assert_eq!(heard.closed, None);
+            assert_eq!(received.lines, [json!({"id": 2, "error": error})]);
+            assert_eq!(received.closed, None);
         }
         let mut world = world();
         let peer = let_in(&mut world, "ann");
-        let (_, heard) = decide(&mut world, peer, command, disconnect(4501, "out"));
-        assert_eq!(heard.closed, Some((4501, "out".to_owned())), "{key}");
+        let (_, received) = decide(&mut world, peer, command, disconnect(4501, "out"));
+        assert_eq!(received.closed, Some((4501, "out".to_owned())), "{key}");
     }
     for (decision, error, closed) in [
         (error(1000, "no"), Some(&own), None),
@@ -194,10 +194,10 @@ fn refusals_reach_the_client_as_they_are() {
     ] {
         let mut world = world();
         let peer = world.open(1, PATH);
-        let (_, heard) = decide(&mut world, peer, CONNECT, decision);
-        let lines: Vec<&Value> = heard.lines.iter().map(|line| &line["error"]).collect();
+        let (_, received) = decide(&mut world, peer, CONNECT, decision);
+        let lines: Vec<&Value> = received.lines.iter().map(|line| &line["error"]).collect();
         assert_eq!(lines, error.into_iter().collect::<Vec<_>>());
-        assert_eq!(heard.closed, closed);
+        assert_eq!(received.closed, closed);
     }
 }
 
@@ -207,14 +207,14 @@ fn anonymous_clients_request_three_decisions() {
     let peer = world.open(1, PATH);
     for (id, secret) in [(1, "a"), (2, "b"), (3, "c")] {
         let connect = json!({"id": id, "connect": {"headers": {"X-Custom": secret}}});
-        let (request, heard) = decide(&mut world, peer, &connect.to_string(), error(1000, "no"));
+        let (request, received) = decide(&mut world, peer, &connect.to_string(), error(1000, "no"));
         // Headers of an earlier command are forgotten.
-        let said: Vec<&[u8]> = request.caller.headers.iter().map(|one| &*one.1).collect();
-        assert_eq!(said, [secret.as_bytes()]);
-        assert_eq!((heard.lines.len(), heard.closed), (1, None));
+        let values: Vec<&[u8]> = request.caller.headers.iter().map(|one| &*one.1).collect();
+        assert_eq!(values, [secret.as_bytes()]);
+        assert_eq!((received.lines.len(), received.closed), (1, None));
     }
-    let heard = ask(&mut world, peer, CONNECT);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3502));
+    let received = ask(&mut world, peer, CONNECT);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3502));
     assert!(world.hook_requests(1).is_empty());
 }
 
@@ -230,8 +230,8 @@ fn a_client_is_not_given_more_channels_than_it_can_have() {
         channels: channels.collect(),
         ..HookGrant::default()
     };
-    let (_, heard) = decide(&mut world, peer, CONNECT, granted(grant));
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3505));
+    let (_, received) = decide(&mut world, peer, CONNECT, granted(grant));
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3505));
 
     let names: serde_json::Map<_, _> = (0..1000)
         .map(|number| (format!("chat:{number}"), json!({})))
@@ -252,12 +252,12 @@ fn an_identified_client_keeps_its_user() {
             ..HookGrant::default()
         })
     };
-    let (request, heard) = decide(&mut world, peer, CONNECT, grant("bob"));
+    let (request, received) = decide(&mut world, peer, CONNECT, grant("bob"));
     assert_eq!(&*request.user, "ann");
-    assert_eq!(heard.lines[0]["error"]["code"], 100);
-    let (_, heard) = decide(&mut world, peer, CONNECT, grant(""));
-    let subs = &heard.lines[0]["connect"]["subs"];
-    assert!(subs["#ann"].is_object(), "{heard:?}");
+    assert_eq!(received.lines[0]["error"]["code"], 100);
+    let (_, received) = decide(&mut world, peer, CONNECT, grant(""));
+    let subs = &received.lines[0]["connect"]["subs"];
+    assert!(subs["#ann"].is_object(), "{received:?}");
     // A token determines the user: no hook is asked.
     let exp = super::in_seconds(&world, 60);
     let token = super::token(&json!({"sub": "eve", "exp": exp}));
@@ -267,8 +267,8 @@ fn an_identified_client_keeps_its_user() {
     assert!(world.hook_requests(1).is_empty());
     // Without a token the hook decides.
     let peer = world.open(1, "/centrifuge/asked-jwt");
-    let (_, heard) = decide(&mut world, peer, CONNECT, grant("dan"));
-    assert!(heard.lines[0]["connect"]["subs"]["#dan"].is_object());
+    let (_, received) = decide(&mut world, peer, CONNECT, grant("dan"));
+    assert!(received.lines[0]["connect"]["subs"]["#dan"].is_object());
 }
 
 #[test]
@@ -280,14 +280,14 @@ fn commands_wait_in_their_order_and_others_do_not() {
         r#"{"id":3,"ping":{}}"#,
         r#"{"id":4,"rpc":{"method":"second"}}"#,
     ];
-    assert_eq!(ask(&mut world, ann, &commands.join("\n")), Heard::default());
+    assert_eq!(ask(&mut world, ann, &commands.join("\n")), Received::default());
     let first = hook_request(&mut world, 1);
     assert_eq!(&*first.method, "first");
     assert_eq!(first.data, json_payload(r#"{"a":1}"#));
     // Later input waits as well; other clients are served.
     assert_eq!(
         ask(&mut world, ann, r#"{"id":5,"ping":{}}"#),
-        Heard::default()
+        Received::default()
     );
     let pong = ask(&mut world, bob, r#"{"id":9,"ping":{}}"#);
     assert_eq!(pong.lines, [json!({"id": 9, "ping": {}})]);
@@ -299,7 +299,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
     let mut other = first.clone();
     other.session.generation += 1;
     world.deliver_decision(1, &other, error(1, "wrong"));
-    assert_eq!(take(&mut world, ann), Heard::default());
+    assert_eq!(take(&mut world, ann), Received::default());
     let data = |text| {
         granted(HookGrant {
             data: json_payload(text),
@@ -307,9 +307,9 @@ fn commands_wait_in_their_order_and_others_do_not() {
         })
     };
     world.deliver_decision(1, &first, data("\"one\""));
-    let heard = take(&mut world, ann);
+    let received = take(&mut world, ann);
     assert_eq!(
-        heard.lines,
+        received.lines,
         [
             json!({"id": 2, "rpc": {"data": "one"}}),
             json!({"id": 3, "ping": {}})
@@ -321,9 +321,9 @@ fn commands_wait_in_their_order_and_others_do_not() {
     // A repeated decision is ignored.
     world.deliver_decision(1, &first, data("\"again\""));
     world.deliver_decision(1, &second, granted(HookGrant::default()));
-    let heard = take(&mut world, ann);
+    let received = take(&mut world, ann);
     assert_eq!(
-        heard.lines,
+        received.lines,
         [json!({"id": 4, "rpc": {}}), json!({"id": 5, "ping": {}})]
     );
 }
@@ -334,7 +334,7 @@ fn a_client_that_leaves_during_a_hook_leaves_no_state() {
     let (gone, closed) = (let_in(&mut world, "ann"), let_in(&mut world, "bob"));
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
     for peer in [gone, closed] {
-        assert_eq!(ask(&mut world, peer, rpc), Heard::default());
+        assert_eq!(ask(&mut world, peer, rpc), Received::default());
     }
     let requests = world.hook_requests(1);
     assert_eq!(requests.len(), 2);
@@ -342,13 +342,13 @@ fn a_client_that_leaves_during_a_hook_leaves_no_state() {
     world.settle();
     // A drain does not wait for decisions.
     world.drain();
-    let heard = take(&mut world, closed);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3001));
+    let received = take(&mut world, closed);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3001));
     assert_eq!(world.blocked(closed), None);
     for request in &requests {
         world.deliver_decision(1, request, granted(HookGrant::default()));
     }
-    assert_eq!(take(&mut world, closed), Heard::default());
+    assert_eq!(take(&mut world, closed), Received::default());
     world.reset_all();
     world.check_empty();
 }
@@ -357,22 +357,22 @@ fn a_client_that_leaves_during_a_hook_leaves_no_state() {
 fn a_waiting_client_is_pinged_and_kept() {
     let mut world = world();
     let peer = world.open(1, PATH);
-    assert_eq!(ask(&mut world, peer, CONNECT), Heard::default());
+    assert_eq!(ask(&mut world, peer, CONNECT), Received::default());
     let first = hook_request(&mut world, 1);
     // Longer than the limit without a connect command.
     world.advance(60_000);
-    assert_eq!(take(&mut world, peer), Heard::default());
+    assert_eq!(take(&mut world, peer), Received::default());
     world.deliver_decision(1, &first, granted(HookGrant::default()));
     assert!(take(&mut world, peer).lines[0]["connect"].is_object());
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
-    assert_eq!(ask(&mut world, peer, rpc), Heard::default());
+    assert_eq!(ask(&mut world, peer, rpc), Received::default());
     let second = hook_request(&mut world, 1);
     for _ in 0..90 {
         world.advance(1_000);
     }
-    let heard = take(&mut world, peer);
+    let received = take(&mut world, peer);
     assert_eq!(
-        (heard.lines.clone(), heard.closed),
+        (received.lines.clone(), received.closed),
         (vec![json!({}); 3], None)
     );
     world.deliver_decision(1, &second, granted(HookGrant::default()));
@@ -390,10 +390,10 @@ fn publications_are_published_as_decided() {
         data: json_payload("{\"hello\":1}"),
         ..HookGrant::default()
     };
-    let (request, heard) = decide(&mut world, bob, subscribe, granted(grant));
+    let (request, received) = decide(&mut world, bob, subscribe, granted(grant));
     assert_eq!((&*request.channel, &*request.token.0), ("asked:1", "x"));
     assert_eq!(request.data, json_payload(r#"{"as":"guest"}"#));
-    assert_eq!(heard.lines[0]["subscribe"]["data"], json!({"hello": 1}));
+    assert_eq!(received.lines[0]["subscribe"]["data"], json!({"hello": 1}));
     let publish = r#"{"id":2,"publish":{"channel":"asked:1","data":{"text":"darn"}}}"#;
     for (data, published) in [
         (None, json!({"text": "darn"})),
@@ -403,11 +403,11 @@ fn publications_are_published_as_decided() {
             data,
             ..HookGrant::default()
         };
-        let (request, heard) = decide(&mut world, ann, publish, granted(grant));
+        let (request, received) = decide(&mut world, ann, publish, granted(grant));
         assert_eq!(request.kind, HookKind::Publish);
-        assert_eq!(heard.lines, [json!({"id": 2, "publish": {}})]);
-        let heard = take(&mut world, bob);
-        let push = &heard.lines[0]["push"];
+        assert_eq!(received.lines, [json!({"id": 2, "publish": {}})]);
+        let received = take(&mut world, bob);
+        let push = &received.lines[0]["push"];
         assert_eq!(push["pub"]["data"], published);
         assert_eq!(push["pub"]["info"]["user"], "ann");
     }
@@ -425,15 +425,15 @@ fn publications_are_published_as_decided() {
             108,
         ),
     ] {
-        let heard = ask(&mut world, ann, command);
-        assert_eq!(heard.lines[0]["error"]["code"], code, "{command}");
+        let received = ask(&mut world, ann, command);
+        assert_eq!(received.lines[0]["error"]["code"], code, "{command}");
     }
-    let heard = ask(
+    let received = ask(
         &mut world,
         bob,
         r#"{"id":3,"subscribe":{"channel":"asked:1"}}"#,
     );
-    assert_eq!(heard.lines[0]["error"]["code"], 105);
+    assert_eq!(received.lines[0]["error"]["code"], 105);
     assert!(world.hook_requests(1).is_empty());
 }
 
@@ -453,8 +453,8 @@ fn binary_data_are_base64_in_json() {
     });
     let peer = let_in(&mut world, "ann");
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
-    let (_, heard) = decide(&mut world, peer, rpc, granted(grant.clone()));
-    assert_eq!(heard.lines, [json!({ "id": 2, "rpc": { "data": "AP8=" } })]);
+    let (_, received) = decide(&mut world, peer, rpc, granted(grant.clone()));
+    assert_eq!(received.lines, [json!({ "id": 2, "rpc": { "data": "AP8=" } })]);
     // A Protobuf client gets bytes: id 1, connect {}; then id 2, rpc { method "m" }.
     let peer = world.connect(1, PUBLIC);
     let headers = "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n";
@@ -472,7 +472,7 @@ fn binary_data_are_base64_in_json() {
     assert_eq!(&*asked.method, "m");
     world.deliver_decision(1, &asked, granted(grant));
     world.settle();
-    let reply = format!("{:?}", said(&world.take(peer)));
+    let reply = format!("{:?}", server_messages(&world.take(peer)));
     assert!(
         reply.contains("Binary([8, 8, 2, 106, 4, 10, 2, 0, 255])"),
         "{reply}"
@@ -480,17 +480,17 @@ fn binary_data_are_base64_in_json() {
 }
 
 /// Advances the time while the client answers pings; returns other output, and the hook requests.
-fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Heard, Vec<HookRequest>) {
-    let (mut all, mut requests) = (Heard::default(), Vec::new());
+fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Received, Vec<HookRequest>) {
+    let (mut all, mut requests) = (Received::default(), Vec::new());
     for _ in 0..seconds {
         world.advance(1_000);
         requests.extend(world.hook_requests(1));
-        let heard = take(world, peer);
-        all.lines.extend(heard.lines);
-        all.closed = all.closed.or(heard.closed);
+        let received = take(world, peer);
+        all.lines.extend(received.lines);
+        all.closed = all.closed.or(received.closed);
         if all.closed.is_none() {
-            let heard = ask(world, peer, "{}");
-            all.closed = heard.closed;
+            let received = ask(world, peer, "{}");
+            all.closed = received.closed;
         }
     }
     all.lines.retain(|line| *line != json!({}));
@@ -515,11 +515,11 @@ fn connections_last_until_expiry_unless_refreshed() {
         let mut world = world();
         let peer = world.open(1, PATH);
         let decision = until(&world, 30);
-        let (_, heard) = decide(&mut world, peer, CONNECT, decision);
+        let (_, received) = decide(&mut world, peer, CONNECT, decision);
         // The client is not involved.
-        assert_eq!(heard.lines[0]["connect"]["expires"], Value::Null);
-        let (heard, requests) = pass(&mut world, peer, 29);
-        assert_eq!((heard.closed, requests), (None, Vec::new()));
+        assert_eq!(received.lines[0]["connect"]["expires"], Value::Null);
+        let (received, requests) = pass(&mut world, peer, 29);
+        assert_eq!((received.closed, requests), (None, Vec::new()));
         let (_, requests) = pass(&mut world, peer, 2);
         assert_eq!(requests.len(), 1, "{requests:?}");
         assert_eq!(
@@ -531,28 +531,28 @@ fn connections_last_until_expiry_unless_refreshed() {
         assert_eq!(pong.lines, [json!({"id": 2, "ping": {}})]);
         let decision = until(&world, 40);
         world.deliver_decision(1, &requests[0], decision);
-        let (heard, requests) = pass(&mut world, peer, 39);
-        assert_eq!((heard, requests), (Heard::default(), Vec::new()));
+        let (received, requests) = pass(&mut world, peer, 39);
+        assert_eq!((received, requests), (Received::default(), Vec::new()));
         let (_, requests) = pass(&mut world, peer, 2);
         assert_eq!(requests.len(), 1);
         // A failed request is repeated.
         world.deliver_decision(1, &requests[0], HookDecision::Failed);
-        let (heard, requests) = pass(&mut world, peer, 58);
-        assert_eq!((heard, requests), (Heard::default(), Vec::new()));
+        let (received, requests) = pass(&mut world, peer, 58);
+        assert_eq!((received, requests), (Received::default(), Vec::new()));
         let (_, requests) = pass(&mut world, peer, 4);
         assert_eq!(requests.len(), 1);
         world.deliver_decision(1, &requests[0], last);
-        let heard = take(&mut world, peer);
-        assert_eq!(heard.closed.map(|(code, _)| code), Some(code));
+        let received = take(&mut world, peer);
+        assert_eq!(received.closed.map(|(code, _)| code), Some(code));
     }
     // Without a decision the connection ends after the time that a client has for its own token.
     let mut world = world();
     let peer = world.open(1, PATH);
     let decision = until(&world, 10);
     decide(&mut world, peer, CONNECT, decision);
-    let (heard, requests) = pass(&mut world, peer, 40);
+    let (received, requests) = pass(&mut world, peer, 40);
     assert_eq!(requests.len(), 1);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3005));
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3005));
 }
 
 #[test]
@@ -561,8 +561,8 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
     let peer = let_in(&mut world, "ann");
     let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
     let decision = until(&world, 30);
-    let (_, heard) = decide(&mut world, peer, subscribe, decision);
-    assert_eq!(heard.lines, [json!({"id": 2, "subscribe": {}})]);
+    let (_, received) = decide(&mut world, peer, subscribe, decision);
+    assert_eq!(received.lines, [json!({"id": 2, "subscribe": {}})]);
     let (_, requests) = pass(&mut world, peer, 32);
     assert_eq!(requests.len(), 1);
     let first = &requests[0];
@@ -572,8 +572,8 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
     );
     let decision = until(&world, 30);
     world.deliver_decision(1, first, decision);
-    let (heard, requests) = pass(&mut world, peer, 29);
-    assert_eq!((heard, requests), (Heard::default(), Vec::new()));
+    let (received, requests) = pass(&mut world, peer, 29);
+    assert_eq!((received, requests), (Received::default(), Vec::new()));
     let (_, requests) = pass(&mut world, peer, 3);
     assert_eq!(requests.len(), 1);
     let expired = granted(HookGrant {
@@ -581,9 +581,9 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
         ..HookGrant::default()
     });
     world.deliver_decision(1, &requests[0], expired.clone());
-    let heard = take(&mut world, peer);
+    let received = take(&mut world, peer);
     let push = json!({"channel": "asked:1", "unsubscribe": {"code": 2501, "reason": "subscription expired"}});
-    assert_eq!(heard.lines, [json!({ "push": push })]);
+    assert_eq!(received.lines, [json!({ "push": push })]);
     // The client may subscribe again; a subscription that it left is not renewed.
     let decision = until(&world, 5);
     decide(&mut world, peer, subscribe, decision);
@@ -596,8 +596,8 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
     .lines;
     assert_eq!(lines, [json!({"id": 3, "unsubscribe": {}})]);
     world.deliver_decision(1, &requests[0], expired);
-    let (heard, requests) = pass(&mut world, peer, 60);
-    assert_eq!((heard, requests), (Heard::default(), Vec::new()));
+    let (received, requests) = pass(&mut world, peer, 60);
+    assert_eq!((received, requests), (Received::default(), Vec::new()));
 }
 
 #[test]
@@ -612,7 +612,7 @@ fn messages_without_a_reply_wait_in_their_order_too() {
     ];
     assert_eq!(
         ask(&mut world, peer, &commands.join("\n")),
-        Heard::default()
+        Received::default()
     );
     // The client does not learn their outcome.
     for (data, decision) in [
@@ -623,18 +623,18 @@ fn messages_without_a_reply_wait_in_their_order_too() {
         assert_eq!((request.kind, &request.data), (HookKind::Message, &data));
         assert!(matches!(request.target, HookTarget::App { .. }));
         world.deliver_decision(1, &request, decision);
-        assert_eq!(take(&mut world, peer), Heard::default());
+        assert_eq!(take(&mut world, peer), Received::default());
     }
     let third = hook_request(&mut world, 1);
     world.deliver_decision(1, &third, HookDecision::Failed);
-    let heard = take(&mut world, peer);
-    assert_eq!(heard.lines, [json!({"id": 2, "ping": {}})]);
+    let received = take(&mut world, peer);
+    assert_eq!(received.lines, [json!({"id": 2, "ping": {}})]);
     for (decision, closed) in [
         (disconnect(1000, "not so"), None),
         (disconnect(4501, "out"), Some((4501, "out".to_owned()))),
     ] {
-        let (_, heard) = decide(&mut world, peer, commands[0], decision);
-        assert_eq!((heard.lines.len(), heard.closed), (0, closed));
+        let (_, received) = decide(&mut world, peer, commands[0], decision);
+        assert_eq!((received.lines.len(), received.closed), (0, closed));
     }
 }
 
@@ -664,13 +664,13 @@ fn a_disconnect_is_reported_once_with_the_first_reason() {
     assert_eq!(gone.disconnect.map(|(code, _)| code), Some(1006));
     // The client's close is followed by the transport's.
     let peer = let_in(&mut world);
-    let (_, heard) = decide(
+    let (_, received) = decide(
         &mut world,
         peer,
         r#"{"id":2,"rpc":{"method":"m"}}"#,
         disconnect(4501, "out"),
     );
-    assert_eq!(heard.closed, Some((4501, "out".to_owned())));
+    assert_eq!(received.closed, Some((4501, "out".to_owned())));
     world.reset(peer);
     world.settle();
     let gone = hook_request(&mut world, 1);
