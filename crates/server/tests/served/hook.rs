@@ -193,7 +193,7 @@ fn a_back_end_that_fails_is_left_alone() {
         for _ in 0..3 {
             assert_eq!(status(&server, "/hook", &sid("ann")), 503);
         }
-        back_end.tell(know);
+        back_end.set_answer(know);
         until("it to be tried again", || {
             status(&server, "/hook", &sid("ann")) == 101
         });
@@ -319,7 +319,7 @@ fn an_answer_from_before_a_disconnect_is_not_used_again() {
         }
         assert_eq!(back_end.count(), 2);
         // The session has ended, and the cached answer has expired.
-        back_end.tell(|_| answer(401, "", ""));
+        back_end.set_answer(|_| answer(401, "", ""));
         call(server.internal, "disconnect", &json!({"user": "ann"}));
         assert_eq!(status(&server, "/hook", &sid("ann")), 401);
         assert_eq!(status(&server, "/hook", &sid("bob")), 101);

@@ -66,11 +66,11 @@ fn new_certificates_are_loaded_without_dropping_connections() {
             .command(&["reload"])
             .output()
             .expect("it runs");
-        let said = String::from_utf8_lossy(&reload.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&reload.stderr).into_owned();
         assert!(!reload.status.success(), "{reload:?}");
         assert!(
-            said.contains("own.pem: it contains no certificate"),
-            "{said}"
+            printed.contains("own.pem: it contains no certificate"),
+            "{printed}"
         );
         assert!(stranger().shown() == before);
         first.echoes(b"still there");
@@ -119,7 +119,7 @@ fn check_reports_invalid_certificate_files() {
     let locked =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     fs::write(folder.join("locked.key"), locked).expect("written");
-    for (certificate, key, said) in [
+    for (certificate, key, expected) in [
         ("a.pem", "a.key", ""),
         (
             "a.pem",
@@ -161,10 +161,10 @@ fn check_reports_invalid_certificate_files() {
         fs::write(&config, text).expect("written");
         let output = check(&config);
         let all = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert_eq!(output.status.success(), said.is_empty(), "{all}");
-        assert!(all.contains(said), "{said}\nin\n{all}");
+        assert_eq!(output.status.success(), expected.is_empty(), "{all}");
+        assert!(all.contains(expected), "{expected}\nin\n{all}");
         assert!(
-            said.is_empty() || all.contains("veche.toml:3:7: tls: "),
+            expected.is_empty() || all.contains("veche.toml:3:7: tls: "),
             "{all}"
         );
     }

@@ -40,7 +40,7 @@ fn openssl_finds_nothing_wrong() {
         let session = fixture.server.folder.join("session");
         let session = session.to_str().expect("UTF-8");
         for (version, name) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
-            let said = connect(&fixture, &[version, "-sess_out", session]);
+            let printed = connect(&fixture, &[version, "-sess_out", session]);
             for words in [
                 "Verify return code: 0 (ok)",
                 "ALPN protocol: http/1.1",
@@ -48,7 +48,7 @@ fn openssl_finds_nothing_wrong() {
                 "HTTP/1.1 200 OK",
                 "<p>hello</p>",
             ] {
-                assert!(said.contains(words), "{words}\nin\n{said}");
+                assert!(printed.contains(words), "{words}\nin\n{printed}");
             }
             let again = connect(&fixture, &[version, "-sess_in", session]);
             let words = format!("Reused, {name}, Cipher is");
@@ -60,8 +60,8 @@ fn openssl_finds_nothing_wrong() {
             &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"][..],
             &["-tls1_2", "-cipher", "AES128-SHA:@SECLEVEL=0"],
         ] {
-            let said = connect(&fixture, refused);
-            assert!(!said.contains("<p>hello</p>"), "{said}");
+            let printed = connect(&fixture, refused);
+            assert!(!printed.contains("<p>hello</p>"), "{printed}");
         }
         let label = "reason=\"incompatible\"";
         assert!(fixture.count("veche_tls_handshake_failures_total", label) >= 1);
