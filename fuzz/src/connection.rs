@@ -139,7 +139,7 @@ fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
         0..240 => what % 20,
         240.. => 20 + what % 6,
     };
-    let said: Vec<u8> = match what {
+    let input: Vec<u8> = match what {
         0 => wire::handshake(&format!("/ws?user={user}"), "").into(),
         1 => wire::handshake(
             &format!("/ws?user={user}&channel=news&channel=room:{user}"),
@@ -191,7 +191,7 @@ fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
         )
         .into(),
     };
-    let at = usize::from(split) * said.len() / 255;
-    world.send(peer, &said[..at]);
-    world.send(peer, &said[at..]);
+    let at = usize::from(split) * input.len() / 255;
+    world.send(peer, &input[..at]);
+    world.send(peer, &input[at..]);
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use veche_frontends::hooks::{HookDecision, HookGrant};
 
 use crate::connection::world::{INTERNAL, Options, PUSH, Peer, World, wire as http};
-use wire::{Heard, Line};
+use wire::{ReplyReader, Line};
 
 /// Maximum number of connections of a script.
 const CLIENTS_MAX: usize = 12;
@@ -84,7 +84,7 @@ struct Subscription {
 
 struct Client {
     peer: Peer,
-    heard: Heard,
+    reader: ReplyReader,
     /// Whether it has sent arbitrary bytes, so that the ids of its replies are unknown.
     is_wild: bool,
     id: u32,
@@ -209,7 +209,7 @@ impl Scene {
         self.world.send(peer, handshake.as_bytes());
         self.clients.push(Client {
             peer,
-            heard: Heard::new(is_json),
+            reader: ReplyReader::new(is_json),
             is_wild: false,
             id: 0,
             asked: Default::default(),
@@ -241,7 +241,7 @@ impl Scene {
             client.asked.push_back((client.id, command.clone()));
             numbered.push(command);
         }
-        let message = client.heard.message(&numbered);
+        let message = client.reader.message(&numbered);
         let at = usize::from(split) * message.len() / 255;
         let peer = client.peer;
         self.world.send(peer, &message[..at]);
@@ -349,7 +349,7 @@ impl Scene {
     fn look(&mut self) {
         for client in &mut self.clients {
             let bytes = self.world.take(client.peer);
-            for line in client.heard.lines(&bytes) {
+            for line in client.reader.lines(&bytes) {
                 client.look(line, &mut self.tally);
             }
         }

@@ -234,8 +234,8 @@ impl Client {
             }
             return Ok(());
         }
-        for said in self.reader.read(bytes)? {
-            match said {
+        for frame in self.reader.read(bytes)? {
+            match frame {
                 ServerFrame::Status(101) => self.ask_to_connect(ledger),
                 ServerFrame::Status(status) => self.refused(status, ledger)?,
                 ServerFrame::Ping(data) => wire::pong(&mut self.out, &data),

@@ -99,12 +99,12 @@ impl Client {
                 let data = &line["rpc"]["data"];
                 // As text if it came as bytes.
                 let read = data.as_str().map(serde_json::from_str::<Value>);
-                let told = match &read {
+                let reported = match &read {
                     Some(read) => read.as_ref().ok().and_then(|data| data["rpc"].as_u64()),
                     None => data["rpc"].as_u64(),
                 };
                 promise!(
-                    told == Some(number),
+                    reported == Some(number),
                     "an RPC is answered with its own result",
                     "{line} to {number}"
                 );

@@ -116,18 +116,18 @@ impl World {
         let has_stopped = drain.stopped.len() == self.process.workers.len();
         for (worker, places) in drain.places.iter().enumerate() {
             let its = drain.clients.iter().filter(|(_, of)| *of == worker);
-            let told = its.filter(|(client, _)| is_told(client)).count();
+            let notified = its.filter(|(client, _)| is_told(client)).count();
             promise!(
-                told == 0 || has_stopped || elapsed_ms >= drain.within_ms / 4,
+                notified == 0 || has_stopped || elapsed_ms >= drain.within_ms / 4,
                 "applications stop before clients are closed",
-                "{told} are after {elapsed_ms} of {} ms",
+                "{notified} are after {elapsed_ms} of {} ms",
                 drain.within_ms
             );
             let due = *places as u64 * elapsed_ms.min(telling_ms) / telling_ms.max(1);
             promise!(
-                elapsed_ms >= telling_ms || told as u64 <= due + 1,
+                elapsed_ms >= telling_ms || notified as u64 <= due + 1,
                 "clients are closed over the time of a drain",
-                "{told} of {places} after {elapsed_ms} of {telling_ms} ms"
+                "{notified} of {places} after {elapsed_ms} of {telling_ms} ms"
             );
         }
         match elapsed_ms >= drain.within_ms {

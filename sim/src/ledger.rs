@@ -460,8 +460,8 @@ mod tests {
         assert_eq!(broken(other), "one publication has one place");
         ledger.refused(CHAT, 5);
         for number in [5, 10] {
-            let heard = ledger.note_delivery(CHAT, number).map(drop);
-            assert_eq!(broken(heard), "only published data is received");
+            let result = ledger.note_delivery(CHAT, number).map(drop);
+            assert_eq!(broken(result), "only published data is received");
         }
     }
 

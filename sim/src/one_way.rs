@@ -175,8 +175,8 @@ impl OneWayClient {
             }
             return Ok(());
         }
-        for said in self.reader.read(bytes)? {
-            match said {
+        for frame in self.reader.read(bytes)? {
+            match frame {
                 ServerFrame::Status(status) => self.answered(status, 101)?,
                 ServerFrame::Ping(data) => wire::pong(&mut self.out, &data),
                 ServerFrame::Close(code, reason) => {

@@ -128,8 +128,8 @@ impl PushListener {
     }
 
     pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> Check {
-        for said in self.reader.read(bytes)? {
-            match said {
+        for frame in self.reader.read(bytes)? {
+            match frame {
                 ServerFrame::Status(101) => self.begin(ledger),
                 // It was too slow, or disconnected by a back end before it was connected.
                 ServerFrame::Status(408 | 503) => self.phase = Phase::Closing,
@@ -170,7 +170,7 @@ impl PushListener {
         }
         let (channel, number) = number_in(line)?;
         ledger.seen.note(CoverageEvent::Pushed);
-        self.heard(channel, number, ledger).map(drop)
+        self.note_received(channel, number, ledger).map(drop)
     }
 
     /// Handles a message with the position of a publication, or of the channel.
@@ -197,7 +197,7 @@ impl PushListener {
         );
         ledger.seen.note(CoverageEvent::PushedWithPlace);
         ledger.note_publication_position(channel, number, place, self.life)?;
-        if let Some(hears) = self.heard(channel, number, ledger)? {
+        if let Some(hears) = self.note_received(channel, number, ledger)? {
             hears.place = Some(place);
         }
         self.places.insert(channel, place);
@@ -233,7 +233,7 @@ impl PushListener {
         Ok(())
     }
 
-    fn heard(
+    fn note_received(
         &mut self,
         channel: usize,
         number: u64,

@@ -174,19 +174,19 @@ impl SimulatedDriver {
             buffers,
             has_drained,
         } = left;
-        let mut told = vec![TransportEvent::Sent; buffers.len()];
+        let mut events = vec![TransportEvent::Sent; buffers.len()];
         if has_drained {
-            told.push(TransportEvent::Drained);
+            events.push(TransportEvent::Drained);
         }
-        if told.is_empty() {
-            told.push(TransportEvent::Progressed);
+        if events.is_empty() {
+            events.push(TransportEvent::Progressed);
         }
         let mut buffers = buffers.into_iter();
-        for told in told {
+        for event in events {
             if !self.transports.is_live(id) {
                 return;
             }
-            self.deliver_event(id, told, now, out);
+            self.deliver_event(id, event, now, out);
             if let Some(buffer) = buffers.next() {
                 self.worker.recycle(buffer);
             }
@@ -198,11 +198,11 @@ impl SimulatedDriver {
     fn deliver_event(
         &mut self,
         id: ConnectionId,
-        told: TransportEvent,
+        event: TransportEvent,
         now: Now,
         out: &mut Vec<WorkerOutput>,
     ) {
-        out.push(WorkerOutput::Event(id, told));
+        out.push(WorkerOutput::Event(id, event));
         if self.worker.shared().now != now {
             self.worker.set_now(now);
         }

@@ -75,9 +75,9 @@ impl Subscription {
         if !self.has_deltas {
             return number_of(publication);
         }
-        let told = publication["data"].as_str();
-        promise!(told.is_some(), "deltas are text", "{publication}");
-        let mut text = told.unwrap_or_default().to_owned();
+        let data = publication["data"].as_str();
+        promise!(data.is_some(), "deltas are text", "{publication}");
+        let mut text = data.unwrap_or_default().to_owned();
         if publication["delta"].as_bool() == Some(true) {
             let latest = self.latest.take();
             promise!(
@@ -108,8 +108,8 @@ impl Subscription {
             "a reply precedes its consequences",
             "{number} of {channel}"
         );
-        let heard = (channel, number);
-        self.wildcard_view.heard(heard, named, life, ledger)
+        let received = (channel, number);
+        self.wildcard_view.note_received(received, named, life, ledger)
     }
 
     /// Handles a live publication.
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_channel_is_received_without_gap_and_in_order() {
-        for (heard, broken) in [
+        for (received, broken) in [
             (&[(0, 4), (2, 5), (1, 6)][..], ""),
             (&[(0, 4), (1, 6)], "publications have no gap"),
             (&[(0, 4), (1, 4)], "publications have no gap"),
@@ -219,11 +219,11 @@ mod tests {
             }
             let mut subscription = Subscription::new(0);
             subscription.begin((7, 3), &ledger);
-            let found = heard.iter().find_map(|&(number, offset)| {
+            let found = received.iter().find_map(|&(number, offset)| {
                 subscription.published(number, offset, 0, &mut ledger).err()
             });
             let found = found.map_or_else(String::new, |failure| failure.name);
-            assert_eq!(found, broken, "{heard:?}");
+            assert_eq!(found, broken, "{received:?}");
         }
     }
 }

@@ -26,7 +26,7 @@ impl WildcardView {
             .collect();
     }
 
-    pub(crate) fn heard(
+    pub(crate) fn note_received(
         &mut self,
         (channel, number): Delivered,
         named: Option<&str>,

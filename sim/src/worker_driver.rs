@@ -212,8 +212,8 @@ impl WorkerOutput {
         let id = |id: &ConnectionId| u64::from(id.index) << 32 | u64::from(id.generation);
         match self {
             Self::Waits(within) => trace.note(&[1, within.map_or(u64::MAX, |ms| ms)]),
-            Self::Event(of, told) => {
-                let (kind, count) = match told {
+            Self::Event(of, event) => {
+                let (kind, count) = match event {
                     TransportEvent::Accepted => (1, 0),
                     TransportEvent::Received(count) => (2, *count as u64),
                     TransportEvent::Ended => (3, 0),

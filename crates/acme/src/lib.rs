@@ -260,7 +260,7 @@ impl CertificateManager {
     pub fn certificates(&self) -> Vec<CertificateStatus> {
         let kept = self.0.kept.lock();
         let now_s = config::unix_now_s();
-        let told = |wanted: &ManagedCertificate| CertificateStatus {
+        let status_of = |wanted: &ManagedCertificate| CertificateStatus {
             file: wanted.file.clone(),
             is_held: wanted
                 .held
@@ -269,7 +269,7 @@ impl CertificateManager {
             failures: wanted.attempts.failures,
             due_s: wanted.due_s,
         };
-        kept.wanted.iter().map(told).collect()
+        kept.wanted.iter().map(status_of).collect()
     }
 }
 

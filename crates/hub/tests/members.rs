@@ -51,7 +51,7 @@ struct Wires {
     seen: BTreeMap<(WorkerId, String), Seen>,
     answers: Vec<(ConnectionId, Ticket, HubReply)>,
     /// Joins and leaves delivered to any session.
-    told: usize,
+    presence_events: usize,
 }
 
 struct Port<'w> {
@@ -81,7 +81,7 @@ impl Outlet for Port<'_> {
     }
 
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
-        self.wires.told += 1;
+        self.wires.presence_events += 1;
         if session.index > 0 {
             return;
         }
@@ -460,11 +460,11 @@ fn last_members_may_return() {
         leave(&mut world, generation);
         world.pass(DELAY_MS - 1);
         assert_eq!(present(&mut world), named(generation));
-        world.wires.told = 0;
+        world.wires.presence_events = 0;
         join(&mut world, generation + 1);
         world.settle();
         assert_eq!(present(&mut world), named(generation + 1));
-        assert_eq!(world.wires.told, 0, "nobody has joined");
+        assert_eq!(world.wires.presence_events, 0, "nobody has joined");
     }
     leave(&mut world, 3);
     world.pass(DELAY_MS);

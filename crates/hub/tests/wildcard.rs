@@ -290,8 +290,8 @@ fn wildcard_and_direct_subscribers_receive_the_same() {
         world.wires.given.clear();
         let taken = world.run(&mut random, 300);
         world.check(&taken);
-        let heard = world.wires.given.keys();
-        assert!(heard.clone().all(|who| world.subscribed.contains_key(who)));
+        let receivers = world.wires.given.keys();
+        assert!(receivers.clone().all(|who| world.subscribed.contains_key(who)));
     }
 }
 

@@ -145,8 +145,8 @@ impl HookBackend {
     }
 
     fn answered(&self, digest: Digest, client: &str, outcome: CallOutcome) {
-        let mut said = exchange::read(FetchResponse::of(outcome), self.options.cache_time);
-        self.figures.count_lookup(match &said.finding {
+        let mut parsed = exchange::read(FetchResponse::of(outcome), self.options.cache_time);
+        self.figures.count_lookup(match &parsed.finding {
             IdentityResult::Verified(_) => LookupOutcome::Named,
             IdentityResult::Failed(AuthError::RejectedByHook | AuthError::ForbiddenByHook) => {
                 LookupOutcome::Refused
@@ -160,16 +160,16 @@ impl HookBackend {
             lookups,
             warnings,
         } = &mut *state;
-        let refused = gate.ended(said.ending, client, now_ms);
+        let refused = gate.ended(parsed.ending, client, now_ms);
         let next = gate.start_next();
-        let asking = lookups.answered(&digest, &mut said.finding);
+        let asking = lookups.answered(&digest, &mut parsed.finding);
         let digests = refused.iter().flatten().map(|get| &get.digest);
         let unanswered = lookups.take_unsent(digests);
-        if let Some(kept) = said.cache_time(unix_now_ms()) {
+        if let Some(kept) = parsed.cache_time(unix_now_ms()) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
-            lookups.store(digest, said.finding.clone(), until_ms);
+            lookups.store(digest, parsed.finding.clone(), until_ms);
         }
-        let trouble = said
+        let trouble = parsed
             .trouble
             .filter(|_| warnings.is_due(now_ms) || refused.is_some());
         if trouble.is_some() {
@@ -186,7 +186,7 @@ impl HookBackend {
                 .iter()
                 .for_each(|_| self.figures.count_lookup(LookupOutcome::Paused));
         }
-        self.complete(asking, &said.finding);
+        self.complete(asking, &parsed.finding);
         self.complete(unanswered, &NO_ANSWER);
         if let Some(next) = next {
             self.send(next);

@@ -460,7 +460,7 @@ fn judge(report: &mut Report, tally: &Tally) {
         ));
     }
     let late = tally.late_sends as f64 / tally.sent.max(1) as f64;
-    for (share, [said, decisive], words) in [
+    for (share, [reported, decisive], words) in [
         (
             generator.waited,
             WAITED,
@@ -484,7 +484,7 @@ fn judge(report: &mut Report, tally: &Tally) {
     ] {
         if share >= decisive {
             generator.reasons.push(words);
-        } else if share >= said {
+        } else if share >= reported {
             generator.remarks.push(words);
         }
     }

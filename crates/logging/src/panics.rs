@@ -62,11 +62,11 @@ mod tests {
     #[test]
     #[ignore = "not a test: a process that panics, for the test"]
     fn act_as_panicking() {
-        let Some(told) = std::env::var_os(TELLS) else {
+        let Some(setting) = std::env::var_os(TELLS) else {
             return;
         };
-        let told = told.into_string().expect("text");
-        let (level, file) = told.split_once(' ').expect("two words");
+        let setting = setting.into_string().expect("text");
+        let (level, file) = setting.split_once(' ').expect("two words");
         let _logs = crate::start(
             &LogSettings {
                 level: if level == "off" {

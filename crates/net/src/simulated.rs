@@ -529,13 +529,13 @@ impl Driver for Simulated {
         sink: &mut impl FnMut(&mut Self, Event<'_>),
     ) -> io::Result<()> {
         self.stir();
-        let mut told = false;
+        let mut delivered = false;
         for _ in 0..self.dialed.len().min(self.options.accepts_max) {
             let Some((id, listener, peer)) = self.dialed.pop_front() else {
                 break;
             };
             if self.listeners[listener.0 as usize] {
-                told = true;
+                delivered = true;
                 sink(self, Event::Accepted { id, listener, peer });
             } else {
                 self.dialed.push_back((id, listener, peer));
@@ -545,12 +545,12 @@ impl Driver for Simulated {
             if let Some(near) = self.live(id)
                 && std::mem::take(&mut near.is_connecting)
             {
-                told = true;
+                delivered = true;
                 sink(self, Event::Connected { id });
             }
         }
         for (id, buffers, drained) in self.drain_unsent() {
-            told = true;
+            delivered = true;
             if buffers.is_empty() && !drained {
                 sink(self, Event::Progressed { id });
             }
@@ -565,7 +565,7 @@ impl Driver for Simulated {
         }
         for id in self.due() {
             if self.live(id).is_some() {
-                told = true;
+                delivered = true;
                 sink(self, Event::Timer { id });
             }
         }
@@ -577,29 +577,29 @@ impl Driver for Simulated {
             }
             match self.arrival(id) {
                 Some(Arrival::Bytes(mut bytes)) => {
-                    told = true;
+                    delivered = true;
                     let bytes = &mut bytes[..];
                     sink(self, Event::Received { id, bytes });
                 }
                 Some(Arrival::Fin) => {
-                    told = true;
+                    delivered = true;
                     sink(self, Event::Ended { id });
                 }
                 Some(Arrival::End) => {
-                    told = true;
+                    delivered = true;
                     let reason = self.end(id);
                     sink(self, Event::Closed { id, reason });
                 }
                 None => {}
             }
         }
-        self.has_delivered = told;
+        self.has_delivered = delivered;
         let waiting = self
             .local_ends
             .iter()
             .flatten()
             .any(|near| self.has_arrival(near));
-        if !told && !waiting && timeout != Some(Duration::ZERO) {
+        if !delivered && !waiting && timeout != Some(Duration::ZERO) {
             let timer_ms = self.timers.first_key_value().map(|(key, _)| key.0);
             let wake_ms = timeout.map(|timeout| {
                 let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);

@@ -28,7 +28,7 @@ pub use port::EnginePort;
 use scripts::Keys;
 use session::Session;
 pub use shared::{EngineFigures, EngineSettings, Notice, Sentinel};
-use shared::{Said, Shared};
+use shared::{ReportedState, Shared};
 
 /// An engine outside this process; clones share it.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Outbound {
             settings,
             keys,
             figures: EngineFigures::default(),
-            said: Said::default(),
+            reported: ReportedState::default(),
             homes: Mutex::default(),
         });
         let own = Arc::clone(&shared);

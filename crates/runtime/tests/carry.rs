@@ -58,11 +58,11 @@ fn carried(file: &str, name: &str, origin: EventOrigin) -> (Vec<String>, Own) {
         other => panic!("{name}: {other:?}"),
     }
     let (list, bytes) = effects.drain();
-    let told = list.map(|effect| told(&effect, bytes)).collect();
-    (told, own)
+    let lines = list.map(|effect| effect_line(&effect, bytes)).collect();
+    (lines, own)
 }
 
-fn told(effect: &Effect, bytes: &[u8]) -> String {
+fn effect_line(effect: &Effect, bytes: &[u8]) -> String {
     let text =
         |span: &veche_runtime::ByteSpan| String::from_utf8_lossy(span.of(bytes)).into_owned();
     match effect {
@@ -270,8 +270,8 @@ fn answers_lead_to_effects_of_the_contract() {
         ),
     ];
     for (name, origin, expected) in table {
-        let (told, own) = carried("answers", name, *origin);
-        assert_eq!(told, *expected, "{name}");
+        let (lines, own) = carried("answers", name, *origin);
+        assert_eq!(lines, *expected, "{name}");
         assert!(
             own.attributes.is_empty() || name.contains("accepted with"),
             "{name}"
@@ -289,8 +289,8 @@ fn answers_lead_to_effects_of_the_contract() {
 
 #[test]
 fn attributes_are_kept_by_the_runtime() {
-    let (told, own) = carried("answers", "attributes", EventOrigin::Connection(ANN));
-    assert_eq!(told, ["ready 3"]);
+    let (lines, own) = carried("answers", "attributes", EventOrigin::Connection(ANN));
+    assert_eq!(lines, ["ready 3"]);
     let expected = [
         "0.3.1 admin Some(Boolean(true))",
         "0.3.1 gone None",
@@ -303,7 +303,7 @@ fn attributes_are_kept_by_the_runtime() {
 
 #[test]
 fn grants_are_those_of_any_runtime() {
-    let (told, _) = carried("answers", "connect, granted", EventOrigin::Hook(4));
+    let (lines, _) = carried("answers", "connect, granted", EventOrigin::Hook(4));
     let name = || Some(Blob::Json(br#"{"name":"Ann"}"#.to_vec()));
     let given = |channel: &str| ServerSubscription {
         channel: channel.to_owned(),
@@ -326,10 +326,10 @@ fn grants_are_those_of_any_runtime() {
         meta: Some(Blob::Json(b"{}".to_vec())),
         ..Grant::default()
     }));
-    assert_eq!(told, [format!("hook 4 {response:?}")]);
-    let told = |name| carried("answers", name, EventOrigin::Hook(4)).0.remove(0);
-    assert!(told("refresh, expired").contains("is_expired: true"));
-    let publish = told("publish, changed and not kept");
+    assert_eq!(lines, [format!("hook 4 {response:?}")]);
+    let lines = |name| carried("answers", name, EventOrigin::Hook(4)).0.remove(0);
+    assert!(lines("refresh, expired").contains("is_expired: true"));
+    let publish = lines("publish, changed and not kept");
     assert!(publish.contains("skips_history: true"), "{publish}");
 }
 
@@ -356,10 +356,10 @@ fn calls_are_effects_whose_answer_is_a_result() {
     for (name, origin, expected) in table {
         assert_eq!(carried("calls", name, *origin).0, *expected, "{name}");
     }
-    let (told, _) = carried("calls", "subscribe", EventOrigin::Handshake(ANN));
+    let (lines, _) = carried("calls", "subscribe", EventOrigin::Handshake(ANN));
     assert!(
-        told[0].starts_with("subscribe 3 room:1 Some(PositionRequest { since: Some("),
-        "{told:?}"
+        lines[0].starts_with("subscribe 3 room:1 Some(PositionRequest { since: Some("),
+        "{lines:?}"
     );
     let wire = |head: &ResultHead<'_>, payload: &[u8]| {
         let mut wire = Vec::new();

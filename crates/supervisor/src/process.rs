@@ -310,8 +310,8 @@ impl<P: Program> ServerRun<P> {
             Ok(prepared) => Ok(prepared.with(program, link, signals)),
             Err(error) => {
                 let words = error.clone();
-                let told = link.send(&ToSupervisor::Failed { error });
-                Err(told.is_err().then_some(words))
+                let sent = link.send(&ToSupervisor::Failed { error });
+                Err(sent.is_err().then_some(words))
             }
         }
     }
@@ -330,8 +330,8 @@ impl<P: Program> ServerRun<P> {
             Ok(control) => control,
             Err(error) => {
                 error!(target: TARGET, %error, "the server can't start");
-                let told = self.link.send(&ToSupervisor::Failed { error });
-                return if told.is_ok() {
+                let sent = self.link.send(&ToSupervisor::Failed { error });
+                return if sent.is_ok() {
                     ExitCode::FAILURE
                 } else {
                     ExitCode::from(2)

@@ -50,8 +50,8 @@ impl Supervisor {
         };
         let server = self.ready_server();
         let server = server.map_err(|why| format!("can't query the server process: {why}"))?;
-        let said = server.send_with_descriptors(to.as_fd(), &wanted);
-        said.map_err(|error| format!("can't send to the server process: {error}"))?;
+        let sent = server.send_with_descriptors(to.as_fd(), &wanted);
+        sent.map_err(|error| format!("can't send to the server process: {error}"))?;
         Ok(json!({}))
     }
 

@@ -204,11 +204,11 @@ fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream
         let mut rest = &back[..];
         while !rest.is_empty() {
             client.read_tls(&mut rest).expect("memory");
-            let told = client.process_new_packets().map(|_| ());
+            let processed = client.process_new_packets().map(|_| ());
             assert_eq!(
-                told.is_err(),
+                processed.is_err(),
                 result.is_err(),
-                "the client gets the alert: {told:?}"
+                "the client gets the alert: {processed:?}"
             );
         }
         result?;

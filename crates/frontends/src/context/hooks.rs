@@ -262,9 +262,9 @@ impl HookCaller {
     pub(crate) fn add_headers(
         &mut self,
         chosen: &[String],
-        said: &[(Cow<'_, str>, veche_centrifuge::SecretText<'_>)],
+        sent: &[(Cow<'_, str>, veche_centrifuge::SecretText<'_>)],
     ) {
-        for (name, value) in said {
+        for (name, value) in sent {
             let name = name.to_ascii_lowercase();
             let is_known = self.headers.iter().any(|(known, _)| **known == *name);
             if !is_known && chosen.contains(&name) {
@@ -446,20 +446,20 @@ mod tests {
             ("websocket", Encoding::Protobuf, "")
         );
         let chosen = ["x-custom", "x-said"].map(str::to_owned);
-        let said = [
+        let sent = [
             ("X-Custom", "from the client"),
             ("X-Said", "once"),
             ("x-said", "twice"),
             ("Cookie", "c=2"),
             ("X-Other", "not chosen"),
         ];
-        let said = said.map(|(name, value)| {
+        let sent = sent.map(|(name, value)| {
             (
                 Cow::from(name),
                 veche_centrifuge::SecretText(Cow::from(value)),
             )
         });
-        caller.add_headers(&chosen, &said);
+        caller.add_headers(&chosen, &sent);
         assert_eq!(header(&caller, "x-custom"), [b"from the request"]);
         assert_eq!(header(&caller, "x-said"), [b"once"]);
         assert_eq!(header(&caller, "cookie"), [b"c=1"]);

@@ -42,38 +42,38 @@ fn frame(text: &str) -> Vec<u8> {
 }
 
 #[derive(Clone, Copy)]
-struct Told {
+struct DeliveryOptions {
     event: FeedEvent,
     slow_miss: bool,
     offset: u64,
 }
 
-const PLAIN: Told = Told {
+const PLAIN: DeliveryOptions = DeliveryOptions {
     event: FeedEvent::Published,
     slow_miss: false,
     offset: 0,
 };
 
-fn deliver(all: &mut Outboxes, channel: &str, text: &str, told: Told) {
+fn deliver(all: &mut Outboxes, channel: &str, text: &str, options: DeliveryOptions) {
     let payload = PayloadRef {
         kind: PayloadKind::Text,
         bytes: text.as_bytes(),
     };
-    deliver_payload(all, channel, payload, told);
+    deliver_payload(all, channel, payload, options);
 }
 
-fn deliver_payload(all: &mut Outboxes, channel: &str, payload: PayloadRef<'_>, told: Told) {
+fn deliver_payload(all: &mut Outboxes, channel: &str, payload: PayloadRef<'_>, options: DeliveryOptions) {
     let mut delivery = Delivery {
         channel,
         payload,
-        position: (told.offset > 0).then_some(position(told.offset)),
+        position: (options.offset > 0).then_some(position(options.offset)),
         at_ms: 0,
-        event: told.event,
+        event: options.event,
         info: None,
         previous: None,
         encodings: &mut Encodings::default(),
         receivers: 1,
-        drop_when_slow: told.slow_miss,
+        drop_when_slow: options.slow_miss,
     };
     all.deliver(ID, &mut delivery);
 }
@@ -131,7 +131,7 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
 
 #[test]
 fn slow_consumers_miss_publications_above_half_of_the_outbox() {
-    let late = Told {
+    let late = DeliveryOptions {
         slow_miss: true,
         ..PLAIN
     };
@@ -178,7 +178,7 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(101), late);
     assert_eq!(fallen_behind(&mut all), [ID]);
-    let joined = Told {
+    let joined = DeliveryOptions {
         event: FeedEvent::Joined,
         ..late
     };
@@ -287,7 +287,7 @@ fn a_recovery_over_the_budget_is_omitted() {
 #[test]
 fn publications_with_places_are_objects() {
     let mut all = outboxes(1_000, DeliveryMode::WithPositions);
-    let placed = Told { offset: 3, ..PLAIN };
+    let placed = DeliveryOptions { offset: 3, ..PLAIN };
     deliver(&mut all, "c", "t", placed);
     deliver(&mut all, "c", "t", PLAIN);
     let payload = |kind, bytes| PayloadRef { kind, bytes };
@@ -371,8 +371,8 @@ fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
         ..ID
     };
     assert_eq!(all.send(gone, MessageKind::Text, b""), SendResult::Refused);
-    let mut deaf = outboxes(1_000, DeliveryMode::Disabled);
-    assert_eq!(deaf.send(ID, MessageKind::Text, b""), SendResult::Refused);
+    let mut disabled = outboxes(1_000, DeliveryMode::Disabled);
+    assert_eq!(disabled.send(ID, MessageKind::Text, b""), SendResult::Refused);
 }
 
 #[test]
@@ -587,7 +587,7 @@ fn events_are_text_and_chunks_where_the_response_is() {
             bytes: b"b",
         };
         deliver_payload(&mut all, "a", binary, PLAIN);
-        let left = Told {
+        let left = DeliveryOptions {
             event: FeedEvent::Left,
             ..PLAIN
         };

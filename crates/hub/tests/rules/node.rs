@@ -138,7 +138,7 @@ pub(crate) fn namespaces() -> Namespaces {
         leave_delay_ms: 5_000,
         ..room
     };
-    let told = NamespaceOptions {
+    let with_events = NamespaceOptions {
         event_level: EventLevel::Members,
         ..NamespaceOptions::default()
     };
@@ -147,7 +147,7 @@ pub(crate) fn namespaces() -> Namespaces {
     all.insert("latest", latest);
     all.insert("room", room);
     all.insert("hall", hall);
-    all.insert("told", told);
+    all.insert("told", with_events);
     all.insert(USERS, NamespaceOptions::default());
     all
 }

@@ -460,11 +460,11 @@ impl World {
                 Err(error) => panic!("{error}"),
             };
             assert_eq!(instructed.connections, expected.len() as u32);
-            let mut told = std::mem::take(&mut self.wires.disconnected);
-            told.sort();
+            let mut disconnected = std::mem::take(&mut self.wires.disconnected);
+            disconnected.sort();
             expected.sort();
-            assert_eq!(told, expected);
-            for (worker, session) in told {
+            assert_eq!(disconnected, expected);
+            for (worker, session) in disconnected {
                 self.close(worker, session);
             }
             assert_eq!(self.wires.settled.get(&ticket), None, "nothing is done yet");

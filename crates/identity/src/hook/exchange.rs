@@ -375,22 +375,22 @@ mod tests {
                 None,
             ),
         ] {
-            let said = read(given, None);
-            assert_eq!((said.finding, said.ending), (finding, ending));
+            let parsed = read(given, None);
+            assert_eq!((parsed.finding, parsed.ending), (finding, ending));
         }
     }
 
     #[test]
     fn no_answer_is_kept_for_longer_than_it_holds() {
-        let said = |expire_at: &str| {
+        let cache_time = |expire_at: &str| {
             let headers = [("x-veche-user", "ann"), ("x-veche-expire-at", expire_at)];
-            let said = read(answer(204, &headers, ""), Some(Duration::from_secs(60)));
-            said.cache_time(1_800_000_000_500)
+            let parsed = read(answer(204, &headers, ""), Some(Duration::from_secs(60)));
+            parsed.cache_time(1_800_000_000_500)
         };
-        assert_eq!(said("1800000010"), Some(Duration::from_millis(9_500)));
-        assert_eq!(said("1800000100"), Some(Duration::from_secs(60)));
-        assert_eq!(said("1800000000"), None);
-        assert_eq!(said("0"), Some(Duration::from_secs(60)));
+        assert_eq!(cache_time("1800000010"), Some(Duration::from_millis(9_500)));
+        assert_eq!(cache_time("1800000100"), Some(Duration::from_secs(60)));
+        assert_eq!(cache_time("1800000000"), None);
+        assert_eq!(cache_time("0"), Some(Duration::from_secs(60)));
     }
 
     #[test]

@@ -281,10 +281,10 @@ impl FanoutLoad {
     }
 
     /// Checks a publisher's answer for an error; returns whether it is a success.
-    fn classify(&self, io: &mut LoadIo<'_>, told: &[u8]) -> bool {
-        let is_error = says_error(told);
+    fn classify(&self, io: &mut LoadIo<'_>, answer: &[u8]) -> bool {
+        let is_error = says_error(answer);
         if is_error {
-            let words = format!("a publication was refused: {}", excerpt(told));
+            let words = format!("a publication was refused: {}", excerpt(answer));
             io.net
                 .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
         }
@@ -306,7 +306,7 @@ impl FanoutLoad {
 
     /// Handles a message of a receiver, alone in its frame or with others.
     fn delivered(&mut self, io: &mut LoadIo<'_>, client_index: u32, data: &[u8]) {
-        let said = self
+        let position = self
             .recovery
             .as_ref()
             .and_then(|_| MessagePosition::find(data));
@@ -315,10 +315,10 @@ impl FanoutLoad {
             == Greeting::Awaited;
         let page = &mut self.ledger.pages[client_index as usize];
         if let Some(recovery) = &mut self.recovery {
-            if let Some(said) = &said
-                && let Some(channel) = &said.subscribed
+            if let Some(position) = &position
+                && let Some(channel) = &position.subscribed
             {
-                recovery.joined(io, client_index, channel, said, page);
+                recovery.joined(io, client_index, channel, position, page);
                 return;
             }
         } else if is_first && self.hello.is_some() {
@@ -326,7 +326,7 @@ impl FanoutLoad {
         }
         let found = MessageTag::find(data);
         if let (Some(recovery), TagSearch::Note(_)) = (&mut self.recovery, &found) {
-            recovery.advance(io, client_index, said.as_ref());
+            recovery.advance(io, client_index, position.as_ref());
         }
         match found {
             TagSearch::Note(note) if note.run != self.plan.run => io.net.tally.unasked += 1,

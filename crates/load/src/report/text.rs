@@ -165,9 +165,9 @@ fn incomplete(report: &Report) -> Option<String> {
         return None;
     }
     let of = |report: &Report, before: &str| -> Vec<String> {
-        let said =
+        let describe =
             |one: &LostProcess| format!("{before}process {}: {}", one.process, clean(&one.how));
-        report.generator.lost.iter().map(said).collect()
+        report.generator.lost.iter().map(describe).collect()
     };
     let mut all = of(report, "");
     for phase in &report.phases {

@@ -150,7 +150,7 @@ pub(crate) fn row(case: &str, server: &str, figures: &[(&str, u64, u64)]) {
             .collect();
         all.join(", ")
     };
-    let (truth, told) = (words(|figure| figure.1), words(|figure| figure.2));
-    println!("| {case} | {server} | {truth} | {told} |");
-    assert_eq!(told, truth, "{server}");
+    let (truth, reported) = (words(|figure| figure.1), words(|figure| figure.2));
+    println!("| {case} | {server} | {truth} | {reported} |");
+    assert_eq!(reported, truth, "{server}");
 }

@@ -141,8 +141,8 @@ pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) ->
             }
             thread::sleep(Duration::from_millis(1));
         }
-        let told = crowd.turn();
-        assert!(told <= options().receives_max, "{told} in a turn");
+        let event_count = crowd.turn();
+        assert!(event_count <= options().receives_max, "{event_count} in a turn");
         let bytes = |(id, _): &(ConnectionId, TcpStream)| crowd.world.log.bytes(*id).len();
         let served: Vec<bool> = crowd.flooders.iter().map(|who| bytes(who) > 0).collect();
         for (place, since) in since.iter_mut().enumerate() {

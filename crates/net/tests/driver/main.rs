@@ -118,7 +118,7 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
     assert!(sent.is_none() && world.driver.unsent(id) > TOTAL / 2);
     peer.set_nonblocking(true).expect("a socket option");
     let mut piece = vec![0; 1 << 20];
-    let (mut got, mut told) = (0, 0);
+    let (mut got, mut progress_count) = (0, 0);
     let mut unsent = world.driver.unsent(id);
     while got < TOTAL {
         if let Ok(count) = peer.read(&mut piece) {
@@ -132,11 +132,11 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
         if now > world.driver.options().low_water_bytes {
             let events = world.log.count(&Logged::Progressed(id)) - before;
             assert_eq!(events, usize::from(now < unsent), "{unsent} {now}");
-            told += events;
+            progress_count += events;
         }
         unsent = now;
     }
-    assert!(told > 10, "told {told} times");
+    assert!(progress_count > 10, "told {progress_count} times");
     let done = Logged::Sent(id, TOTAL);
     world.until("sent", |log| log.has(&done));
     world.log.events.clear();

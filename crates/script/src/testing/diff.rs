@@ -133,12 +133,12 @@ mod tests {
 
     #[test]
     fn differences_are_shown_with_context() {
-        let told = explain(
+        let explanation = explain(
             &lines("a b c d e f g h i j k l"),
             &lines("a b c d e f G h i j l m"),
         );
         assert_eq!(
-            told,
+            explanation,
             "  - expected  + got\n    …\n    d\n    e\n    f\n  - g\n  + G\n    h\n    i\n    j\n  - k\n    l\n  + m"
         );
     }
@@ -160,9 +160,9 @@ mod tests {
             list.push("end".into());
             list
         };
-        let told = explain(&many("a"), &many("b"));
-        assert!(told.ends_with("    … and more"), "{told}");
-        assert!(told.lines().count() < 70);
+        let explanation = explain(&many("a"), &many("b"));
+        assert!(explanation.ends_with("    … and more"), "{explanation}");
+        assert!(explanation.lines().count() < 70);
     }
 
     /// Removing one side gives the other text.

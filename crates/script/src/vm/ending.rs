@@ -61,11 +61,11 @@ impl Vm {
                 self.report(owner, &failure);
             }
             Owner::Spawned(number) => {
-                let told = self.machine.guarded_without_limit(|| {
+                let result = self.machine.guarded_without_limit(|| {
                     let failed = &self.task_failed;
                     failed.call::<(bool, bool)>((number as f64, failure.words.as_str()))
                 });
-                let (is_awaited, fails) = told.unwrap_or_default();
+                let (is_awaited, fails) = result.unwrap_or_default();
                 let fails_service = fails && self.role != AppRole::Clients;
                 if !is_awaited || fails_service {
                     self.report(owner, &failure);

@@ -98,7 +98,7 @@ impl RecordingDriver {
     }
 
     fn note_event(&mut self, event: &Event<'_>) {
-        let (id, told) = match *event {
+        let (id, transport_event) = match *event {
             Event::Accepted { id, .. } => (id, TransportEvent::Accepted),
             Event::Connected { id } => (id, TransportEvent::Connected),
             Event::Received { id, ref bytes } => (id, TransportEvent::Received(bytes.len())),
@@ -114,7 +114,7 @@ impl RecordingDriver {
             Event::AcceptStalled { .. } | Event::Woken => return,
         };
         if matches!(
-            told,
+            transport_event,
             TransportEvent::Sent | TransportEvent::Progressed | TransportEvent::Drained
         ) {
             let bytes = self.take_received(id);
@@ -123,7 +123,7 @@ impl RecordingDriver {
                 self.note(WorkerOutput::Sent { id, bytes, unsent });
             }
         }
-        self.note(WorkerOutput::Event(id, told));
+        self.note(WorkerOutput::Event(id, transport_event));
     }
 }
 

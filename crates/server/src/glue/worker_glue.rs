@@ -98,7 +98,7 @@ impl WorkerGlue {
         if conditions.is_logged {
             worker.set_history_writer(RecordedLog {
                 record: record.clone(),
-                told: Arc::clone(&durable),
+                reported: Arc::clone(&durable),
                 batch: 0,
                 known: 0,
             });

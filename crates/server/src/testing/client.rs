@@ -84,7 +84,7 @@ pub(super) struct TestClient {
     pub(super) request: Plain,
     received: Vec<u8>,
     pub(super) opening: Opening,
-    pub(super) heard: VecDeque<ReceivedItem>,
+    pub(super) items: VecDeque<ReceivedItem>,
     /// The response to the client's request.
     pub(super) response: Option<Result<Response, String>>,
     /// Lines received by a back end.
@@ -102,7 +102,7 @@ impl TestClient {
             request: Plain::Nil,
             received: Vec::new(),
             opening: Opening::UnderWay,
-            heard: VecDeque::new(),
+            items: VecDeque::new(),
             response: None,
             lines: VecDeque::new(),
             has_closed: false,
@@ -327,7 +327,7 @@ impl TestClient {
                     match event {
                         Some(FrameEvent::Message { kind, data }) => {
                             let data = data.to_vec();
-                            self.heard.push_back(ReceivedItem::Message { kind, data });
+                            self.items.push_back(ReceivedItem::Message { kind, data });
                         }
                         Some(FrameEvent::Ping(data)) => {
                             encode_control(&mut pongs, Opcode::Pong, data, mask);
@@ -372,7 +372,7 @@ impl TestClient {
     fn end(&mut self, code: u16, reason: &str) {
         if !std::mem::replace(&mut self.has_heard_close, true) {
             let reason = reason.to_owned();
-            self.heard.push_back(ReceivedItem::Closed { code, reason });
+            self.items.push_back(ReceivedItem::Closed { code, reason });
         }
     }
 }

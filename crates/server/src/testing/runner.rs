@@ -103,7 +103,7 @@ enum WaitKind {
     /// Waits for a client's response.
     Response(usize),
     /// Waits for a client's next item.
-    Heard(usize),
+    Received(usize),
     /// Waits for the world to be idle, then answers the request.
     Rest(Plain),
     /// Waits for the response to the back end.
@@ -256,7 +256,7 @@ impl TestRunner<'_> {
                 Ok(client) => (WaitKind::Response(client), within(PATIENCE_MS)),
                 Err(words) => return Some(Err(words)),
             },
-            "receive" => (WaitKind::Heard(number(&request)), within(0)),
+            "receive" => (WaitKind::Received(number(&request)), within(0)),
             "called" => (WaitKind::Called(stub(&request)), u64::MAX),
             "accept" => (WaitKind::Accepted(stub(&request)), within(0)),
             "advance" => {
@@ -387,10 +387,10 @@ impl TestRunner<'_> {
                     None => Some(Err("the push got no response".to_owned())),
                 }
             }
-            WaitKind::Heard(client) => {
+            WaitKind::Received(client) => {
                 let (client, _) = self.world.client(*client)?;
-                match client.heard.pop_front() {
-                    Some(heard) => Some(Ok(received_value(heard))),
+                match client.items.pop_front() {
+                    Some(item) => Some(Ok(received_value(item))),
                     None => is_late.then(|| Ok(self.no_message())),
                 }
             }
@@ -428,7 +428,7 @@ impl TestRunner<'_> {
                     .client(number(request))
                     .ok_or("there is no such client")?;
                 Ok(Plain::List(
-                    client.heard.drain(..).map(received_value).collect(),
+                    client.items.drain(..).map(received_value).collect(),
                 ))
             }
             "is_open" => {
@@ -551,8 +551,8 @@ pub(super) fn name_of(level: Level) -> &'static str {
     }
 }
 
-fn received_value(heard: ReceivedItem) -> Plain {
-    match heard {
+fn received_value(item: ReceivedItem) -> Plain {
+    match item {
         ReceivedItem::Message { kind, data } => Plain::map([
             (
                 "kind",

@@ -58,13 +58,13 @@ impl TrustLoader {
             reading.outgoing.push(outgoing);
             return None;
         }
-        let (tell, told) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let (trusts, wanted, waker) = (Arc::clone(trusts), believe.clone(), waker());
         let thread = thread::Builder::new().name("certificates".to_owned());
         let thread = thread.spawn(move || {
             let _wakes = WakeOnDrop(waker);
             // The receiver is gone once the server has ended.
-            let _ = tell.send(read(&trusts, &wanted));
+            let _ = sender.send(read(&trusts, &wanted));
         });
         if let Err(error) = thread {
             let why = format!("can't start a thread to read certificates: {error}");
@@ -72,7 +72,7 @@ impl TrustLoader {
         }
         self.under_way.push(TrustRead {
             believe,
-            read: told,
+            read: receiver,
             outgoing: vec![outgoing],
         });
         None

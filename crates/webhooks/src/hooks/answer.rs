@@ -217,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    fn said(kind: HookKind, status: u16, body: &str) -> ParsedAnswer {
+    fn parse(kind: HookKind, status: u16, body: &str) -> ParsedAnswer {
         let answer = FetchResponse {
             status,
             headers: Vec::new(),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn granted(kind: HookKind, body: &str) -> HookGrant {
-        match said(kind, 200, body).decision {
+        match parse(kind, 200, body).decision {
             HookDecision::Granted(grant) => *grant,
             other => panic!("{other:?} for {body}"),
         }
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn refusals_reach_the_client_and_the_rest_is_a_failure() {
-        let error = said(
+        let error = parse(
             HookKind::Rpc,
             200,
             r#"{"error":{"code":1000,"message":"no","temporary":true}}"#,
@@ -323,7 +323,7 @@ mod tests {
             (error.decision, error.how),
             (expected, WebhookOutcome::Error)
         );
-        let end = said(
+        let end = parse(
             HookKind::Rpc,
             200,
             r#"{"result":{},"disconnect":{"code":4500,"reason":"out"}}"#,
@@ -376,10 +376,10 @@ mod tests {
             (500, r#"{"result":{}}"#, answered),
             (503, r#"{"result":{}}"#, unavailable),
         ] {
-            let said = said(HookKind::Subscribe, status, body);
-            assert_eq!(said.decision, HookDecision::Failed, "{status} {body}");
-            assert_eq!((said.how, said.ending), (WebhookOutcome::Failed, ending));
-            assert!(said.trouble.is_some());
+            let parsed = parse(HookKind::Subscribe, status, body);
+            assert_eq!(parsed.decision, HookDecision::Failed, "{status} {body}");
+            assert_eq!((parsed.how, parsed.ending), (WebhookOutcome::Failed, ending));
+            assert!(parsed.trouble.is_some());
         }
         for (kind, how, ending) in [
             (
@@ -394,8 +394,8 @@ mod tests {
             ),
             (CallErrorKind::Invalid, WebhookOutcome::Failed, None),
         ] {
-            let said = read(HookKind::Rpc, Err(CallError::new(kind, "why")));
-            assert_eq!((said.how, said.ending), (how, ending));
+            let parsed = read(HookKind::Rpc, Err(CallError::new(kind, "why")));
+            assert_eq!((parsed.how, parsed.ending), (how, ending));
         }
     }
 
@@ -407,7 +407,7 @@ mod tests {
             "]".repeat(600)
         );
         assert_eq!(
-            said(HookKind::Rpc, 200, &deep).decision,
+            parse(HookKind::Rpc, 200, &deep).decision,
             HookDecision::Failed
         );
     }

@@ -267,25 +267,25 @@ impl HookEndpoint {
             done: pending.done.take(),
         };
         self.outbound.ask(request.into_call(), move |outcome| {
-            let said = answer::read(open.back_end.kind, FetchResponse::of(outcome));
-            if let Some(next) = open.answered(said) {
+            let parsed = answer::read(open.back_end.kind, FetchResponse::of(outcome));
+            if let Some(next) = open.answered(parsed) {
                 open.back_end.send(next);
             }
         });
     }
 
     /// Records the end of a request; returns the next one to send.
-    fn ended(&self, said: &ParsedAnswer, client: &str, asked: Instant) -> Option<QueuedRequest> {
+    fn ended(&self, parsed: &ParsedAnswer, client: &str, asked: Instant) -> Option<QueuedRequest> {
         let figures = self.figures.of(self.kind);
         figures.waiting.sub(1);
-        figures.count(said.how);
+        figures.count(parsed.how);
         figures.took.record(asked.elapsed());
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
-        let refused = state.gate.ended(said.ending, client, now_ms);
+        let refused = state.gate.ended(parsed.ending, client, now_ms);
         let expired = state.gate.expire(|pending| pending.has_expired(now_ms));
         let next = state.gate.start_next();
-        let trouble = said.trouble.as_ref();
+        let trouble = parsed.trouble.as_ref();
         let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
         drop(state);
         figures.not_asked(WebhookOutcome::Expired, expired.len());
@@ -304,18 +304,18 @@ impl HookEndpoint {
 
 impl ActiveRequest {
     /// Delivers the decision; returns the next request to send.
-    fn answered(&mut self, said: ParsedAnswer) -> Option<QueuedRequest> {
+    fn answered(&mut self, parsed: ParsedAnswer) -> Option<QueuedRequest> {
         let done = self.done.take()?;
-        let next = self.back_end.ended(&said, &self.client, self.asked);
-        done(said.decision);
+        let next = self.back_end.ended(&parsed, &self.client, self.asked);
+        done(parsed.decision);
         next
     }
 
     /// Delivers a failure, since the server is shutting down.
     fn abandoned(&mut self) -> Option<QueuedRequest> {
         self.done.as_ref()?;
-        let said = answer::read(self.back_end.kind, FetchResponse::of(gone()));
-        self.answered(said)
+        let parsed = answer::read(self.back_end.kind, FetchResponse::of(gone()));
+        self.answered(parsed)
     }
 }
 

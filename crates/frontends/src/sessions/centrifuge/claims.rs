@@ -211,11 +211,11 @@ fn manner(wanted: &Claims, options: &NamespaceOptions) -> Result<PresenceOverrid
     if wanted.keys().any(|name| !KNOWN.contains(&&**name)) {
         return Err(TokenError::Claim("override has an unknown member"));
     }
-    let [presence, joins, told, positioned, recovers] = KNOWN.map(|name| flag(wanted, name));
+    let [presence, joins, pushes_joins, positioned, recovers] = KNOWN.map(|name| flag(wanted, name));
     let wanted = NamespaceOverride {
         presence: presence?,
         join_leave: joins?,
-        force_push_join_leave: told?,
+        force_push_join_leave: pushes_joins?,
         force_positioning: positioned?,
         force_recovery: recovers?,
     };
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn claims_name_channels_and_their_options() {
-        let said = connection(json!({
+        let grant = connection(json!({
             "info": {"name": "Ann"},
             "meta": {"tier": 1},
             "channels": ["news", "chat:1"],
@@ -303,12 +303,12 @@ mod tests {
                 "presence": {"value": false}, "join_leave": {}, "force_push_join_leave": {"value": true}}}},
             "something": ["else"], "override": 7, "allow": ["pub"], "data": 1,
         }));
-        let said = said.expect("good");
+        let grant = grant.expect("good");
         let name = (PayloadKind::Json, r#"{"name":"Ann"}"#.to_owned());
-        assert_eq!(text(said.info.as_ref()), Some(name));
+        assert_eq!(text(grant.info.as_ref()), Some(name));
         let meta = (PayloadKind::Json, r#"{"tier":1}"#.to_owned());
-        assert_eq!(text(said.meta.as_ref()), Some(meta));
-        let granted = said.channels;
+        assert_eq!(text(grant.meta.as_ref()), Some(meta));
+        let granted = grant.channels;
         let names: Vec<&str> = granted.iter().map(|one| &*one.channel).collect();
         assert_eq!(names, ["chat:1", "chat:2", "seen:1", "news"]);
         let here = (PayloadKind::Json, "\"here\"".to_owned());
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn overrides_are_honoured_or_refused() {
         let of = |options: &NamespaceOptions, wanted: Value| {
-            subscription(json!({"override": wanted}), options).map(|said| said.manner)
+            subscription(json!({"override": wanted}), options).map(|grant| grant.manner)
         };
         let (yes, no) = (json!({"value": true}), json!({"value": false}));
         let (seen, plain) = (seen(), NamespaceOptions::default());

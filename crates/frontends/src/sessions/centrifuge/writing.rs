@@ -319,8 +319,8 @@ mod tests {
             ((0, 0), false),
         ] {
             let welcome = SubscribeReply::new(Some(&joined), true, Encoding::Json, bytes);
-            let told = if is_told { 2 } else { 0 };
-            assert_eq!(welcome.publications().len(), told, "{bytes:?}");
+            let count = if is_told { 2 } else { 0 };
+            assert_eq!(welcome.publications().len(), count, "{bytes:?}");
             assert_eq!(welcome.is_whole(), is_told, "{bytes:?}");
             assert_eq!(welcome.has_publications(), is_told, "{bytes:?}");
         }

@@ -282,7 +282,7 @@ fn a_side_that_fails_is_not_better() {
             let ratio_verdict = row.against_first[0].as_ref().unwrap();
             assert_eq!(ratio_verdict.verdict, Verdict::Unjudged, "{}", row.metric);
         }
-        let said = comparison.warnings.join("\n");
-        assert!(said.contains("No verdict: up to 0"), "{said}");
+        let warnings = comparison.warnings.join("\n");
+        assert!(warnings.contains("No verdict: up to 0"), "{warnings}");
     }
 }

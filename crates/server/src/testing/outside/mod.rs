@@ -63,7 +63,7 @@ struct MockCall {
 }
 
 enum CallPart {
-    Said(StubAnswer),
+    Answered(StubAnswer),
     /// Waits for the answer to the query with this number.
     Waits(u64),
 }
@@ -121,7 +121,7 @@ impl MockServices {
     pub(super) fn take_asked(&self, stub: usize) -> Option<Plain> {
         let mut inner = self.0.borrow_mut();
         let place = inner.asked.iter().position(|(of, _)| *of == stub)?;
-        inner.asked.remove(place).map(|(_, told)| told)
+        inner.asked.remove(place).map(|(_, call_value)| call_value)
     }
 
     /// Handles the answer of a test's function.
@@ -194,17 +194,17 @@ impl MockState {
     /// Queries the stubs; a call that succeeds `by_itself` needs none.
     fn ask(&mut self, stub_call: StubCall, by_itself: bool) -> CallPart {
         let Some(stub) = self.found(&stub_call) else {
-            return CallPart::Said(self.without_stub(&stub_call, by_itself));
+            return CallPart::Answered(self.without_stub(&stub_call, by_itself));
         };
         if let Says::Always(answer) = &self.stubs[stub].says {
-            return CallPart::Said(answer.clone());
+            return CallPart::Answered(answer.clone());
         }
         let number = self.number();
-        let told = Plain::map([
+        let call_value = Plain::map([
             ("call", Plain::Number(number as f64)),
             ("arguments", stub_call.arguments),
         ]);
-        self.asked.push_back((stub, told));
+        self.asked.push_back((stub, call_value));
         CallPart::Waits(number)
     }
 
@@ -245,7 +245,7 @@ impl MockState {
                 return self.receive(id, redis);
             }
             Call::Http(HttpCall::Fetch(fetch)) => {
-                self.made.requests.keep(http::told(fetch));
+                self.made.requests.keep(http::call_value(fetch));
                 (vec![http::stub_call(fetch)], false, Some(fetch.timeout))
             }
             Call::Resolve(resolve) => {
@@ -259,7 +259,7 @@ impl MockState {
             }
             Call::Mysql(mysql) => {
                 let stub_call = mysql::stub_call(mysql);
-                self.made.queries.keep(mysql::told(mysql, &stub_call));
+                self.made.queries.keep(mysql::call_value(mysql, &stub_call));
                 let timeout = mysql.database.timeout;
                 (vec![stub_call], mysql::by_itself(mysql), Some(timeout))
             }
@@ -304,7 +304,7 @@ impl MockState {
                     Call::Password(_) | Call::Fastcgi(_) => continue,
                 };
                 let error = request.get("error");
-                *part = CallPart::Said(match error {
+                *part = CallPart::Answered(match error {
                     Plain::Nil => stub::answer(kind, request),
                     error => {
                         let words = format!("the stub's function failed: {}", error.text());
@@ -324,25 +324,25 @@ impl MockState {
     fn finish(&mut self) {
         let is_said = |pending: &mut MockCall| {
             let mut parts = pending.parts.iter();
-            parts.all(|part| matches!(part, CallPart::Said(_)))
+            parts.all(|part| matches!(part, CallPart::Answered(_)))
         };
         let ready: Vec<MockCall> = self.pending.extract_if(.., is_said).collect();
         for MockCall {
             id, call, parts, ..
         } in ready
         {
-            let said = parts.into_iter().filter_map(|part| match part {
-                CallPart::Said(answer) => Some(answer),
+            let answers = parts.into_iter().filter_map(|part| match part {
+                CallPart::Answered(answer) => Some(answer),
                 CallPart::Waits(_) => None,
             });
-            let outcome = self.outcome(&call, said.collect());
+            let outcome = self.outcome(&call, answers.collect());
             self.outcomes.push((id, outcome));
         }
     }
 
-    fn outcome(&mut self, call: &Call, mut said: Vec<StubAnswer>) -> CallOutcome {
+    fn outcome(&mut self, call: &Call, mut answers: Vec<StubAnswer>) -> CallOutcome {
         let reply = match call {
-            Call::Redis(redis) => return self.redis_reply(redis, said).map(Reply::Redis),
+            Call::Redis(redis) => return self.redis_reply(redis, answers).map(Reply::Redis),
             Call::Http(HttpCall::Read(_)) => return Ok(Reply::Chunk(None)),
             Call::Password(call) => {
                 return password::run(call, Cost::Least).map(Reply::Password);
@@ -352,13 +352,13 @@ impl MockState {
                 return Err(CallError::new(CallErrorKind::Invalid, words));
             }
             Call::Http(HttpCall::Fetch(fetch)) => {
-                let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
-                return Ok(Reply::Http(Box::new(self.http_reply(fetch, &said))));
+                let answer = answers.pop().unwrap_or(Ok(Plain::Nil))?;
+                return Ok(Reply::Http(Box::new(self.http_reply(fetch, &answer))));
             }
-            Call::Resolve(_) => http::addresses(&said.pop().unwrap_or(Ok(Plain::Nil))?),
+            Call::Resolve(_) => http::addresses(&answers.pop().unwrap_or(Ok(Plain::Nil))?),
             Call::Mysql(mysql) => {
-                let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
-                let reply = mysql::reply(mysql, said).map(Reply::Mysql);
+                let answer = answers.pop().unwrap_or(Ok(Plain::Nil))?;
+                let reply = mysql::reply(mysql, answer).map(Reply::Mysql);
                 reply.map_err(|words| format!("test.stub_mysql: {words}"))
             }
         };
@@ -368,16 +368,16 @@ impl MockState {
     fn redis_reply(
         &mut self,
         redis: &RedisCall,
-        said: Vec<StubAnswer>,
+        answers: Vec<StubAnswer>,
     ) -> Result<RedisReply, CallError> {
         let RedisAction::Subscribe {
             names,
             are_patterns,
         } = &redis.action
         else {
-            return redis::reply(redis, said);
+            return redis::reply(redis, answers);
         };
-        said.into_iter()
+        answers.into_iter()
             .collect::<Result<Vec<Plain>, CallError>>()?;
         let number = self.number();
         let lease = self.subscriptions.add(number, names, *are_patterns);

@@ -55,12 +55,12 @@ fn stub_call(parts: impl Iterator<Item = Vec<u8>>) -> StubCall {
 }
 
 /// Builds the reply from stubs' responses, one for each command; an error is one of the server.
-pub(super) fn reply(redis: &RedisCall, said: Vec<StubAnswer>) -> Result<RedisReply, CallError> {
-    let mut said = said.into_iter();
+pub(super) fn reply(redis: &RedisCall, answers: Vec<StubAnswer>) -> Result<RedisReply, CallError> {
+    let mut answers = answers.into_iter();
     match &redis.action {
         RedisAction::Pipeline { .. } => {
-            let values: Result<Vec<RedisValue>, CallError> = said
-                .map(|said| match said {
+            let values: Result<Vec<RedisValue>, CallError> = answers
+                .map(|answer| match answer {
                     Ok(value) => Ok(value_of(value)),
                     Err(fault) if fault.kind == CallErrorKind::Refused => {
                         let words = fault.words.trim_start_matches("redis: ");
@@ -72,7 +72,7 @@ pub(super) fn reply(redis: &RedisCall, said: Vec<StubAnswer>) -> Result<RedisRep
             Ok(RedisReply::Values(Some(values?)))
         }
         _ => {
-            let value = said.next().unwrap_or(Ok(Plain::Nil))?;
+            let value = answers.next().unwrap_or(Ok(Plain::Nil))?;
             Ok(RedisReply::Value(value_of(value)))
         }
     }

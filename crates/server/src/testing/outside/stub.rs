@@ -108,15 +108,15 @@ impl Stub {
 }
 
 /// Converts a test's answer, fixed or from a function.
-pub(super) fn answer(kind: StubKind, said: &Plain) -> StubAnswer {
-    let fails = said.get("fails").text();
+pub(super) fn answer(kind: StubKind, reply: &Plain) -> StubAnswer {
+    let fails = reply.get("fails").text();
     let fault = CallErrorKind::ALL
         .into_iter()
         .find(|kind| kind.name() == fails);
     match fault {
-        None => Ok(said.get("answer").clone()),
+        None => Ok(reply.get("answer").clone()),
         Some(fault) => {
-            let words = match said.get("words") {
+            let words = match reply.get("words") {
                 Plain::Nil => format!("{fails}, as the test specifies"),
                 words => words.text(),
             };

@@ -86,14 +86,14 @@ fn subscribe(worker: &mut Alone, index: u32, channel: &str) {
 }
 
 /// Enables channel events for the back end, with vacant ones after `leave_delay_ms`.
-fn tell_of_channels(worker: &mut Alone, leave_delay_ms: u64) {
+fn enable_channel_events(worker: &mut Alone, leave_delay_ms: u64) {
     let mut namespaces = Namespaces::new();
-    let told = NamespaceOptions {
+    let with_events = NamespaceOptions {
         event_level: EventLevel::Occupancy,
         leave_delay_ms,
         ..NamespaceOptions::default()
     };
-    namespaces.insert("told", told);
+    namespaces.insert("told", with_events);
     worker
         .shared_mut()
         .hub
@@ -137,7 +137,7 @@ fn applications_need_neither_messages_nor_events_nor_an_end() {
 #[test]
 fn events_of_channels_go_to_applications_and_to_the_back_end() {
     let mut worker = alone();
-    tell_of_channels(&mut worker, 0);
+    enable_channel_events(&mut worker, 0);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     assert_eq!(take(&mut worker, |apps| &mut apps.happened), [], "no event");
     subscribe(&mut worker, 1, "told:a");
@@ -158,13 +158,13 @@ fn events_of_channels_go_to_applications_and_to_the_back_end() {
 fn events_that_found_no_room_are_counted() {
     const EVENTS_MAX: u32 = 65_536;
     let mut worker = alone();
-    tell_of_channels(&mut worker, 0);
+    enable_channel_events(&mut worker, 0);
     for number in 0..EVENTS_MAX + 3 {
         subscribe(&mut worker, number % 1000, &format!("told:{number}"));
     }
     turn(&mut worker);
-    let told = take(&mut worker, |apps| &mut apps.happened);
-    assert_eq!(told, [(EVENTS_MAX as usize, 3)]);
+    let taken = take(&mut worker, |apps| &mut apps.happened);
+    assert_eq!(taken, [(EVENTS_MAX as usize, 3)]);
     let (events, lost) = worker.poll_channel_events();
     assert_eq!((events.len(), lost), (EVENTS_MAX as usize, 3));
     events.clear();
@@ -176,7 +176,7 @@ fn events_that_found_no_room_are_counted() {
 fn what_maintenance_has_to_tell_takes_another_turn() {
     let mut worker = alone();
     worker.set_limits(TurnLimits::default());
-    tell_of_channels(&mut worker, 500);
+    enable_channel_events(&mut worker, 500);
     subscribe(&mut worker, 1, "told:a");
     turn(&mut worker);
     worker.poll_channel_events().0.clear();
