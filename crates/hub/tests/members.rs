@@ -91,13 +91,13 @@ impl Outlet for Port<'_> {
         let by_user = delivery.channel.starts_with("hall") && !client.user.is_empty();
         let key = (self.me, delivery.channel.to_owned());
         let seen = self.wires.seen.entry(key).or_default();
-        let (set, who) = match by_user {
+        let (set, member) = match by_user {
             true => (&mut seen.users, client.user.to_string()),
             false => (&mut seen.clients, client.client.to_string()),
         };
         let was_told = match delivery.event {
-            FeedEvent::Joined => set.insert(who),
-            FeedEvent::Left => set.remove(&who),
+            FeedEvent::Joined => set.insert(member),
+            FeedEvent::Left => set.remove(&member),
             FeedEvent::Published => panic!("nothing is published"),
         };
         assert!(was_told, "{:?} told twice of {client:?}", delivery.event);

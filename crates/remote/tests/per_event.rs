@@ -107,8 +107,8 @@ impl World {
                         String::from_utf8_lossy(data.of(bytes))
                     )
                 }
-                Effect::Subscribe { who, channel, .. } => {
-                    format!("subscribe {} {channel}", who.index)
+                Effect::Subscribe { connection, channel, .. } => {
+                    format!("subscribe {} {channel}", connection.index)
                 }
                 Effect::Handshake { reply, .. } => match reply {
                     HandshakeReply::Accept { user, .. } => format!("accept {user:?}"),

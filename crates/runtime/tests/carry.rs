@@ -87,12 +87,12 @@ fn effect_line(effect: &Effect, bytes: &[u8]) -> String {
             data,
         } => format!("publish {channel} {kind:?} {is_json} {}", text(data)),
         Effect::Subscribe {
-            who,
+            connection,
             channel,
             place,
             token,
-        } => format!("subscribe {} {channel} {place:?} {}", who.index, token.0),
-        Effect::Unsubscribe { who, channel } => format!("unsubscribe {} {channel}", who.index),
+        } => format!("subscribe {} {channel} {place:?} {}", connection.index, token.0),
+        Effect::Unsubscribe { connection, channel } => format!("unsubscribe {} {channel}", connection.index),
         Effect::Close { of, code, reason } => format!("close {} {code} {reason}", of.index),
         Effect::CloseFar {
             worker,
@@ -141,10 +141,10 @@ fn effect_line(effect: &Effect, bytes: &[u8]) -> String {
         } => format!("command {method} {} {}", text(body), token.0),
         Effect::Find { user, limit, token } => format!("find {user} {limit} {}", token.0),
         Effect::Renew {
-            who,
+            connection,
             credential,
             token,
-        } => format!("renew {} {} {}", who.index, credential.0, token.0),
+        } => format!("renew {} {} {}", connection.index, credential.0, token.0),
         other => format!("{other:?}"),
     }
 }

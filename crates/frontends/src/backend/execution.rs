@@ -319,13 +319,13 @@ impl Backend {
     /// Lists the connections that are subscribed to a channel, or those of a user.
     pub fn connections(
         &mut self,
-        who: &ConnectionsQuery<'_>,
+        query: &ConnectionsQuery<'_>,
         session: ConnectionId,
         shared: &mut Context,
     ) -> Result<CommandProgress, Rejection> {
         check_memory(shared)?;
         let mut name = std::mem::take(&mut shared.scratch.name);
-        let channel = match &who.of {
+        let channel = match &query.of {
             ConnectionsOf::User(user) => personal_channel(&user.0, &mut name),
             ConnectionsOf::Channel(channel) => channel_name(&channel.0),
         };
@@ -334,7 +334,7 @@ impl Backend {
         let ticket = ticket(self.next_number(), 0);
         shared.requests.list_requests.push(ListConnections {
             channel: channel?,
-            name: who.name.as_ref().map(|name| name.0.as_ref().into()),
+            name: query.name.as_ref().map(|name| name.0.as_ref().into()),
             caller: Caller {
                 worker: shared.hub.worker(),
                 session,

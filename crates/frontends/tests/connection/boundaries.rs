@@ -231,12 +231,12 @@ fn back_ends_see_members_and_publishers() {
     let target = "/centrifuge/named?user=ann";
     let (_, lines) = sdk(&mut world, target, &[connect, subscribe, publish]);
     let client = lines[0]["connect"]["client"].as_str().expect("an id");
-    let who = json!({ "user": "ann", "client": client });
+    let client_info = json!({ "user": "ann", "client": client });
     let chat = json!({ "channel": "chat:1" });
     let answer = call(&mut world, "presence", &chat);
     assert_eq!(
         answer["result"]["presence"],
-        json!({ client: who }),
+        json!({ client: client_info }),
         "{answer}"
     );
     let answer = call(
@@ -247,7 +247,7 @@ fn back_ends_see_members_and_publishers() {
     let publication = &answer["result"]["publications"][0];
     assert_eq!(
         (&publication["data"], &publication["info"]),
-        (&json!(7), &who),
+        (&json!(7), &client_info),
         "{answer}"
     );
 }

@@ -328,9 +328,9 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         } => {
             format!("close {worker}.{}.{} {code}", of.index, of.generation)
         }
-        Effect::Subscribe { who, channel, .. } => format!("subscribe {} {channel}", name(*who)),
-        Effect::Unsubscribe { who, channel } => format!("unsubscribe {} {channel}", name(*who)),
-        Effect::Renew { who, .. } => format!("renew {}", name(*who)),
+        Effect::Subscribe { connection, channel, .. } => format!("subscribe {} {channel}", name(*connection)),
+        Effect::Unsubscribe { connection, channel } => format!("unsubscribe {} {channel}", name(*connection)),
+        Effect::Renew { connection, .. } => format!("renew {}", name(*connection)),
         Effect::Publish {
             channel,
             kind,

@@ -304,11 +304,11 @@ pub(super) fn stop(
         thread::sleep(STOP_LOOK);
         waited += STOP_LOOK;
     }
-    let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+    let process = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
     Err(CommandFailure::new(
         Exit::TimedOut,
         format!(
-            "the server{who} is still running after {} s; veche stop --now stops it immediately",
+            "the server{process} is still running after {} s; veche stop --now stops it immediately",
             wait.as_secs()
         ),
     ))

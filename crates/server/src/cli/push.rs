@@ -162,8 +162,8 @@ impl LineBuilder {
     }
 
     fn line(&self, id: u64, data: &[u8]) -> Result<String, String> {
-        let (to, whom) = &self.to;
-        let mut push = json!({ *to: whom, "ack": true, "id": id });
+        let (to, recipient) = &self.to;
+        let mut push = json!({ *to: recipient, "ack": true, "id": id });
         if self.binary {
             push["binary"] = Value::String(STANDARD.encode(data));
             return Ok(format!("{push}\n"));

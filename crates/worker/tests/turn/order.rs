@@ -68,10 +68,10 @@ fn connections_that_wait_for_the_same_credit_take_turns() {
     let mut worker = worker();
     let channel = channel_of(&worker, 1);
     worker.handle_credits(1, PUBLISH_CREDITS);
-    for (index, who) in ["a", "b", "c"].into_iter().enumerate() {
+    for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
         let id = push_lines(&mut worker, index as u32);
         let lines: String = (0..3)
-            .map(|number| format!("{{\"channel\":\"{channel}\",\"data\":\"{who}{number}\"}}\n"))
+            .map(|number| format!("{{\"channel\":\"{channel}\",\"data\":\"{name}{number}\"}}\n"))
             .collect();
         worker.handle_received(id, &mut lines.into_bytes());
     }

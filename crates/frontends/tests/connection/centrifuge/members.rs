@@ -65,8 +65,8 @@ fn joins_and_leaves_reach_other_members() {
             bob,
             r#"{"id":2,"subscribe":{"channel":"chat:1"}}"#,
         );
-        let who = json!({ "user": "bob", "client": client });
-        let push = |kind: &str| json!({ "push": { "channel": "chat:1", kind: { "info": who } } });
+        let client_info = json!({ "user": "bob", "client": client });
+        let push = |kind: &str| json!({ "push": { "channel": "chat:1", kind: { "info": client_info } } });
         assert_eq!(take(&mut world, peer).lines, [push("join")]);
         let received = ask(
             &mut world,
@@ -74,7 +74,7 @@ fn joins_and_leaves_reach_other_members() {
             r#"{"id":3,"presence":{"channel":"chat:1"}}"#,
         );
         let presence = &received.lines[0]["presence"]["presence"];
-        assert_eq!(presence[&client], who);
+        assert_eq!(presence[&client], client_info);
         assert_eq!(presence.as_object().map(serde_json::Map::len), Some(2));
         let stats = ask(
             &mut world,
@@ -182,8 +182,8 @@ fn joins_are_sent_to_all_with_force_push() {
     }
     let (bob, reply) = connect(&mut world, 0, "/centrifuge/named?user=bob", &json!({}));
     ask(&mut world, bob, subscribe);
-    let who = json!({ "user": "bob", "client": reply["client"] });
-    let join = json!({ "push": { "channel": "told:1", "join": { "info": who } } });
+    let client_info = json!({ "user": "bob", "client": reply["client"] });
+    let join = json!({ "push": { "channel": "told:1", "join": { "info": client_info } } });
     for peer in [asked, given, by_token] {
         assert_eq!(take(&mut world, peer).lines, std::slice::from_ref(&join));
     }

@@ -234,8 +234,8 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                     Some(kind) if self.words[kind].has(name) => given.push((key, value)),
                     Some(kind) => {
                         let known = self.words[kind].keys();
-                        let whose = format!(" in a phase of kind {:?}", KINDS[kind]);
-                        self.unknown(key, &whose, known, &OF_A_PHASE);
+                        let scope = format!(" in a phase of kind {:?}", KINDS[kind]);
+                        self.unknown(key, &scope, known, &OF_A_PHASE);
                         is_readable = false;
                     }
                     // The keys of the intended kind are unknown.
@@ -397,7 +397,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         })
     }
 
-    fn unknown(&mut self, key: &Key<'_>, whose: &str, known: Vec<String>, more: &[&str]) {
+    fn unknown(&mut self, key: &Key<'_>, scope: &str, known: Vec<String>, more: &[&str]) {
         let name = key.get_ref().as_ref();
         let known = known.iter().map(String::as_str).chain(more.iter().copied());
         let hint = match veche_types::nearest(name, known) {
@@ -415,7 +415,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         };
         self.add(
             key.span().start,
-            format!("unknown key {name:?}{whose}{hint}"),
+            format!("unknown key {name:?}{scope}{hint}"),
         );
     }
 }

@@ -45,12 +45,12 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     let own = Rc::clone(context);
     let listen = lua.create_function(move |_, (number, channel): (f64, LuaString)| {
         let channel = channel_name(&channel)?;
-        let Some(who) = own.requests().writer(number as u64) else {
+        let Some(connection) = own.requests().writer(number as u64) else {
             return Err(fault(veche_runtime::GONE));
         };
         let token = own.token();
         own.effect(Effect::Subscribe {
-            who,
+            connection,
             channel,
             place: None,
             token,
@@ -61,8 +61,8 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     let own = Rc::clone(context);
     let unlisten = lua.create_function(move |_, (number, channel): (f64, LuaString)| {
         let channel = channel_name(&channel)?;
-        if let Some(who) = own.requests().writer(number as u64) {
-            own.effect(Effect::Unsubscribe { who, channel });
+        if let Some(connection) = own.requests().writer(number as u64) {
+            own.effect(Effect::Unsubscribe { connection, channel });
         }
         Ok(())
     })?;
