@@ -389,7 +389,7 @@ impl Client {
                 .remove(channel)
                 .expect("it was subscribed");
         } else if !push["pub"].is_null() {
-            self.heard_of(channel, &push["pub"], tally);
+            self.note_publication(channel, &push["pub"], tally);
         }
     }
 
@@ -427,7 +427,7 @@ impl Client {
                 },
             );
             for publication in result["publications"].as_array().into_iter().flatten() {
-                self.heard_of(channel, publication, tally);
+                self.note_publication(channel, publication, tally);
             }
             let offset = result["offset"].as_u64().unwrap_or(0);
             let subscription = self.subscriptions.get_mut(channel).expect("from above");
@@ -443,7 +443,7 @@ impl Client {
         }
     }
 
-    fn heard_of(&mut self, channel: &str, publication: &Value, tally: &mut Tally) {
+    fn note_publication(&mut self, channel: &str, publication: &Value, tally: &mut Tally) {
         let subscription = self.subscriptions.get_mut(channel);
         let subscription =
             subscription.expect("publications are of channels that it is subscribed to");

@@ -81,7 +81,7 @@ impl Client {
             "{line} to {command:?}, and {decided:?}"
         );
         let code = line["error"]["code"].as_u64();
-        let is_told = match decided.map(|one| one.fate) {
+        let is_notified = match decided.map(|one| one.fate) {
             Some(HookOutcome::Granted(0)) => code.is_none(),
             Some(HookOutcome::Granted(_)) => code.is_none_or(|code| code == u64::from(EXPIRED)),
             Some(HookOutcome::Denied(expected)) => code == Some(expected.into()),
@@ -89,7 +89,7 @@ impl Client {
             _ => false,
         };
         promise!(
-            is_told,
+            is_notified,
             "a client receives the decision",
             "{line} to {command:?} of {}",
             self.number

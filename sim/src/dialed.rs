@@ -301,13 +301,13 @@ impl World {
             let link = link.and_then(|link| self.network.links.get(&link));
             // A server that vanished is noticed later.
             let is_there = link.is_some_and(|link| link.server.is_some());
-            let is_unheard = self
+            let is_undelivered = self
                 .network
                 .links
                 .values()
                 .any(|link| link.client == DIALED + *token as usize);
             promise!(
-                *state == State::Over || !is_end && (is_there || is_unheard),
+                *state == State::Over || !is_end && (is_there || is_undelivered),
                 "the end of a dialed connection is reported",
                 "{token} is {state:?}"
             );

@@ -112,11 +112,11 @@ impl World {
         };
         let elapsed_ms = self.now_ms - drain.began_ms;
         let telling_ms = drain.within_ms * NOTIFY_TENTHS / 10;
-        let is_told = |client: &usize| self.peers.clients[*client].has_drained;
+        let is_notified = |client: &usize| self.peers.clients[*client].has_drained;
         let has_stopped = drain.stopped.len() == self.process.workers.len();
         for (worker, places) in drain.places.iter().enumerate() {
             let its = drain.clients.iter().filter(|(_, of)| *of == worker);
-            let notified = its.filter(|(client, _)| is_told(client)).count();
+            let notified = its.filter(|(client, _)| is_notified(client)).count();
             promise!(
                 notified == 0 || has_stopped || elapsed_ms >= drain.within_ms / 4,
                 "applications stop before clients are closed",

@@ -126,11 +126,11 @@ impl DrivenWorker {
         let is_due = self.due_ms <= now.mono_ms || !turn.decisions.is_empty();
         let mut outputs = Vec::new();
         let state = self.driver.turn(turn, &mut outputs);
-        let is_told = outputs
+        let has_event = outputs
             .iter()
             .any(|one| matches!(one, WorkerOutput::Event(..)));
         let is_woken = std::mem::take(&mut self.is_woken);
-        let is_woken = is_woken || is_due || has_come || has_credit || is_told;
+        let is_woken = is_woken || is_due || has_come || has_credit || has_event;
         // A batch that nothing waits for may come in any turn.
         let has_left = outputs.iter().any(WorkerOutput::leaves);
         self.due_ms = match state {

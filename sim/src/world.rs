@@ -402,9 +402,9 @@ impl World {
             // Everything has arrived except the end, or there is no sender left.
             let is_over = link.unsent == 0 && link.down_ends || link.server.is_none();
             if is_over {
-                let is_told = !link.down_ends || !self.peers.is_online(client);
+                let is_notified = !link.down_ends || !self.peers.is_online(client);
                 promise!(
-                    is_told,
+                    is_notified,
                     "sessions end with a Close",
                     "that of {client} does not"
                 );

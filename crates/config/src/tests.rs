@@ -62,7 +62,7 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
                 Ok(below) => Some(Path::new("/etc/veche/chat").join(below)),
                 Err(_) => Some(path.components().collect()),
             },
-            is_for_everybody: &|path| path.ends_with("exposed.key"),
+            is_world_readable: &|path| path.ends_with("exposed.key"),
             certificate: &certificate,
             client_ca: &|path| match path.ends_with("ca.pem") {
                 true => Ok(()),

@@ -223,8 +223,8 @@ impl<E: Engine> Hub<E> {
             EngineReport::Segment(channel, read, chain) => {
                 return self.receive_segment(&channel, read, chain, outlet);
             }
-            EngineReport::Member(notice, is_told) => {
-                if is_told && notice.is_announced {
+            EngineReport::Member(notice, notifies_subscribers) => {
+                if notifies_subscribers && notice.is_announced {
                     self.announce_member(&notice.channel, notice.event, &notice.client);
                 }
                 return;

@@ -95,12 +95,12 @@ impl Outlet for Port<'_> {
             true => (&mut seen.users, client.user.to_string()),
             false => (&mut seen.clients, client.client.to_string()),
         };
-        let was_told = match delivery.event {
+        let has_changed = match delivery.event {
             FeedEvent::Joined => set.insert(member),
             FeedEvent::Left => set.remove(&member),
             FeedEvent::Published => panic!("nothing is published"),
         };
-        assert!(was_told, "{:?} told twice of {client:?}", delivery.event);
+        assert!(has_changed, "{:?} told twice of {client:?}", delivery.event);
     }
 
     fn send_reply(&mut self, session: ConnectionId, ticket: Ticket, answer: HubReply) {

@@ -91,7 +91,7 @@ pub struct Vm {
     /// Whether `app.stop` is running.
     is_stopping: bool,
     /// Wakes the coroutines that wait for the stop signal.
-    told_to_stop: Function,
+    wake_stop_waits: Function,
     /// `app.start` has not ended: calls wait here, in order.
     gate: Option<VecDeque<u32>>,
     context: Rc<HostContext>,

@@ -254,10 +254,10 @@ fn files_are_named_below_the_folder() {
         effect_lines("return 200, { A = 'b' }, veche.file 'a/b.txt'"),
         ["file ann 200 [(\"A\", \"b\")] a/b.txt"]
     );
-    let told_of =
+    let effects =
         effect_lines("return veche.file('a', { download = 'Größe \"x\".pdf', content_type = 'text/x' })");
     assert_eq!(
-        told_of,
+        effects,
         [
             "file ann 200 [(\"Content-Disposition\", \"attachment; filename=\\\"Gr__e _x_.pdf\\\"; \
           filename*=UTF-8''Gr%C3%B6%C3%9Fe%20%22x%22%2Epdf\"), (\"Content-Type\", \"text/x\")] a"

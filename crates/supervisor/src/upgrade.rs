@@ -409,12 +409,12 @@ impl Supervisor {
         let Some(change) = &self.change else {
             return;
         };
-        let is_said = |server: &ServerChild| server.link_mut().is_flushed();
+        let is_flushed = |server: &ServerChild| server.link_mut().is_flushed();
         let server = self.server.as_ref();
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);
         let outlook = SelfUpgradeContext {
-            is_said: server.is_some_and(is_said) && retiring.into_iter().all(is_said),
-            are_clients_told: self.clients.reply_all_done(),
+            is_flushed: server.is_some_and(is_flushed) && retiring.into_iter().all(is_flushed),
+            are_clients_answered: self.clients.reply_all_done(),
             is_late: now() >= change.at,
             is_stopping: self.stopping.is_some(),
             is_served: server.is_some_and(|server| server.pid() == change.pid),

@@ -41,7 +41,7 @@ impl World {
 
     /// Returns channels of a home whose subscribers can all be moved.
     fn movable(&self, home: usize, random: &mut Rng) -> Vec<usize> {
-        let is_heard = |channel: usize| {
+        let has_receivers = |channel: usize| {
             let mut listeners = self.peers.listeners.iter();
             let mut one_ways = self.peers.one_ways.iter();
             listeners.any(|one| one.link.is_some() && one.channels().any(|one| one == channel))
@@ -55,7 +55,7 @@ impl World {
                     && !kind.is_hooked()
                     && !matches!(kind, Kind::News | Kind::State)
                     && self.home(*one) == home
-                    && !is_heard(*one)
+                    && !has_receivers(*one)
             })
             .collect();
         random.shuffle(&mut channels);

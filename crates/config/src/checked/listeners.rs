@@ -18,7 +18,7 @@ use crate::value::DirectiveValue;
 struct ListenerRisk {
     is_plain: bool,
     /// The risk applies only if no client certificate is required.
-    is_for_anybody: bool,
+    accepts_any_client: bool,
     has_keys: bool,
 }
 
@@ -61,7 +61,7 @@ impl Checker<'_> {
             let tls = self.tls(table);
             let risk = ListenerRisk {
                 is_plain: !table.has("tls"),
-                is_for_anybody: tls.as_ref().is_none_or(|tls| {
+                accepts_any_client: tls.as_ref().is_none_or(|tls| {
                     tls.clients
                         .as_ref()
                         .is_none_or(|clients| !clients.is_required)
@@ -225,11 +225,11 @@ impl Checker<'_> {
         let at = table.value_at("address");
         match role {
             ListenerRole::Public => {}
-            ListenerRole::Internal if !risk.has_keys && risk.is_for_anybody => self.problems.add(
+            ListenerRole::Internal if !risk.has_keys && risk.accepts_any_client => self.problems.add(
                 at,
                 format!("address: {address} is not loopback, and without [api] keys every client that reaches it could push to every user; set keys or listen on 127.0.0.1"),
             ),
-            ListenerRole::Internal if risk.is_for_anybody => {
+            ListenerRole::Internal if risk.accepts_any_client => {
                 let keys = match (risk.is_plain, self.has_admin) {
                     (true, true) => {
                         ", and the keys of the API and of the admin page cross the network as plain text"
@@ -242,7 +242,7 @@ impl Checker<'_> {
                     format!("address: the internal listener on {address} is not loopback: every client that reaches it can read /health and /metrics{keys}"),
                 );
             }
-            ListenerRole::Push if risk.is_for_anybody => self.warn(
+            ListenerRole::Push if risk.accepts_any_client => self.warn(
                 at,
                 format!("address: the push listener on {address} is not loopback and requires no key: every client that reaches it can push to every user"),
             ),

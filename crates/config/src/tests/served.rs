@@ -118,7 +118,7 @@ fn dangerous_combinations_are_warned_of() {
         )
     };
     let ambient = "origins: with \"*\" a page of any site connects as its visitor";
-    for (lines, is_told) in [
+    for (lines, is_warned) in [
         ("origins = [\"*\"]\nidentity = \"cookie:sid\"", true),
         (
             "origins = [\"https://a.example\", \"*\"]\nidentity = \"http:http://127.0.0.1/\"",
@@ -143,7 +143,7 @@ fn dangerous_combinations_are_warned_of() {
     ] {
         let found_warnings = warnings(&route(lines));
         let found = found_warnings.iter().any(|one| one.starts_with(ambient));
-        assert_eq!(found, is_told, "{lines}: {found_warnings:?}");
+        assert_eq!(found, is_warned, "{lines}: {found_warnings:?}");
     }
     let keys = |api: &str, admin: &str| {
         format!(

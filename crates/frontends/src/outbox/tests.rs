@@ -229,7 +229,7 @@ fn a_recovery_over_the_budget_is_omitted() {
     // Of 1,000 bytes and the 16 KiB for greetings.
     let around = object(8, 0).len();
     let room = 1_000 + (16 << 10) - 2 * around;
-    for (lengths, unsent, is_told) in [
+    for (lengths, unsent, is_recovered) in [
         ([5, 5], 0, true),
         ([room - 1_000, 1_000], 0, true),
         ([room - 999, 1_000], 0, false),
@@ -241,14 +241,14 @@ fn a_recovery_over_the_budget_is_omitted() {
         all.set_unsent(ID, unsent);
         assert_eq!(
             all.write_joined(ID, "c", &joined(&lengths)),
-            is_told,
+            is_recovered,
             "{lengths:?}"
         );
-        let at = position(if is_told { 7 } else { 10 });
+        let at = position(if is_recovered { 7 } else { 10 });
         let mut expected = frame(&format!(
-            "{{\"subscribed\":\"c\",\"position\":\"{at}\",\"recovered\":{is_told}}}"
+            "{{\"subscribed\":\"c\",\"position\":\"{at}\",\"recovered\":{is_recovered}}}"
         ));
-        if is_told {
+        if is_recovered {
             expected.extend(frame(&object(8, lengths[0])));
             expected.extend(frame(&object(9, lengths[1])));
         }

@@ -36,11 +36,11 @@ fn each_key_publishes_at_its_rate() {
     assert_eq!(statuses(&bytes), [200, 429]);
     // Push lines have no key and share a meter of their own.
     let lines = world.connect(0, PUSH);
-    let said_of_lines = world.ask(lines, format!("{push}\n").repeat(3));
-    let said_of_lines = String::from_utf8(said_of_lines).expect("text");
+    let errors = world.ask(lines, format!("{push}\n").repeat(3));
+    let errors = String::from_utf8(errors).expect("text");
     assert!(
-        said_of_lines.starts_with("{\"error\":{\"code\":111,\"message\":\"line 3: "),
-        "{said_of_lines}"
+        errors.starts_with("{\"error\":{\"code\":111,\"message\":\"line 3: "),
+        "{errors}"
     );
     assert_eq!(texts(&world.take(ann)).len(), 2 + 1 + 2);
     assert_eq!(world.stats(0).push_connections_rejected[0].read(), 3);

@@ -109,8 +109,8 @@ fn removed_subscribers_receive_nothing_after_the_response() {
             assert_eq!(answer["result"]["handed"], 0, "{method}: {answer}");
             world.settle();
             let bytes = world.take(peer);
-            let is_told = bytes.windows(6).any(|part| part == b"secret");
-            assert!(!is_told, "{method}: it hears what it may not");
+            let has_secret = bytes.windows(6).any(|part| part == b"secret");
+            assert!(!has_secret, "{method}: it hears what it may not");
             assert!(world.is_open(other));
         });
     }

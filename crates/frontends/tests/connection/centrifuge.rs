@@ -495,7 +495,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
         text("{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"chat:1\"}}"),
     );
     let expected = br#""say \"hi\"""#;
-    let is_told = |world: &mut World| {
+    let is_notified = |world: &mut World| {
         let bytes = world.take(peer);
         let [ServerMessage::Binary(frame)] = &server_messages(&bytes)[..] else {
             panic!("one frame")
@@ -507,7 +507,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
         r#"{"channel":"chat:1","message":"say \"hi\""}"#,
     ] {
         assert!(world.ask(back_end, format!("{line}\n")).is_empty());
-        assert!(is_told(&mut world), "{line}");
+        assert!(is_notified(&mut world), "{line}");
         let push = &take(&mut world, other).lines[0]["push"]["pub"];
         assert_eq!(push["data"], "say \"hi\"");
     }
@@ -515,7 +515,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
     let history = b"\x17\x08\x03\x52\x13\x0a\x06chat:1\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     world.send(peer, &binary(history));
     world.settle();
-    assert!(is_told(&mut world));
+    assert!(is_notified(&mut world));
 }
 
 #[test]

@@ -249,8 +249,8 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake("/ws?user=bob", ""));
     let answer = &responses(&bytes)[0];
-    let said_why = "the server is short of memory: try again later\n";
-    assert_eq!((answer.status, answer.body.as_str()), (503, said_why));
+    let why = "the server is short of memory: try again later\n";
+    assert_eq!((answer.status, answer.body.as_str()), (503, why));
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(turned_away(&world, AcceptRejection::Memory), 1);
     let back_end = world.connect(0, INTERNAL);

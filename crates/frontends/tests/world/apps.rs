@@ -29,7 +29,7 @@ pub const ECHOING: AppId = AppId(1);
 pub const DECIDING: AppId = AppId(2);
 
 /// Stands for the session in calls without one.
-const NOBODY: ConnectionId = ConnectionId {
+const NO_CONNECTION: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
@@ -402,7 +402,7 @@ impl Apps for TestApps {
         assert!(shared.apps.is_none());
         let mut record = self.0.borrow_mut();
         let failed = AppCall::Dialed(Err(format!("{token}: {why}")));
-        record.calls.push((NOBODY, failed));
+        record.calls.push((NO_CONNECTION, failed));
     }
 
     fn written(&mut self, _: AppId, id: ConnectionId, shared: &mut Context) {
@@ -475,10 +475,10 @@ impl World {
     pub fn failures(&mut self, worker: usize) -> Vec<String> {
         let mut record = self.workers[worker].record.borrow_mut();
         let calls = std::mem::take(&mut record.calls);
-        let (of_nobody, others) = calls.into_iter().partition(|(of, _)| *of == NOBODY);
+        let (failed, others) = calls.into_iter().partition(|(of, _)| *of == NO_CONNECTION);
         record.calls = others;
-        let of_nobody: Vec<(ConnectionId, AppCall)> = of_nobody;
-        let words = of_nobody.into_iter().filter_map(|(_, call)| match call {
+        let failed: Vec<(ConnectionId, AppCall)> = failed;
+        let words = failed.into_iter().filter_map(|(_, call)| match call {
             AppCall::Dialed(Err(words)) => Some(words),
             _ => None,
         });

@@ -99,7 +99,7 @@ fn lost_for_a_wildcard() {
 fn follow_fails() {
     for channel in [KEPT, PASSING] {
         let mut pair = Pair::new(1);
-        pair.engine(channel).is_deaf = true;
+        pair.engine(channel).cannot_follow = true;
         pair.subscribe(0, channel, &[]);
         pair.subscribe(1, channel, &[]);
         pair.settle();
@@ -112,7 +112,7 @@ fn follow_fails() {
                 .iter()
                 .all(|hub| hub.session_resources().count() == 0)
         );
-        pair.engine(channel).is_deaf = false;
+        pair.engine(channel).cannot_follow = false;
         pair.subscribe(0, channel, &[]);
         pair.subscribe(1, channel, &[]);
         pair.settle();
@@ -129,7 +129,7 @@ fn follow_fails() {
 #[test]
 fn follow_fails_for_one_that_has_left() {
     let mut pair = Pair::new(1);
-    pair.engine(PASSING).is_deaf = true;
+    pair.engine(PASSING).cannot_follow = true;
     let away = 1 - pair.home(PASSING) as u32;
     pair.subscribe(away, PASSING, &[]);
     while pair.carry(away as usize) {}

@@ -83,7 +83,7 @@ pub(crate) struct Unruly {
     /// Replies are unordered too.
     pub(crate) is_late: bool,
     /// Channels can't be followed.
-    pub(crate) is_deaf: bool,
+    pub(crate) cannot_follow: bool,
     pub(crate) reads: u32,
     /// Channels with a feed.
     pub(crate) followed: BTreeSet<Arc<str>>,
@@ -109,7 +109,7 @@ impl Unruly {
             is_full: false,
             is_mute: false,
             is_late: false,
-            is_deaf: false,
+            cannot_follow: false,
             reads: 0,
             followed: BTreeSet::new(),
             members: Vec::new(),
@@ -451,7 +451,7 @@ impl Engine for Unruly {
 
     fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> EngineReply<()> {
         if self.is_late {
-            let report = EngineReport::Following(Arc::clone(name), !self.is_deaf);
+            let report = EngineReport::Following(Arc::clone(name), !self.cannot_follow);
             self.under_way.push(report);
             return EngineReply::Deferred;
         }
@@ -484,14 +484,14 @@ impl Engine for Unruly {
         }
         let is_same = |one: &Member| one.0 == *channel && one.1.user == client.user;
         let is_elsewhere = self.members_elsewhere.iter().any(is_same);
-        let is_told = !(change.is_by_user && is_elsewhere);
+        let notifies_subscribers = !(change.is_by_user && is_elsewhere);
         if self.is_late {
-            let report = EngineReport::Member(change.context(), is_told);
+            let report = EngineReport::Member(change.context(), notifies_subscribers);
             // Reports of one channel stay in order.
             self.ready.push(report);
             return EngineReply::Deferred;
         }
-        EngineReply::Ready(is_told)
+        EngineReply::Ready(notifies_subscribers)
     }
 
     fn presence(

@@ -210,12 +210,12 @@ fn a_ready_transport_is_served_within_a_bounded_number_of_turns() {
                 bench.net.write(quiet, b"?".to_vec());
                 asked = Some(turn);
             }
-            let mut is_heard = false;
+            let mut is_received = false;
             let mut sink = |_: &mut Simulated, event: Event<'_>| {
-                is_heard |= matches!(event, Event::Received { id, .. } if id == quiet);
+                is_received |= matches!(event, Event::Received { id, .. } if id == quiet);
             };
             bench.net.turn(Some(0), &mut sink).expect("a turn");
-            if is_heard && let Some(since) = asked.take() {
+            if is_received && let Some(since) = asked.take() {
                 longest = longest.max(turn - since);
             }
         }

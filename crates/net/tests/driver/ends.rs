@@ -102,7 +102,7 @@ pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -
     }
 }
 
-pub(crate) fn what_came_before_a_reset_is_told<D: Driver>(make: fn(Options) -> D) {
+pub(crate) fn input_before_a_reset_is_delivered<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let (id, mut peer) = world.accept();
     world.settle();

@@ -27,7 +27,7 @@ fn options() -> Options {
 
 /// Maximum number of turns until a ready transport is served if all are ready: those before it fill some turns, one may
 /// be in progress, and from Linux 6.13 on the kernel itself serves twenty sockets per call.
-fn told_within() -> usize {
+fn turns_until_served() -> usize {
     (FLOODERS + BYSTANDERS).div_ceil(options().receives_max) + 2
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
                 asked = None;
             }
             assert!(
-                waited < told_within() + LATE_TURNS,
+                waited < turns_until_served() + LATE_TURNS,
                 "a bystander waits for {waited} turns; others {waits:?}; served {:?}",
                 crowd.served
             );

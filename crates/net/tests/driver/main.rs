@@ -565,7 +565,7 @@ macro_rules! backends {
                 a_large_send_tells_how_it_goes, pause_holds_within_its_bound,
                 peer_ends_first, we_end_first, paused_across_both_ends,
                 reset_is_noticed_in_every_state, close_drops_what_is_unsent,
-                a_connection_leaves_with_its_descriptor, a_connection_leaves_inside_the_sink, what_came_before_a_reset_is_told,
+                a_connection_leaves_with_its_descriptor, a_connection_leaves_inside_the_sink, input_before_a_reset_is_delivered,
                 a_pause_holds_from_before_the_connection,
                 ids_are_reused_by_generation, connects, connects_from_an_address, connect_is_refused,
                 timers_fire_in_order,

@@ -91,7 +91,7 @@ pub struct Node {
     /// The time up to which commands of other nodes are known.
     current_until_ms: u64,
     announce_at_ms: u64,
-    heard_self_ms: u64,
+    last_echo_ms: u64,
     outputs: VecDeque<Output>,
     counts: NodeCounts,
 }
@@ -129,7 +129,7 @@ impl Node {
             has_left: false,
             current_until_ms: now_ms,
             announce_at_ms: now_ms,
-            heard_self_ms: now_ms,
+            last_echo_ms: now_ms,
             outputs: VecDeque::new(),
             counts: NodeCounts::default(),
         }
@@ -161,7 +161,7 @@ impl Node {
     /// Returns whether the node reaches the others and has executed all their commands.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.is_current && self.is_heard()
+        self.is_current && self.is_connected()
     }
 
     /// Returns the next output.
@@ -335,7 +335,7 @@ impl Node {
     #[must_use]
     pub fn next_timeout_ms(&self) -> u64 {
         let cluster_requests = self.cluster_requests.values().map(|request| request.deadline_ms);
-        let leases = self.peers.next_end_ms().filter(|_| self.is_heard());
+        let leases = self.peers.next_end_ms().filter(|_| self.is_connected());
         let all = cluster_requests.chain(leases).chain([self.announce_at_ms]);
         all.min().unwrap_or(self.announce_at_ms)
     }
@@ -352,7 +352,7 @@ impl Node {
                 self.append_again();
             }
         }
-        if self.is_heard() {
+        if self.is_connected() {
             for ended in self.peers.ended(now_ms) {
                 self.forget(ended);
             }
@@ -362,14 +362,14 @@ impl Node {
     }
 
     /// Returns whether messages of this node appear to reach the others.
-    fn is_heard(&self) -> bool {
-        self.is_linked && self.now_ms < self.heard_self_ms + CUT_OFF_MS
+    fn is_connected(&self) -> bool {
+        self.is_linked && self.now_ms < self.last_echo_ms + CUT_OFF_MS
     }
 
     fn linked(&mut self) {
         self.is_linked = true;
         self.is_current = false;
-        self.heard_self_ms = self.now_ms;
+        self.last_echo_ms = self.now_ms;
         self.begin_reading();
     }
 
@@ -407,10 +407,10 @@ impl Node {
         };
         let source = envelope.source;
         if source == self.id {
-            if !self.is_heard() && self.is_linked {
+            if !self.is_connected() && self.is_linked {
                 self.peers.renew_all(self.now_ms);
             }
-            self.heard_self_ms = self.now_ms;
+            self.last_echo_ms = self.now_ms;
             self.has_left |= envelope.message == NodeMessage::Leave;
             return;
         }
@@ -501,7 +501,7 @@ impl Node {
         }
         self.is_current = true;
         self.peers.renew_all(self.now_ms);
-        self.heard_self_ms = self.now_ms;
+        self.last_echo_ms = self.now_ms;
         self.append_again();
         self.announce_at_ms = self.now_ms + LEASE_RENEWAL_MS;
         self.outputs.push_back(Output::Announce);

@@ -72,7 +72,7 @@ impl Vm {
         self.retire_clients();
         let result = self
             .machine
-            .guarded_without_limit(|| self.told_to_stop.call::<()>(()));
+            .guarded_without_limit(|| self.wake_stop_waits.call::<()>(()));
         if let Err(error) = result {
             self.context.log(Level::Error, modules::words(&error));
         }

@@ -90,7 +90,7 @@ pub(super) struct TestClient {
     /// Lines received by a back end.
     pub(super) lines: VecDeque<String>,
     has_closed: bool,
-    has_heard_close: bool,
+    has_received_close: bool,
 }
 
 impl TestClient {
@@ -106,7 +106,7 @@ impl TestClient {
             response: None,
             lines: VecDeque::new(),
             has_closed: false,
-            has_heard_close: false,
+            has_received_close: false,
         }
     }
 
@@ -180,7 +180,7 @@ impl TestClient {
 
     /// Returns whether messages can be sent.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.speaks, Speaks::WebSocket(_)) && !self.has_closed && !self.has_heard_close
+        matches!(self.speaks, Speaks::WebSocket(_)) && !self.has_closed && !self.has_received_close
     }
 
     fn write_close(&self, network: &mut Simulated, code: Option<u16>, reason: &str) {
@@ -370,7 +370,7 @@ impl TestClient {
 
     /// Records the end, once.
     fn end(&mut self, code: u16, reason: &str) {
-        if !std::mem::replace(&mut self.has_heard_close, true) {
+        if !std::mem::replace(&mut self.has_received_close, true) {
             let reason = reason.to_owned();
             self.items.push_back(ReceivedItem::Closed { code, reason });
         }

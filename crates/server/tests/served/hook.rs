@@ -276,7 +276,7 @@ fn a_slow_back_end_does_not_delay_other_clients() {
 }
 
 /// Returns the result of a handshake that waits for the back end while this call is made.
-fn told_while_waiting(setup: Setup, method: &str, body: &serde_json::Value, target: &str) -> u16 {
+fn command_while_waiting(setup: Setup, method: &str, body: &serde_json::Value, target: &str) -> u16 {
     let Held { back_end, go } = held(know);
     let server = start(setup, &back_end, "timeout = \"20s\"\n");
     std::thread::scope(|scope| {
@@ -298,7 +298,7 @@ fn a_client_disconnected_during_a_request_is_rejected() {
                 ("disconnect", &ann, 401),
                 ("disconnect", &bob, 101),
             ] {
-                let status = told_while_waiting(setup, method, user, target);
+                let status = command_while_waiting(setup, method, user, target);
                 assert_eq!(status, expected, "{target} {method} {user}");
             }
         }

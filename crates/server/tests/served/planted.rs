@@ -105,7 +105,7 @@ const LOGS: Options<'_> = Options {
 };
 
 /// The folder of its logs belongs to the server process, as in packages.
-fn logs_of_nobody(folder: &Path) {
+fn logs_owned_by_nobody(folder: &Path) {
     fs::create_dir_all(folder.join("logs")).expect("a folder");
     chown(folder.join("logs"), Some(NOBODY), Some(NOBODY)).expect("given");
 }
@@ -115,7 +115,7 @@ fn a_reopened_log_is_checked_again() {
     if !is_root() {
         return;
     }
-    let server = Server::prepared(USUAL, &LOGS, logs_of_nobody);
+    let server = Server::prepared(USUAL, &LOGS, logs_owned_by_nobody);
     let secret = secret_in(&server.folder);
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     // Each is reported where files are given away and where they are reopened, which for the server's own log both
@@ -194,7 +194,7 @@ fn a_start_and_a_reload_report_planted_log_files() {
     if !is_root() {
         return;
     }
-    let server = Server::prepared(USUAL, &LOGS, logs_of_nobody);
+    let server = Server::prepared(USUAL, &LOGS, logs_owned_by_nobody);
     let secret = secret_in(&server.folder);
     let log = server.folder.join("logs/other.log");
     for plant in Plant::ALL {

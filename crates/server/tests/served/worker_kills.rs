@@ -99,7 +99,7 @@ fn ledger(server: &Server) -> HashMap<String, u64> {
 }
 
 #[test]
-fn killed_processes_lose_only_what_they_had_in_hand_and_its_clients_are_told() {
+fn killed_processes_lose_only_their_current_events_and_close_those_clients() {
     if !has_php() {
         return;
     }

@@ -49,7 +49,7 @@ fn veche(veche: &Veche, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn secrets_open_the_api_and_are_never_said() {
+fn secrets_open_the_api_and_are_never_printed() {
     let mut server = Veche::prepare("secrets", "");
     let key_file = server.folder().join("api.key");
     fs::write(&key_file, format!("{FILE}\n")).expect("written");

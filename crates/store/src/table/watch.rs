@@ -77,15 +77,15 @@ impl Watcher {
 
     fn push(&self, text: &Arc<[u8]>) {
         let count = self.missed.swap(0, Ordering::AcqRel);
-        let is_told = count == 0 || self.queue.push(missed(count), None) == PushResult::Pushed;
+        let is_reported = count == 0 || self.queue.push(missed(count), None) == PushResult::Pushed;
         let parcel = QueueItem {
             value: Value::Bytes(Arc::clone(text)),
             is_json: true,
         };
-        match is_told && self.queue.push(parcel, None) == PushResult::Pushed {
+        match is_reported && self.queue.push(parcel, None) == PushResult::Pushed {
             true => {}
             false => {
-                let count = if is_told { 0 } else { count };
+                let count = if is_reported { 0 } else { count };
                 self.missed.fetch_add(count + 1, Ordering::AcqRel);
                 // The owner may have emptied the queue meanwhile and wait for it: a count alone would not wake it.
                 if self.queue.is_empty() {

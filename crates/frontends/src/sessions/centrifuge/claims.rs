@@ -373,9 +373,9 @@ mod tests {
         };
         let (yes, no) = (json!({"value": true}), json!({"value": false}));
         let (seen, plain) = (seen(), NamespaceOptions::default());
-        let manner = |is_hidden, is_told| PresenceOverrides {
+        let manner = |is_hidden, receives_join_leave| PresenceOverrides {
             is_hidden,
-            receives_join_leave: is_told,
+            receives_join_leave,
         };
         for (wanted, here, elsewhere) in [
             (

@@ -184,7 +184,7 @@ impl From<DisconnectCode> for Flow {
 impl Centrifuge {
     /// Creates a session that has just opened.
     pub(crate) fn new(encoding: Encoding, now: Now) -> Self {
-        let nobody = ClientInfo {
+        let anonymous = ClientInfo {
             user: Box::default(),
             client: Box::default(),
             conn_info: None,
@@ -192,7 +192,7 @@ impl Centrifuge {
         };
         Self {
             encoding,
-            info: Arc::new(nobody),
+            info: Arc::new(anonymous),
             state: State::Fresh,
             subscriptions: Subscriptions::default(),
             has_compared: false,

@@ -78,7 +78,7 @@ fn each_command_of_a_message_is_counted() {
                 ""
             };
             let peer = world.open(0, &format!("/paced/{over}/websocket{format}"));
-            let mut said_all = match is_protobuf {
+            let mut output = match is_protobuf {
                 true => {
                     world.ask(peer, message(MessageKind::Binary, &[4, 0x08, 1, 0x22, 0]));
                     world.ask(peer, message(MessageKind::Binary, &protobuf(MANY)))
@@ -91,7 +91,7 @@ fn each_command_of_a_message_is_counted() {
             // The connect command counted as well. If excess commands are delayed, one of them is executed at once, and
             // the rest waits for it.
             assert_eq!(delivered(&mut world, listener).len(), at_once, "{what}");
-            let closed = server_messages(&said_all)
+            let closed = server_messages(&output)
                 .into_iter()
                 .rev()
                 .find_map(|message| match message {
@@ -102,7 +102,7 @@ fn each_command_of_a_message_is_counted() {
             if is_protobuf {
                 continue;
             }
-            said_all.clear();
+            output.clear();
             assert_eq!(
                 world.blocked(peer),
                 (over == "delay").then_some(veche_frontends::WaitReason::RateLimit)

@@ -29,8 +29,8 @@ pub(super) fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
     let text = chunks(&world.take(peer)).concat();
     let lines = text.split('\n').filter_map(|line| {
         let line = line.trim().trim_start_matches("data: ");
-        let is_told = !line.is_empty() && !line.starts_with("id: ");
-        is_told.then(|| serde_json::from_str(line).expect("JSON"))
+        let has_data = !line.is_empty() && !line.starts_with("id: ");
+        has_data.then(|| serde_json::from_str(line).expect("JSON"))
     });
     lines.collect()
 }
@@ -46,8 +46,8 @@ pub(super) fn open(world: &mut World, worker: usize, request: &str) -> (Peer, Ve
     let text = chunks(rest).concat();
     let lines = text.split('\n').filter_map(|line| {
         let line = line.trim().trim_start_matches("data: ");
-        let is_told = !line.is_empty() && !line.starts_with("id: ");
-        is_told.then(|| serde_json::from_str(line).expect("JSON"))
+        let has_data = !line.is_empty() && !line.starts_with("id: ");
+        has_data.then(|| serde_json::from_str(line).expect("JSON"))
     });
     (peer, lines.collect())
 }

@@ -69,7 +69,7 @@ fn a_mix_of_responses_is_loud() {
 }
 
 #[test]
-fn a_bottleneck_is_the_first_word_and_said_once() {
+fn a_bottleneck_comes_first_and_once() {
     let mut report = full();
     assert!(!plain(&report).contains("BOTTLENECK"));
     report.generator.bottleneck = true;

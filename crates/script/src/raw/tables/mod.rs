@@ -321,14 +321,14 @@ unsafe extern "C-unwind" fn json(state: *mut lua_State) -> c_int {
     }
 }
 
-unsafe fn put(state: *mut lua_State, name: &'static str, how: PutMode, is_told: bool) -> c_int {
+unsafe fn put(state: *mut lua_State, name: &'static str, how: PutMode, returns_result: bool) -> c_int {
     // SAFETY: as the caller.
     unsafe {
         method(state, name, |call| {
             let row = call.whole_row(2)?;
             let ttl_ms = call.ttl(3)?;
             let is_new = call.or_fault(call.table().put(how, &row, ttl_ms, call.now_ms))?;
-            if !is_told {
+            if !returns_result {
                 return Ok(0);
             }
             ffi::lua_pushboolean(state, is_new.into());

@@ -322,11 +322,11 @@ impl MockState {
 
     /// Produces the outcome of each pending call all of whose parts are answered.
     fn finish(&mut self) {
-        let is_said = |pending: &mut MockCall| {
+        let is_answered = |pending: &mut MockCall| {
             let mut parts = pending.parts.iter();
             parts.all(|part| matches!(part, CallPart::Answered(_)))
         };
-        let ready: Vec<MockCall> = self.pending.extract_if(.., is_said).collect();
+        let ready: Vec<MockCall> = self.pending.extract_if(.., is_answered).collect();
         for MockCall {
             id, call, parts, ..
         } in ready
