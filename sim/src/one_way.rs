@@ -262,7 +262,7 @@ impl OneWayClient {
                 one.name
             );
             let (since, known) = self.since.get(&channel).copied().unwrap_or_default();
-            let mut hears = ChannelView {
+            let mut view = ChannelView {
                 from: ledger.next_number(channel),
                 numbers: BTreeSet::new(),
                 place: None,
@@ -294,11 +294,11 @@ impl OneWayClient {
                     (_, true) => CoverageEvent::WentOnOneWay,
                     (_, false) => CoverageEvent::Lost,
                 });
-                hears.place = Some(place);
-                hears.missed_to = known.filter(|_| is_recovered).map_or(0, |known| known.top);
+                view.place = Some(place);
+                view.missed_to = known.filter(|_| is_recovered).map_or(0, |known| known.top);
                 self.places.insert(channel, place);
             }
-            self.views.insert(channel, hears);
+            self.views.insert(channel, view);
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl OneWayClient {
             "publications arrive on their channel",
             "{push}"
         );
-        let Some(hears) = self.views.get_mut(&channel) else {
+        let Some(view) = self.views.get_mut(&channel) else {
             promise!(false, "only subscribers receive pushes", "{push}");
             return Ok(());
         };
@@ -321,12 +321,12 @@ impl OneWayClient {
             .note(&[self.number as u64, channel as u64, number, offset]);
         ledger.note_delivery(channel, number)?;
         promise!(
-            hears.numbers.insert(number),
+            view.numbers.insert(number),
             "nothing is delivered twice",
             "{number} in {name}"
         );
         ledger.seen.note(CoverageEvent::HeardOneWay);
-        let Some((epoch, before)) = hears.place else {
+        let Some((epoch, before)) = view.place else {
             return Ok(());
         };
         promise!(
@@ -339,11 +339,11 @@ impl OneWayClient {
             "every event has the client's position",
             "{push}"
         );
-        if offset <= hears.missed_to {
+        if offset <= view.missed_to {
             ledger.seen.note(CoverageEvent::RecoveredOneWay);
         }
         let place = (epoch, offset);
-        hears.place = Some(place);
+        view.place = Some(place);
         self.places.insert(channel, place);
         ledger.note_publication_position(channel, number, place, self.life)
     }
@@ -368,10 +368,10 @@ impl OneWayClient {
         if self.phase != Phase::Online {
             return Ok(());
         }
-        for (channel, hears) in &self.views {
+        for (channel, view) in &self.views {
             let name = CHANNELS[*channel].name;
-            let mut taken = ledger.all_taken(*channel, hears.from);
-            let missing = taken.find(|number| !hears.numbers.contains(number));
+            let mut taken = ledger.all_taken(*channel, view.from);
+            let missing = taken.find(|number| !view.numbers.contains(number));
             promise!(
                 missing.is_none(),
                 "subscribers receive everything",
@@ -381,12 +381,12 @@ impl OneWayClient {
             );
             let known = ledger.known(*channel).map(|known| (known.epoch, known.top));
             promise!(
-                hears.place.is_none() || hears.place == known,
+                view.place.is_none() || view.place == known,
                 "subscribers receive everything",
                 "{} by {:?} is at {:x?} of {name}, which is at {known:x?}",
                 self.number,
                 self.carrier,
-                hears.place
+                view.place
             );
         }
         Ok(())

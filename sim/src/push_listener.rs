@@ -116,14 +116,14 @@ impl PushListener {
     fn begin(&mut self, ledger: &mut Ledger) {
         self.phase = Phase::Online;
         for channel in self.channels().collect::<Vec<_>>() {
-            let hears = ChannelView {
+            let view = ChannelView {
                 from: ledger.next_number(channel),
                 order: Vec::new(),
                 all: BTreeSet::new(),
                 latest_by_source: BTreeMap::new(),
                 place: None,
             };
-            self.views.insert(channel, hears);
+            self.views.insert(channel, view);
         }
     }
 
@@ -189,7 +189,7 @@ impl PushListener {
             "publications arrive on their channel",
             "{line}"
         );
-        let before = self.views.get(&channel).and_then(|hears| hears.place);
+        let before = self.views.get(&channel).and_then(|view| view.place);
         promise!(
             before.is_some_and(|(epoch, offset)| (epoch, offset + 1) == place),
             "publications have no gap",
@@ -197,8 +197,8 @@ impl PushListener {
         );
         ledger.seen.note(CoverageEvent::PushedWithPlace);
         ledger.note_publication_position(channel, number, place, self.life)?;
-        if let Some(hears) = self.note_received(channel, number, ledger)? {
-            hears.place = Some(place);
+        if let Some(view) = self.note_received(channel, number, ledger)? {
+            view.place = Some(place);
         }
         self.places.insert(channel, place);
         Ok(())
@@ -212,8 +212,8 @@ impl PushListener {
         ledger: &mut Ledger,
     ) -> Check {
         let channel = channels::find(name);
-        let hears = channel.and_then(|channel| self.views.get_mut(&channel));
-        let (Some(channel), Some(hears)) = (channel, hears) else {
+        let view = channel.and_then(|channel| self.views.get_mut(&channel));
+        let (Some(channel), Some(view)) = (channel, view) else {
             promise!(false, "only subscribers receive pushes", "{name}");
             return Ok(());
         };
@@ -228,7 +228,7 @@ impl PushListener {
             ledger.seen.note(CoverageEvent::RecoveredByPlace);
         }
         ledger.note_position(channel, place, self.life)?;
-        hears.place = Some(place);
+        view.place = Some(place);
         self.places.insert(channel, place);
         Ok(())
     }
@@ -240,7 +240,7 @@ impl PushListener {
         ledger: &mut Ledger,
     ) -> Result<Option<&mut ChannelView>, crate::Failure> {
         let name = CHANNELS[channel].name;
-        let Some(hears) = self.views.get_mut(&channel) else {
+        let Some(view) = self.views.get_mut(&channel) else {
             promise!(
                 false,
                 "only subscribers receive pushes",
@@ -253,18 +253,18 @@ impl PushListener {
         trace.note(&[self.number as u64, channel as u64, number]);
         let source = ledger.note_delivery(channel, number)?;
         promise!(
-            hears.all.insert(number),
+            view.all.insert(number),
             "nothing is delivered twice",
             "{number} in {name}"
         );
-        let before = hears.latest_by_source.insert(source, number);
+        let before = view.latest_by_source.insert(source, number);
         promise!(
             before.is_none_or(|before| before < number),
             "publications of one publisher keep their order",
             "{number} behind {before:?} in {name}"
         );
-        hears.order.push(number);
-        Ok(Some(hears))
+        view.order.push(number);
+        Ok(Some(view))
     }
 
     /// Checks the state at rest.
@@ -282,15 +282,15 @@ impl PushListener {
         if self.phase != Phase::Online {
             return Ok(());
         }
-        for (channel, hears) in &self.views {
+        for (channel, view) in &self.views {
             let kind = CHANNELS[*channel].kind;
             let is_whole = match self.promised {
                 DeliveryGuarantee::All | DeliveryGuarantee::Places => kind.is_whole(),
                 DeliveryGuarantee::Newest | DeliveryGuarantee::Latest => false,
             };
             if is_whole {
-                let mut taken = ledger.all_taken(*channel, hears.from);
-                let missing = taken.find(|number| !hears.all.contains(number));
+                let mut taken = ledger.all_taken(*channel, view.from);
+                let missing = taken.find(|number| !view.all.contains(number));
                 promise!(
                     missing.is_none(),
                     "subscribers receive everything",
@@ -301,13 +301,13 @@ impl PushListener {
                 );
             }
             if kind.has_history() {
-                hears.check_order(*channel, is_whole, ledger)?;
+                view.check_order(*channel, is_whole, ledger)?;
             }
             // The latest of each channel is there if they fit; otherwise the oldest of them are gone.
             let needed = 8 * (setup.publication_bytes_max() + FRAMING_BYTES);
             let fits = self.promised == DeliveryGuarantee::Newest || needed <= setup.outbox_bytes;
             if kind.has_history() && !is_whole && fits {
-                hears.check_newest(*channel, ledger)?;
+                view.check_newest(*channel, ledger)?;
             }
         }
         Ok(())

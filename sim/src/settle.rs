@@ -374,8 +374,8 @@ impl World {
             let Some(subscription) = client.subscriptions.get(&channel) else {
                 continue;
             };
-            let mut roster = subscription.members.iter();
-            let wrong = roster.find(|(name, is_in)| present.contains(*name) != **is_in);
+            let mut expected_members = subscription.members.iter();
+            let wrong = expected_members.find(|(name, is_in)| present.contains(*name) != **is_in);
             promise!(
                 wrong.is_none(),
                 "joins and leaves equal presence",

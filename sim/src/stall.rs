@@ -133,15 +133,15 @@ impl World {
     /// Returns the workers with receivers of this channel's publications.
     fn receivers(&self, channel: usize) -> BTreeSet<usize> {
         let is_news = CHANNELS[channel].kind == Kind::News;
-        let hears = |one: usize| one == channel || is_news && CHANNELS[one].kind == Kind::Wild;
+        let includes = |one: usize| one == channel || is_news && CHANNELS[one].kind == Kind::Wild;
         let clients = self.peers.clients.iter().filter(|client| {
             let mut subscribed = client.subscriptions.keys().chain(&client.wants);
-            subscribed.any(|one| hears(*one)) || client.server_channels().any(hears)
+            subscribed.any(|one| includes(*one)) || client.server_channels().any(includes)
         });
         let listeners = self.peers.listeners.iter();
-        let listeners = listeners.filter(|listener| listener.channels().any(hears));
+        let listeners = listeners.filter(|listener| listener.channels().any(includes));
         let one_ways = self.peers.one_ways.iter();
-        let one_ways = one_ways.filter(|one| one.channels().any(hears));
+        let one_ways = one_ways.filter(|one| one.channels().any(includes));
         let links = clients
             .map(|one| one.link)
             .chain(listeners.map(|one| one.link))

@@ -251,7 +251,7 @@ impl WorkerOutput {
                         WorkerMessage::Hub(mail) => trace.note_debug(12, mail),
                         WorkerMessage::App(never) => match *never {},
                         WorkerMessage::Relay(relay) => trace.note_debug(13, relay),
-                        WorkerMessage::ListConnections(census) => trace.note_debug(14, census),
+                        WorkerMessage::ListConnections(list_request) => trace.note_debug(14, list_request),
                         // A world is one node.
                         WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
                     }

@@ -76,12 +76,12 @@ impl CertificateFolder {
         &self,
         file: &Path,
         text: &str,
-        judge: impl FnOnce(&Path) -> Result<T, String>,
+        check: impl FnOnce(&Path) -> Result<T, String>,
     ) -> Result<T, String> {
         let beside = beside(file);
         let with_path = |error: io::Error| format!("{}: {error}", file.display());
         write(&beside, text).map_err(with_path)?;
-        let found = judge(&beside)?;
+        let found = check(&beside)?;
         fs::rename(&beside, file).map_err(with_path)?;
         Ok(found)
     }

@@ -89,7 +89,7 @@ pub(super) struct RunningApp {
     /// The runtime of its handlers.
     pub(super) runtime: HostedRuntime,
     /// The lifecycle, if it is a service.
-    pub(super) life: Option<Lifecycle>,
+    pub(super) lifecycle: Option<Lifecycle>,
     /// The progress of its removal, once it is no longer configured.
     pub(super) exit: Option<ShutdownState>,
 }
@@ -274,7 +274,7 @@ impl AppHosts {
         Ok(RunningApp {
             runtime,
             bundle: Arc::clone(bundle),
-            life: bundle.lifecycle(),
+            lifecycle: bundle.lifecycle(),
             exit: None,
         })
     }

@@ -21,11 +21,11 @@ impl AppHosts {
         app: AppId,
         token: Token,
         channel: &str,
-        inquiry: ChannelRequest,
+        request: ChannelRequest,
         shared: &mut Context,
     ) {
         let session = Requester::Query(app).id();
-        let asked = hub_query(inquiry).and_then(|query| {
+        let asked = hub_query(request).and_then(|query| {
             let name = ChannelName::new(channel).map_err(|error| refused(&error.to_string()))?;
             Ok((name, query))
         });
@@ -55,8 +55,8 @@ impl AppHosts {
     }
 }
 
-fn hub_query(inquiry: ChannelRequest) -> Result<ChannelQuery, CallError> {
-    Ok(match inquiry {
+fn hub_query(request: ChannelRequest) -> Result<ChannelQuery, CallError> {
+    Ok(match request {
         ChannelRequest::History {
             since,
             limit,

@@ -217,9 +217,9 @@ impl AppHosts {
                     }
                     Effect::Inquire {
                         channel,
-                        inquiry,
+                        request,
                         token,
-                    } => self.query_channel(id, token, &channel, inquiry, shared),
+                    } => self.query_channel(id, token, &channel, request, shared),
                     Effect::Command {
                         method,
                         body,
@@ -299,13 +299,13 @@ impl AppHosts {
             return Err(why.to_owned());
         }
         let ticket = self.tickets.issue_with_position(connection, channel, token, place);
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since: since.map(|since| Arc::from([since])),
             client: shared.member(connection, name),
             ..SubscribeOptions::default()
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        let joined = match hub.subscribe(connection, name, ticket, &joining, ports) {
+        let joined = match hub.subscribe(connection, name, ticket, &subscribe_options, ports) {
             Ok(hub::RequestOutcome::Done(joined)) => joined,
             Ok(hub::RequestOutcome::Pending) => return Ok(None),
             Err(error) => {

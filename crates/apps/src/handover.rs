@@ -76,7 +76,7 @@ impl AppHosts {
                     .map(|()| {
                         update_hook_kinds(&app.runtime, &bundle.kinds);
                         app.bundle = Arc::clone(bundle);
-                        app.life = bundle.lifecycle();
+                        app.lifecycle = bundle.lifecycle();
                         app.exit = None;
                         info!(target: LOG, app = bundle.name(), worker, "reloaded");
                     })
@@ -98,7 +98,7 @@ impl AppHosts {
         let bundle = Arc::clone(&app.bundle);
         let (name, memory) = (bundle.name(), app.runtime.memory_bytes());
         error!(target: LOG, app = name, worker, memory, "its VM far exceeded its memory limit: replacing it");
-        let is_service = app.life.is_some();
+        let is_service = app.lifecycle.is_some();
         let result = app.runtime.restart(&bundle.program);
         self.execute_effects(id, None, shared);
         match result {
@@ -121,7 +121,7 @@ impl AppHosts {
         };
         info!(target: LOG, app = app.bundle.name(), worker, "removed from the configuration: ending");
         app.stop(shared.now);
-        app.life = None;
+        app.lifecycle = None;
         app.exit = Some(ShutdownState {
             since_ms: shared.now.mono_ms,
             has_closed_clients: false,
@@ -202,6 +202,6 @@ impl RunningApp {
     }
 
     fn runs_stop_handler(&self) -> bool {
-        self.life.is_none() || self.is_running()
+        self.lifecycle.is_none() || self.is_running()
     }
 }

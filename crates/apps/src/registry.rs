@@ -29,7 +29,7 @@ pub struct AppBundle {
     /// The instance, for a service.
     pub slot: Option<InstanceSlot>,
     /// Whether the application handles channel and user events.
-    pub hears_events: bool,
+    pub receives_events: bool,
     /// The hooks that the application handles for Centrifuge clients.
     pub kinds: Arc<HookKinds>,
     /// Warnings of the loading check, such as functions that are never called.
@@ -82,7 +82,7 @@ impl AppBundle {
         self.program.is_same(&other.program)
             && self.files == other.files
             && self.slot == other.slot
-            && self.hears_events == other.hears_events
+            && self.receives_events == other.receives_events
     }
 }
 
@@ -189,7 +189,7 @@ impl AppRegistry {
                 }
                 None => self.read(app, AppRole::Clients, None, &config.databases)?,
             };
-            bundle.hears_events = config.listener == Some(place);
+            bundle.receives_events = config.listener == Some(place);
             put(self.id(&app.name), bundle);
         }
         for service in &config.services {
@@ -303,7 +303,7 @@ impl AppRegistry {
             })),
             files,
             slot,
-            hears_events: false,
+            receives_events: false,
             kinds,
         };
         let trial = HostedRuntime::start(&bundle.program, &Host::default(), 0);
@@ -334,7 +334,7 @@ impl AppRegistry {
             program: Program::PerEvent(Arc::new(program)),
             files: None,
             slot: None,
-            hears_events: false,
+            receives_events: false,
             kinds: self.hook_kinds(self.id(&app.name)),
         }
     }
@@ -369,7 +369,7 @@ impl AppRegistry {
             program: Program::Workers(program),
             files: app.files.as_deref().map(Arc::from),
             slot: None,
-            hears_events: false,
+            receives_events: false,
             kinds: self.hook_kinds(self.id(&app.name)),
         }
     }

@@ -544,7 +544,7 @@ pub struct WebSocketConfig {
     /// The rate limit of one client; `None`: unlimited.
     pub pacing: Option<RateLimits>,
     /// What happens to a slow consumer's publications; `None`: it is disconnected.
-    pub keeping: Option<DropPolicy>,
+    pub drop_policy: Option<DropPolicy>,
     /// Whether clients receive the position of each publication.
     pub has_positions: bool,
 }

@@ -16,12 +16,12 @@ use crate::walk::walk;
 /// A system error; [`FileFault::NotRegular`](crate::FileFault::NotRegular), [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
 pub fn read(path: &Path) -> io::Result<File> {
     let found = walk(path, true)?;
-    let judge = |about| {
+    let check = |about| {
         check_kind(&about)?;
         found.check_owner(&about)
     };
     // Before opening, because opening a device can have side effects.
-    judge(statat(
+    check(statat(
         &found.folder,
         &found.name,
         AtFlags::SYMLINK_NOFOLLOW,
@@ -29,6 +29,6 @@ pub fn read(path: &Path) -> io::Result<File> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = openat(&found.folder, &found.name, flags, Mode::empty())?;
-    judge(fstat(&file)?)?;
+    check(fstat(&file)?)?;
     Ok(file.into())
 }

@@ -258,8 +258,8 @@ impl Session for AnySession {
         each!(self, session => Session::handle_hook_decision(session, request_id, decision, cx))
     }
 
-    fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
-        each!(self, session => Session::handle_identity(session, finding))
+    fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
+        each!(self, session => Session::handle_identity(session, identity_result))
     }
 
     fn set_peer(&mut self, peer: IpAddr) {

@@ -397,12 +397,12 @@ mod tests {
             conn_info: None,
             chan_info: None,
         };
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(Arc::new(client)),
             ..SubscribeOptions::default()
         };
         let name = ChannelName::new(channel).expect("a valid name");
-        let result = hub.subscribe(session(generation), name, Ticket(0), &joining, &mut Nowhere);
+        let result = hub.subscribe(session(generation), name, Ticket(0), &subscribe_options, &mut Nowhere);
         result.expect("there is room");
     }
 

@@ -193,11 +193,11 @@ impl<E: Engine> Hub<E> {
                 session,
                 ticket,
                 registration,
-                joining,
+                subscribe_options,
             } => {
                 let caller = (session, ticket);
                 let joined =
-                    self.register_subscriber(from, channel, caller, registration, &joining);
+                    self.register_subscriber(from, channel, caller, registration, &subscribe_options);
                 if let EngineReply::Ready(joined) = joined {
                     outlet.send_message(
                         from,

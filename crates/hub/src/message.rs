@@ -49,7 +49,7 @@ pub enum HubMessage {
         /// The subscription to confirm.
         registration: Registration,
         /// The options of the subscription.
-        joining: SubscribeOptions,
+        subscribe_options: SubscribeOptions,
     },
     /// From the home: the subscriber is counted and receives all further publications.
     Subscribed {

@@ -241,13 +241,13 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     let mut outlet = TestOutlet::default();
     let channel = names(&home).remove(0);
     for index in 0..20 {
-        let joining = SubscribeOptions::default();
+        let subscribe_options = SubscribeOptions::default();
         subscribe(
             &mut home,
             session(index),
             name(&channel),
             Ticket(0),
-            &joining,
+            &subscribe_options,
             &mut outlet,
         )
         .expect("there is room");
@@ -303,7 +303,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
             conn_info: None,
             chan_info: None,
         };
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(Arc::new(client)),
             ..SubscribeOptions::default()
         };
@@ -312,7 +312,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
             session(index),
             name(channel),
             Ticket(0),
-            &joining,
+            &subscribe_options,
             outlet,
         )
         .expect("there is room");

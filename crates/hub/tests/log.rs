@@ -118,9 +118,9 @@ impl World {
     }
 
     /// Subscribes at the home: the outcome is immediate and is added to the others.
-    fn join(&mut self, session: ConnectionId, joining: &SubscribeOptions) {
+    fn join(&mut self, session: ConnectionId, subscribe_options: &SubscribeOptions) {
         let (hub, outlet) = (&mut self.hub, &mut self.outlet);
-        let outcome = hub.subscribe(session, channel(), Ticket(0), joining, outlet);
+        let outcome = hub.subscribe(session, channel(), Ticket(0), subscribe_options, outlet);
         let Ok(RequestOutcome::Done(joined)) = outcome else {
             panic!("{outcome:?}");
         };
@@ -287,7 +287,7 @@ fn joins_and_leaves_follow_earlier_publications() {
         conn_info: None,
         chan_info: None,
     };
-    let joining = SubscribeOptions {
+    let subscribe_options = SubscribeOptions {
         client: Some(Arc::new(client)),
         ..SubscribeOptions::default()
     };
@@ -296,7 +296,7 @@ fn joins_and_leaves_follow_earlier_publications() {
         generation: 1,
     };
     let joins = |world: &mut World| {
-        world.join(bob, &joining);
+        world.join(bob, &subscribe_options);
         world.hub.sweep(9, &mut world.outlet);
     };
     joins(&mut world);

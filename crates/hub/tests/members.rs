@@ -217,13 +217,13 @@ impl World {
         });
         let key = (worker, session, channel);
         self.members.insert(key, Arc::clone(&client));
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(client),
             ..SubscribeOptions::default()
         };
         let (hub, mut port) = self.at(worker);
         let channel = name(CHANNELS[channel]);
-        let result = subscribe(hub, session, channel, Ticket(0), &joining, &mut port);
+        let result = subscribe(hub, session, channel, Ticket(0), &subscribe_options, &mut port);
         result.expect("there is room");
     }
 
@@ -350,7 +350,7 @@ fn a_page_reload_is_no_leave_and_no_join() {
             conn_info: None,
             chan_info: None,
         };
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(Arc::new(client)),
             ..SubscribeOptions::default()
         };
@@ -361,7 +361,7 @@ fn a_page_reload_is_no_leave_and_no_join() {
             session(generation),
             channel,
             Ticket(0),
-            &joining,
+            &subscribe_options,
             &mut port,
         );
         result.expect("there is room");
@@ -414,7 +414,7 @@ fn last_members_may_return() {
                 conn_info: None,
                 chan_info: None,
             };
-            let joining = SubscribeOptions {
+            let subscribe_options = SubscribeOptions {
                 client: Some(Arc::new(client)),
                 ..SubscribeOptions::default()
             };
@@ -428,7 +428,7 @@ fn last_members_may_return() {
                 session,
                 name(CHANNELS[1]),
                 Ticket(0),
-                &joining,
+                &subscribe_options,
                 &mut port,
             );
             result.expect("there is room");

@@ -125,13 +125,13 @@ impl World {
 
     fn subscribe(&mut self, worker: WorkerId, index: u32, channel: &'static str) {
         let (hub, mut port) = self.at(worker);
-        let joining = SubscribeOptions::default();
+        let subscribe_options = SubscribeOptions::default();
         let result = subscribe(
             hub,
             session(index),
             name(channel),
             Ticket(0),
-            &joining,
+            &subscribe_options,
             &mut port,
         );
         result.expect("there is room");

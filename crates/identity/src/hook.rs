@@ -113,7 +113,7 @@ impl HookBackend {
         };
         let looked_up = lookups.look_up(digest, asking, now_ms, may_wait);
         looked_up.map_err(|spared| match spared {
-            NotAsked::Known(finding) => (LookupOutcome::Cached, finding),
+            NotAsked::Known(identity_result) => (LookupOutcome::Cached, identity_result),
             NotAsked::Crowded => (LookupOutcome::Crowded, NO_ANSWER),
             NotAsked::Barred(()) => (LookupOutcome::Paused, NO_ANSWER),
         })
@@ -146,7 +146,7 @@ impl HookBackend {
 
     fn answered(&self, digest: Digest, client: &str, outcome: CallOutcome) {
         let mut parsed = exchange::read(FetchResponse::of(outcome), self.options.cache_time);
-        self.figures.count_lookup(match &parsed.finding {
+        self.figures.count_lookup(match &parsed.identity_result {
             IdentityResult::Verified(_) => LookupOutcome::Named,
             IdentityResult::Failed(AuthError::RejectedByHook | AuthError::ForbiddenByHook) => {
                 LookupOutcome::Refused
@@ -162,12 +162,12 @@ impl HookBackend {
         } = &mut *state;
         let refused = gate.ended(parsed.ending, client, now_ms);
         let next = gate.start_next();
-        let asking = lookups.answered(&digest, &mut parsed.finding);
+        let asking = lookups.answered(&digest, &mut parsed.identity_result);
         let digests = refused.iter().flatten().map(|get| &get.digest);
         let unanswered = lookups.take_unsent(digests);
         if let Some(kept) = parsed.cache_time(unix_now_ms()) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
-            lookups.store(digest, parsed.finding.clone(), until_ms);
+            lookups.store(digest, parsed.identity_result.clone(), until_ms);
         }
         let trouble = parsed
             .trouble
@@ -186,7 +186,7 @@ impl HookBackend {
                 .iter()
                 .for_each(|_| self.figures.count_lookup(LookupOutcome::Paused));
         }
-        self.complete(asking, &parsed.finding);
+        self.complete(asking, &parsed.identity_result);
         self.complete(unanswered, &NO_ANSWER);
         if let Some(next) = next {
             self.send(next);
@@ -205,10 +205,10 @@ impl HookBackend {
         self.complete(unanswered, &NO_ANSWER);
     }
 
-    fn complete(&self, asking: Vec<WaitingClient>, finding: &IdentityResult) {
+    fn complete(&self, asking: Vec<WaitingClient>, identity_result: &IdentityResult) {
         self.figures.waiting.sub(asking.len() as u64);
         for WaitingClient { id, sink } in asking {
-            sink.complete(id, finding.clone());
+            sink.complete(id, identity_result.clone());
         }
     }
 }
@@ -230,10 +230,10 @@ impl IdentityBackend for HookBackend {
         // Counted before a completion can decrease it.
         self.figures.waiting.add(1);
         match self.look_up(digest, WaitingClient { id, sink }) {
-            Err((asked, finding)) => {
+            Err((asked, identity_result)) => {
                 self.figures.waiting.sub(1);
                 self.figures.count_lookup(asked);
-                return MaybeDeferred::Ready(finding);
+                return MaybeDeferred::Ready(identity_result);
             }
             Ok(false) => self.figures.count_lookup(LookupOutcome::Joined),
             Ok(true) => {

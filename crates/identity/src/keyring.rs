@@ -233,8 +233,8 @@ mod tests {
     struct RecordedResults(Mutex<Vec<IdentityResult>>);
 
     impl CompletionSink for RecordedResults {
-        fn complete(&self, _: ConnectionId, finding: IdentityResult) {
-            self.0.lock().push(finding);
+        fn complete(&self, _: ConnectionId, identity_result: IdentityResult) {
+            self.0.lock().push(identity_result);
         }
     }
 

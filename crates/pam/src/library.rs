@@ -43,14 +43,14 @@ impl PamLibrary {
         ) else {
             return PamReply::Refused("the user name or password contains a NUL".to_owned());
         };
-        let judged = self.0.start(&name, folder.as_deref(), &talk);
-        let judged = judged.and_then(|mut transaction| {
+        let outcome = self.0.start(&name, folder.as_deref(), &talk);
+        let outcome = judged.and_then(|mut transaction| {
             transaction.set_client(&client)?;
             transaction.authenticate()?;
             transaction.account()?;
             Ok(transaction.user().map(raw::account_name))
         });
-        match judged {
+        match outcome {
             Ok(user) => match user.map(CString::into_string) {
                 Some(Ok(user)) => PamReply::Accepted(user),
                 _ => PamReply::Failed("the user name that PAM returned is not UTF-8".to_owned()),

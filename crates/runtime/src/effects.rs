@@ -211,7 +211,7 @@ pub enum Effect {
         /// The name of the channel, not validated; `#user` is a user's personal channel.
         channel: String,
         /// The kind of the query.
-        inquiry: ChannelRequest,
+        request: ChannelRequest,
         /// The token of the waiting handler.
         token: Token,
     },

@@ -493,12 +493,12 @@ impl HostContext {
     }
 
     /// Starts a query of a channel.
-    pub(crate) fn query_channel(&self, channel: String, inquiry: ChannelRequest) -> Token {
+    pub(crate) fn query_channel(&self, channel: String, request: ChannelRequest) -> Token {
         let token = self.token();
         self.calls.borrow_mut().insert(token);
         self.effect(Effect::Inquire {
             channel,
-            inquiry,
+            request,
             token,
         });
         token

@@ -136,7 +136,7 @@ impl ProcessState {
     pub(crate) fn with_outbound(self, outbound: &Outbound) -> Self {
         let orders = CertificateManager::new(outbound.clone());
         Self {
-            tls_listeners: Arc::new(TlsListeners::new(orders.proofs())),
+            tls_listeners: Arc::new(TlsListeners::new(orders.alpn_challenges())),
             orders,
             trusts: Arc::clone(outbound.trusts()),
             identities: Arc::new(IdentityProviders::new(outbound.clone())),

@@ -203,7 +203,7 @@ fn route(
             inflate_ratio_max: websocket.inflate_ratio_max.unwrap_or(0),
         }),
         rate_limits: websocket.and_then(|websocket| websocket.pacing),
-        drop_policy: websocket.and_then(|websocket| websocket.keeping),
+        drop_policy: websocket.and_then(|websocket| websocket.drop_policy),
         has_positions: websocket.is_some_and(|websocket| websocket.has_positions),
         hook_targets: match (&route.handler, &config.hooks) {
             (

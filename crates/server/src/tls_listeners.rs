@@ -50,7 +50,7 @@ pub(crate) struct CertificateInUse {
 /// The TLS listeners of the process.
 #[derive(Default)]
 pub(crate) struct TlsListeners {
-    proofs: AlpnChallenges,
+    alpn_challenges: AlpnChallenges,
     kept: Mutex<TlsState>,
 }
 
@@ -67,7 +67,7 @@ struct TlsListener {
     role: ListenerRole,
     tls: config::ListenerTls,
     /// ACME challenges to answer, if certificates are ordered.
-    proofs: Option<AlpnChallenges>,
+    alpn_challenges: Option<AlpnChallenges>,
     tickets: Tickets,
     /// The authorities of client certificates when the ticket keys were made.
     vouching: Option<Roots>,
@@ -82,9 +82,9 @@ struct TlsListener {
 
 impl TlsListeners {
     /// Creates the set; `proofs` are answered where certificates are ordered.
-    pub(crate) fn new(proofs: &AlpnChallenges) -> Self {
+    pub(crate) fn new(alpn_challenges: &AlpnChallenges) -> Self {
         Self {
-            proofs: proofs.clone(),
+            alpn_challenges: alpn_challenges.clone(),
             ..Self::default()
         }
     }
@@ -96,7 +96,7 @@ impl TlsListeners {
             .listeners
             .iter()
             .map(|listener| {
-                let mut tls_listener = TlsListener::new(listener, &self.proofs)?;
+                let mut tls_listener = TlsListener::new(listener, &self.alpn_challenges)?;
                 if let Err(why) = tls_listener.read() {
                     error!(listener = tls_listener.label, "no TLS: {why}");
                 }
@@ -114,7 +114,7 @@ impl TlsListeners {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
         for (index, listener) in config.listeners.iter().enumerate() {
-            let Some(mut tls_listener) = TlsListener::new(listener, &self.proofs) else {
+            let Some(mut tls_listener) = TlsListener::new(listener, &self.alpn_challenges) else {
                 listeners.push(None);
                 continue;
             };
@@ -208,7 +208,7 @@ impl CertificateInUse {
 }
 
 impl TlsListener {
-    fn new(listener: &ListenerConfig, proofs: &AlpnChallenges) -> Option<Self> {
+    fn new(listener: &ListenerConfig, alpn_challenges: &AlpnChallenges) -> Option<Self> {
         let tls = listener.tls.clone()?;
         let mut certificates = tls.certificates.iter();
         let is_ordered = certificates.any(|one| matches!(one, CertificateOrigin::Acme(_)));
@@ -224,7 +224,7 @@ impl TlsListener {
             label: listener.label(),
             role: listener.role,
             tls,
-            proofs: is_ordered.then(|| proofs.clone()),
+            alpn_challenges: is_ordered.then(|| alpn_challenges.clone()),
             tickets,
             vouching: None,
             acceptor: None,
@@ -250,13 +250,13 @@ impl TlsListener {
             .chain(clients)
     }
 
-    fn stamps(&self) -> Vec<FileFingerprint> {
+    fn fingerprints(&self) -> Vec<FileFingerprint> {
         self.files().map(fingerprint).collect()
     }
 
     /// Reads all files; on an error everything stays.
     fn read(&mut self) -> Result<(), String> {
-        self.read = self.stamps();
+        self.read = self.fingerprints();
         self.seen.clone_from(&self.read);
         let mut certificates = Vec::new();
         let mut in_use = Vec::new();
@@ -295,8 +295,8 @@ impl TlsListener {
             ListenerRole::Public | ListenerRole::Internal => &["http/1.1"],
         };
         let acceptor = Acceptor::new(certificates, clients.as_ref(), protocols, &tickets)
-            .and_then(|acceptor| match &self.proofs {
-                Some(proofs) => acceptor.with_challenges(proofs),
+            .and_then(|acceptor| match &self.alpn_challenges {
+                Some(alpn_challenges) => acceptor.with_challenges(alpn_challenges),
                 None => Ok(acceptor),
             })
             .map_err(|error| error.to_string())?;
@@ -322,13 +322,13 @@ impl TlsListener {
 
     /// Reads files that have changed and are stable now; returns whether there is a new acceptor.
     fn reload_changed(&mut self) -> bool {
-        let stamps = self.stamps();
-        if stamps == self.read {
-            self.seen = stamps;
+        let fingerprints = self.fingerprints();
+        if fingerprints == self.read {
+            self.seen = fingerprints;
             return false;
         }
-        if stamps != self.seen {
-            self.seen = stamps;
+        if fingerprints != self.seen {
+            self.seen = fingerprints;
             return false;
         }
         debug!(listener = self.label, "TLS files have changed");

@@ -143,11 +143,11 @@ mod tests {
         };
         assert_eq!(almost_full.refusal(), None);
         let with = |change: fn(&mut ReplacementContext)| {
-            let mut situation = ReplacementContext::default();
-            change(&mut situation);
-            situation
+            let mut context = ReplacementContext::default();
+            change(&mut context);
+            context
         };
-        for (situation, why) in [
+        for (context, why) in [
             (full, "still draining"),
             (with(|it| it.is_stopping = true), "stopping"),
             (
@@ -157,8 +157,8 @@ mod tests {
             (with(|it| it.is_reloading = true), "a reload"),
             (with(|it| it.has_archive = true), "[history]"),
         ] {
-            let refusal = situation.refusal().unwrap_or_default();
-            assert!(refusal.contains(why), "{situation:?}: {refusal}");
+            let refusal = context.refusal().unwrap_or_default();
+            assert!(refusal.contains(why), "{context:?}: {refusal}");
         }
     }
 
@@ -174,9 +174,9 @@ mod tests {
         };
         assert_eq!(good.next(ReplacementKind::Upgrade), SelfUpgradeStep::Follow);
         let with = |change: fn(&mut SelfUpgradeContext)| {
-            let mut outlook = good.clone();
-            change(&mut outlook);
-            outlook.next(ReplacementKind::Upgrade)
+            let mut context = good.clone();
+            change(&mut context);
+            context.next(ReplacementKind::Upgrade)
         };
         assert_eq!(
             with(|it| it.are_clients_answered = false),

@@ -158,14 +158,14 @@ impl Supervisor {
         kind: ReplacementKind,
         client: Option<u64>,
     ) -> Result<UpgradeState, String> {
-        let situation = ReplacementContext {
+        let context = ReplacementContext {
             is_stopping: self.stopping.is_some(),
             under_way: self.under_way(),
             is_reloading: !self.reloads.is_empty(),
             has_archive: self.started.config.history.is_some(),
             retiring: self.retiring.len(),
         };
-        if let Some(why) = situation.refusal() {
+        if let Some(why) = context.refusal() {
             return Err(why);
         }
         // Not parsed here: the new program may know directives that this one doesn't.
@@ -412,7 +412,7 @@ impl Supervisor {
         let is_flushed = |server: &ServerChild| server.link_mut().is_flushed();
         let server = self.server.as_ref();
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);
-        let outlook = SelfUpgradeContext {
+        let context = SelfUpgradeContext {
             is_flushed: server.is_some_and(is_flushed) && retiring.into_iter().all(is_flushed),
             are_clients_answered: self.clients.reply_all_done(),
             is_late: now() >= change.at,
@@ -420,7 +420,7 @@ impl Supervisor {
             is_served: server.is_some_and(|server| server.pid() == change.pid),
             is_same_file: change.file.is_some() && fingerprint(&self.binary) == change.file,
         };
-        let next = outlook.next(change.kind);
+        let next = context.next(change.kind);
         if next == SelfUpgradeStep::Wait {
             return;
         }

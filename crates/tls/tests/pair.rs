@@ -92,16 +92,16 @@ fn a_certificate_has_to_be_believed_and_for_that_name() {
         ),
         (TrustSource::Insecure, "elsewhere.example", None),
     ];
-    for (believe, name, expected) in cases {
+    for (trust_source, name, expected) in cases {
         let (mut server, _) = server("judged", "localhost");
-        let trust = ClientTrust::new(&believe).expect("readable");
+        let trust = ClientTrust::new(&trust_source).expect("readable");
         let mut client = trust.connect(name).expect("a name");
         let result = talk(&mut client, &mut server, 1000);
         match expected {
-            None => assert!(result.is_ok(), "{believe:?}"),
+            None => assert!(result.is_ok(), "{trust_source:?}"),
             Some(words) => {
                 let error = result.expect_err("not believed").to_string();
-                assert!(error.contains(words), "{believe:?}: {error}");
+                assert!(error.contains(words), "{trust_source:?}: {error}");
                 assert!(client.has_output(), "the alert");
             }
         }

@@ -364,17 +364,17 @@ impl Backend {
     /// Sends a query to the channel's home worker.
     pub fn query_channel(
         &mut self,
-        inquiry: ChannelCommand<'_>,
+        channel_command: ChannelCommand<'_>,
         session: ConnectionId,
         shared: &mut Context,
     ) -> Result<CommandProgress, Rejection> {
-        let channel = known_channel(&inquiry.channel.0, shared)?;
-        if let ChannelQuery::History(_) | ChannelQuery::Presence = inquiry.query {
+        let channel = known_channel(&channel_command.channel.0, shared)?;
+        if let ChannelQuery::History(_) | ChannelQuery::Presence = channel_command.query {
             check_memory(shared)?;
         }
         let from = (session, ticket(self.next_number(), 0));
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        let (answer, open) = match hub.query(from, channel, inquiry.query, ports) {
+        let (answer, open) = match hub.query(from, channel, channel_command.query, ports) {
             RequestOutcome::Done(answer) => (Some(answer), 0),
             RequestOutcome::Pending => (None, 1),
         };

@@ -118,7 +118,7 @@ impl Route {
         match (self.has_positions, self.drop_policy) {
             (true, _) => DeliveryMode::WithPositions,
             (false, None) => DeliveryMode::Reliable,
-            (false, Some(keeping)) => DeliveryMode::Lossy(keeping),
+            (false, Some(drop_policy)) => DeliveryMode::Lossy(drop_policy),
         }
     }
 

@@ -132,8 +132,8 @@ pub(crate) trait Session {
     }
 
     /// Handles fetched issuer keys. Returns whether the session waited for them.
-    fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
-        let _ = finding;
+    fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
+        let _ = identity_result;
         false
     }
 

@@ -34,7 +34,7 @@ impl<A: UpperLayer> HttpStage<A> {
         IdentityClient {
             id,
             head,
-            certified: self.certified.as_deref(),
+            certificate_names: self.certificate_names.as_deref(),
             address: self.client,
         }
     }
@@ -148,7 +148,7 @@ impl<A: UpperLayer> HttpStage<A> {
     pub(crate) fn handle_identity(
         &mut self,
         id: ConnectionId,
-        finding: IdentityResult,
+        identity_result: IdentityResult,
         shared: &mut Context,
     ) -> Option<Result<HttpNext<A>, HttpError>> {
         let (naming, kept) = match std::mem::replace(&mut self.state, State::Head) {
@@ -161,7 +161,7 @@ impl<A: UpperLayer> HttpStage<A> {
         let head = kept.head();
         let route = &kept.route;
         let named = route.identity.finish_authentication(
-            finding,
+            identity_result,
             &self.client(id, &head),
             &shared.identity_checks(),
         );

@@ -10,10 +10,10 @@ const ID: ConnectionId = ConnectionId {
 };
 
 /// Creates outboxes of this size with one session.
-fn outboxes(bytes_max: usize, hears: DeliveryMode) -> Outboxes {
+fn outboxes(bytes_max: usize, delivery_mode: DeliveryMode) -> Outboxes {
     let mut all = Outboxes::new(bytes_max);
     all.open(ID);
-    all.begin_session(ID, None, hears);
+    all.begin_session(ID, None, delivery_mode);
     all.release(ID);
     flush(&mut all);
     all
@@ -135,8 +135,8 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
         slow_miss: true,
         ..PLAIN
     };
-    for hears in [DeliveryMode::Reliable, DeliveryMode::WithPositions] {
-        let mut all = outboxes(1_000, hears);
+    for delivery_mode in [DeliveryMode::Reliable, DeliveryMode::WithPositions] {
+        let mut all = outboxes(1_000, delivery_mode);
         // A single message is accepted regardless of its length.
         deliver(&mut all, "a", &"x".repeat(800), late);
         assert!(!bytes(&mut all).is_empty());
@@ -227,8 +227,8 @@ fn a_recovery_over_the_budget_is_omitted() {
         )
     };
     // Of 1,000 bytes and the 16 KiB for greetings.
-    let around = object(8, 0).len();
-    let room = 1_000 + (16 << 10) - 2 * around;
+    let wrapping = object(8, 0).len();
+    let room = 1_000 + (16 << 10) - 2 * wrapping;
     for (lengths, unsent, is_recovered) in [
         ([5, 5], 0, true),
         ([room - 1_000, 1_000], 0, true),

@@ -87,8 +87,8 @@ impl<S: Session> WebSocketStage<S> {
     }
 
     /// Returns whether the session waited for that result.
-    pub(crate) fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
-        self.session.handle_identity(finding)
+    pub(crate) fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
+        self.session.handle_identity(identity_result)
     }
 
     /// Handles commands that arrived with another request.

@@ -9,7 +9,7 @@ mod app_waits;
 mod boundaries;
 mod busy;
 mod carried_out;
-mod census;
+mod list_connections;
 mod centrifuge;
 mod dialed;
 mod drain;

@@ -1,7 +1,7 @@
 //! Hooks played by the test, which sees the requests and makes the decisions.
 
-#[path = "census.rs"]
-mod census;
+#[path = "list_connections.rs"]
+mod list_connections;
 
 use veche_frontends::hooks::{HookDecision, HookRequest};
 use veche_frontends::identity::IdentityResult;
@@ -27,10 +27,10 @@ impl World {
     }
 
     /// Delivers an authentication result.
-    pub fn found(&mut self, Peer(peer): Peer, finding: IdentityResult) {
+    pub fn found(&mut self, Peer(peer): Peer, identity_result: IdentityResult) {
         let client = &self.clients[peer];
         let (worker, id) = (client.worker, client.id);
-        self.workers[worker].worker.handle_identity(id, finding);
+        self.workers[worker].worker.handle_identity(id, identity_result);
         self.settle();
     }
 }

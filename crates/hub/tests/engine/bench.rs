@@ -200,7 +200,7 @@ impl<E: Driven> Bench<E> {
             epoch: None,
             offset,
         });
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since: since.map(|since| [since].into()),
             ..SubscribeOptions::default()
         };
@@ -210,7 +210,7 @@ impl<E: Driven> Bench<E> {
             session(index),
             name(CHANNEL),
             Ticket(2),
-            &joining,
+            &subscribe_options,
             outlet,
         )
         .expect("there is room");
@@ -223,12 +223,12 @@ impl<E: Driven> Bench<E> {
 
     /// Subscribes a member to a channel without history.
     pub(crate) fn enter(&mut self, index: u32, user: &str) {
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(client(index, user)),
             ..SubscribeOptions::default()
         };
         let (hub, outlet) = (&mut self.hub, &mut self.outlet);
-        subscribe(hub, session(index), name(ROOM), Ticket(2), &joining, outlet)
+        subscribe(hub, session(index), name(ROOM), Ticket(2), &subscribe_options, outlet)
             .expect("there is room");
         self.settle();
     }

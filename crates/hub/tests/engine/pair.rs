@@ -146,7 +146,7 @@ impl Pair {
     }
 
     pub(crate) fn subscribe(&mut self, index: u32, channel: &str, places: &[u64]) {
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since: since(places),
             ..SubscribeOptions::default()
         };
@@ -157,7 +157,7 @@ impl Pair {
             session(index),
             name(channel),
             Ticket(1),
-            &joining,
+            &subscribe_options,
             outlet,
         )
         .expect("there is room");

@@ -440,9 +440,9 @@ impl Engine for Unruly {
         self.channels[slot as usize].waiting
     }
 
-    fn fence(&mut self, slot: u32, receipt: RequestContext) {
+    fn fence(&mut self, slot: u32, request_context: RequestContext) {
         self.of(slot).waiting += 1;
-        self.under_way.push(EngineReport::Fence(receipt));
+        self.under_way.push(EngineReport::Fence(request_context));
     }
 
     fn report_handled(&mut self, slot: u32) {
@@ -546,7 +546,7 @@ impl Engine for Unruly {
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome> {
         if self.is_late {
             return EngineReply::Deferred;
@@ -566,7 +566,7 @@ impl Engine for Unruly {
             recovered.is_complete |= !is_certain;
             recovered
         };
-        let since = joining.since.as_ref().and_then(|since| since.first());
+        let since = subscribe_options.since.as_ref().and_then(|since| since.first());
         EngineReply::Ready(SubscribeOutcome {
             position,
             recovered: since.map(read),
@@ -582,7 +582,7 @@ impl Engine for Unruly {
         kept: StoredChannel<'_>,
         query: &HistoryQuery,
         _answer_max: usize,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<HistoryPage, HistoryError>> {
         let up_to = self.read_up_to(kept.slot);
         let channel = self.of(kept.slot);
@@ -597,7 +597,7 @@ impl Engine for Unruly {
         };
         let page = HistoryPage::from_publications(position, stored.take(query.limit).collect());
         self.under_way
-            .push(EngineReport::History(receipt, Ok(page)));
+            .push(EngineReport::History(request_context, Ok(page)));
         EngineReply::Deferred
     }
 
@@ -623,7 +623,7 @@ impl Engine for Unruly {
     fn remove(
         &mut self,
         kept: StoredChannel<'_>,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>> {
         let is_removed = self.broken != Broken::Removal;
         let channel = self.of(kept.slot);
@@ -631,7 +631,7 @@ impl Engine for Unruly {
         if is_removed {
             channel.stored.clear();
         }
-        self.under_way.push(EngineReport::Removed(receipt, Ok(())));
+        self.under_way.push(EngineReport::Removed(request_context, Ok(())));
         EngineReply::Deferred
     }
 

@@ -266,8 +266,8 @@ fn the_length_of_a_channel_name_is_part_of_its_cost() {
 #[test]
 fn recovery_of_the_latest_publication() {
     let mut node = Node::alone();
-    let recovered = |node: &mut Node, index, joining: &SubscribeOptions| {
-        let joined = node.join(session(index), "latest:1", joining);
+    let recovered = |node: &mut Node, index, subscribe_options: &SubscribeOptions| {
+        let joined = node.join(session(index), "latest:1", subscribe_options);
         let recovered = joined.and_then(|joined| joined.recovered);
         let recovered = recovered.expect("asked for");
         let offsets = recovered.publications.iter().map(|one| one.position);

@@ -221,7 +221,7 @@ impl Node {
         &mut self,
         session: ConnectionId,
         channel: &str,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> Result<(), SubscribeError> {
         let channel = name(channel);
         subscribe(
@@ -229,7 +229,7 @@ impl Node {
             session,
             channel,
             Ticket(0),
-            joining,
+            subscribe_options,
             &mut self.outlet,
         )
     }
@@ -243,9 +243,9 @@ impl Node {
         &mut self,
         session: ConnectionId,
         channel: &str,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> Option<SubscribeOutcome> {
-        self.try_subscribe(session, channel, joining)
+        self.try_subscribe(session, channel, subscribe_options)
             .expect("there is room");
         match self.outlet.answers.pop() {
             Some((_, HubReply::Subscribed(joined))) => joined.map(|joined| *joined),
@@ -272,7 +272,7 @@ impl Node {
         &self,
         worker: WorkerId,
         channel: &str,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> HubMessage {
         let mut there = Hub::new(worker, self.hub.workers(), self.seed, Options::default());
         there.set_history(Arc::new(namespaces()), usize::MAX);
@@ -282,7 +282,7 @@ impl Node {
             session(0),
             name(channel),
             Ticket(0),
-            joining,
+            subscribe_options,
             &mut outlet,
         )
         .expect("there is room");

@@ -548,11 +548,11 @@ impl World {
             self.wires.current.insert(member, ticket);
         }
         let (hub, mut port) = self.at(worker);
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since,
             ..SubscribeOptions::default()
         };
-        let result = subscribe(hub, session, name(channel), ticket, &joining, &mut port);
+        let result = subscribe(hub, session, name(channel), ticket, &subscribe_options, &mut port);
         let expected = if is_new {
             Ok(())
         } else {

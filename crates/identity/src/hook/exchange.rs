@@ -70,7 +70,7 @@ pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> Digest {
 
 /// A parsed response of the identity hook.
 pub(super) struct HookAnswer {
-    pub(super) finding: IdentityResult,
+    pub(super) identity_result: IdentityResult,
     /// How long the answer may be cached; `None`: not at all.
     pub(super) kept: Option<Duration>,
     /// The outcome for the circuit breaker; `None`: none.
@@ -83,7 +83,7 @@ impl HookAnswer {
     /// Returns how long the response may be cached at that time, in milliseconds since 1970: never longer than it is
     /// valid.
     pub(super) fn cache_time(&self, now_ms: u64) -> Option<Duration> {
-        let until_s = match &self.finding {
+        let until_s = match &self.identity_result {
             IdentityResult::Verified(word) => word.until_s,
             _ => None,
         };
@@ -101,7 +101,7 @@ pub(super) fn read(
     cache_time: Option<Duration>,
 ) -> HookAnswer {
     let failed = |ending, trouble: String| HookAnswer {
-        finding: IdentityResult::Failed(AuthError::HookUnavailable),
+        identity_result: IdentityResult::Failed(AuthError::HookUnavailable),
         kept: None,
         ending,
         trouble: Some(trouble),
@@ -111,7 +111,7 @@ pub(super) fn read(
         Ok(answer) => answer,
     };
     let unknown = |unknown| (IdentityResult::Failed(unknown), None);
-    let (finding, kept) = match answer.status {
+    let (identity_result, kept) = match answer.status {
         200..=299 => match user_answer(&answer) {
             Ok(word) => (IdentityResult::Verified(word), cache_time),
             Err(why) => {
@@ -131,7 +131,7 @@ pub(super) fn read(
         }
     };
     HookAnswer {
-        finding,
+        identity_result,
         kept: kept_for(answer.header("cache-control"), kept),
         ending: Some(BackendResult::Answered),
         trouble: None,
@@ -245,7 +245,7 @@ mod tests {
             Some(BackendResult::Answered),
             Some(BackendResult::Unavailable),
         );
-        for (given, finding, ending) in [
+        for (given, identity_result, ending) in [
             (answer(200, &[user], ""), named("ann"), answered),
             (answer(204, &[user], ""), named("ann"), answered),
             (
@@ -376,7 +376,7 @@ mod tests {
             ),
         ] {
             let parsed = read(given, None);
-            assert_eq!((parsed.finding, parsed.ending), (finding, ending));
+            assert_eq!((parsed.identity_result, parsed.ending), (identity_result, ending));
         }
     }
 

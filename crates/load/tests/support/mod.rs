@@ -104,7 +104,7 @@ pub(crate) fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, duration_ms: u64) -
 
 /// Runs a plan; returns its report.
 pub(crate) fn report(plan: Plan) -> Report {
-    let around = RunControl {
+    let run_control = RunControl {
         pid: None,
         interrupts: &AtomicUsize::new(0),
         stop: &AtomicBool::new(false),
@@ -112,7 +112,7 @@ pub(crate) fn report(plan: Plan) -> Report {
         worker_args: None,
         progress: &mut |_| (),
     };
-    run(plan, around).expect("a report")
+    run(plan, run_control).expect("a report")
 }
 
 /// Runs a test's cases concurrently, since they mostly wait.

@@ -17,7 +17,7 @@ fn message(peer: usize, round: usize) -> Vec<u8> {
     random(seed as u64, 1 + seed * 7 % 1000)
 }
 
-fn hears(id: ConnectionId, peer: &mut TcpStream, sent: &[u8]) {
+fn assert_received(id: ConnectionId, peer: &mut TcpStream, sent: &[u8]) {
     let mut received = vec![0; sent.len()];
     let patience = Some(Duration::from_secs(5));
     peer.set_read_timeout(patience).expect("a socket option");
@@ -48,7 +48,7 @@ pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
                 world.log.bytes(*id) == sent,
                 "{id:?} received another's data"
             );
-            hears(*id, peer, &sent);
+            assert_received(*id, peer, &sent);
         }
     }
     world.assert_waits();
@@ -77,7 +77,7 @@ pub(crate) fn a_crowd_hears_what_is_published<D: Driver>(make: fn(Options) -> D)
         world.until_sent(*id);
     }
     for (id, peer) in &mut peers {
-        hears(*id, peer, &sent);
+        assert_received(*id, peer, &sent);
     }
     world.assert_waits();
 }

@@ -365,12 +365,12 @@ fn a_query_has_one_answer_for_all_nodes() {
     let expected = [("own0", 2), ("own1", 2), ("own2", 2), ("shared", 6)];
     let expected = expected.map(|(name, clients)| (Arc::from(name), clients));
     assert_eq!(listed, expected);
-    let census = ListConnections {
+    let list_request = ListConnections {
         channel: Arc::from("#anna"),
         name: None,
         caller: caller(3),
     };
-    cluster.ask(2, NodeMessage::Connections(Arc::new(census)));
+    cluster.ask(2, NodeMessage::Connections(Arc::new(list_request)));
     let (NodeAnswer::Connections(all), 3, 3) = cluster.answer(2) else {
         panic!("no list");
     };

@@ -38,7 +38,7 @@ fn order(
         contact: Vec::new(),
         account: None,
         names: vec!["a.example".to_owned()],
-        proofs: AlpnChallenges::default(),
+        alpn_challenges: AlpnChallenges::default(),
     };
     let (done, ended) = channel();
     let outbound = Outbound::default();

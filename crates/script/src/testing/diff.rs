@@ -28,8 +28,8 @@ pub(super) fn explain(expected: &[String], got: &[String]) -> String {
     let lines = difference(expected, got);
     let mut out = vec!["  - expected  + got".to_owned()];
     let near = |at: usize| {
-        let around = at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(lines.len());
-        lines[around].iter().any(|(side, _)| *side != Side::Both)
+        let window = at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(lines.len());
+        lines[window].iter().any(|(side, _)| *side != Side::Both)
     };
     let mut left_out = false;
     for (at, (side, line)) in lines.iter().enumerate() {

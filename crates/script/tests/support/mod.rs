@@ -393,8 +393,8 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         Effect::Ready { of } => format!("ready {}", name(*of)),
         Effect::Find { user, limit, .. } => format!("find {user} {limit}"),
         Effect::Inquire {
-            channel, inquiry, ..
-        } => format!("ask {channel} {inquiry:?}"),
+            channel, request, ..
+        } => format!("ask {channel} {request:?}"),
         Effect::Command { method, body, .. } => format!("api {method} {}", text(*body)),
         Effect::Call { call, .. } => format!("call {call:?}"),
         Effect::CancelCall { .. } => "cancel call".to_owned(),

@@ -272,9 +272,9 @@ impl Thread {
                     self.send_to_home(Some(WorkerId(worker)), NodeMessage::Channels(query.clone()));
                 }
             }
-            NodeMessage::Connections(census) => {
+            NodeMessage::Connections(list_request) => {
                 for worker in 0..self.workers {
-                    let message = NodeMessage::Connections(Arc::clone(&census));
+                    let message = NodeMessage::Connections(Arc::clone(&list_request));
                     self.send_to_home(Some(WorkerId(worker)), message);
                 }
             }

@@ -25,9 +25,9 @@ impl<A: WorkerApps> WorkerState<A> {
             match asked {
                 DialAction::Dial(mut outgoing) => match outgoing.tls.take() {
                     None => self.dial_one(driver, *outgoing, Ok(None)),
-                    Some(believe) => {
+                    Some(trust_source) => {
                         let (trusts, waker) = (&self.common.trusts, || driver.waker());
-                        let ready = self.readings.find(trusts, believe, *outgoing, waker);
+                        let ready = self.readings.find(trusts, trust_source, *outgoing, waker);
                         if let Some((outgoing, trust)) = ready {
                             self.dial_one(driver, outgoing, trust.map(Some));
                         }

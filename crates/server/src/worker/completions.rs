@@ -59,8 +59,8 @@ impl CompletionInbox {
 }
 
 impl CompletionSink for CompletionInbox {
-    fn complete(&self, id: ConnectionId, finding: IdentityResult) {
-        self.push(id, CompletionEvent::Finding(finding));
+    fn complete(&self, id: ConnectionId, identity_result: IdentityResult) {
+        self.push(id, CompletionEvent::Finding(identity_result));
     }
 }
 
@@ -69,7 +69,7 @@ impl<A: WorkerApps> WorkerState<A> {
     pub(super) fn take_completions(&mut self) {
         for (id, completion) in self.completions.take() {
             match completion {
-                CompletionEvent::Finding(finding) => self.worker.handle_identity(id, finding),
+                CompletionEvent::Finding(identity_result) => self.worker.handle_identity(id, identity_result),
                 CompletionEvent::HookDecision(request_id, decision) => {
                     self.worker.handle_hook_decision(id, request_id, decision);
                 }

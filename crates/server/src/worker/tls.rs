@@ -238,7 +238,7 @@ impl<A: WorkerApps> WorkerState<A> {
                 debug!(target: LOG, worker = self.index(), ?peer, ?agreed, "TLS");
             }
             if let Some(subject) = tls_layer.tls.peer_subject() {
-                self.worker.handle_certificate(id, certified(subject));
+                self.worker.handle_certificate(id, certificate_names(subject));
             }
         }
         // Handshake and alert records are not delayed: the peer waits for them.
@@ -346,7 +346,7 @@ fn of(failure: TlsFailure) -> TlsHandshakeFailure {
     }
 }
 
-fn certified(subject: CertificateSubject) -> CertificateNames {
+fn certificate_names(subject: CertificateSubject) -> CertificateNames {
     let first = |names: Vec<String>| names.into_iter().next();
     CertificateNames {
         common_name: subject.common_name,

@@ -50,7 +50,7 @@ impl ReportedChange {
 
 fn take_changes(changes: &Watcher) -> Vec<ReportedChange> {
     let parcels = std::iter::from_fn(|| changes.next(None));
-    let texts = parcels.map(|parcel| match parcel.value {
+    let texts = parcels.map(|item| match item.value {
         Value::Bytes(text) => ReportedChange {
             text: String::from_utf8_lossy(&text).into_owned(),
         },

@@ -111,9 +111,9 @@ fn load(table: &Table, format: LoadFormat, text: &str) -> Result<u64, JobError> 
 
 fn kinds(changes: &Watcher) -> Vec<String> {
     let mut kinds = Vec::new();
-    while let Some(parcel) = changes.next(None) {
-        let crate::Value::Bytes(text) = parcel.value else {
-            panic!("{:?}", parcel.value)
+    while let Some(item) = changes.next(None) {
+        let crate::Value::Bytes(text) = item.value else {
+            panic!("{:?}", item.value)
         };
         let text = String::from_utf8_lossy(&text).into_owned();
         let kind = text.split('"').nth(3).expect("a kind");

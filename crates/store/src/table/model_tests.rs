@@ -175,9 +175,9 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
 /// Counts reported and missed changes.
 fn count(changes: &Watcher, reported: &mut Vec<String>) -> u64 {
     let mut count = 0;
-    while let Some(parcel) = changes.next(None) {
-        let crate::Value::Bytes(text) = parcel.value else {
-            panic!("{:?}", parcel.value)
+    while let Some(item) = changes.next(None) {
+        let crate::Value::Bytes(text) = item.value else {
+            panic!("{:?}", item.value)
         };
         let text = String::from_utf8_lossy(&text).into_owned();
         count += match text.strip_prefix("{\"kind\":\"missed\",\"count\":") {

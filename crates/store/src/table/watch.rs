@@ -60,8 +60,8 @@ impl Watcher {
     #[must_use]
     pub fn next(&self, waiter: Option<Waiter>) -> Option<QueueItem> {
         // Missed changes come after the queued ones.
-        if let Some(parcel) = self.queue.pop(None) {
-            return Some(parcel);
+        if let Some(item) = self.queue.pop(None) {
+            return Some(item);
         }
         match self.missed.swap(0, Ordering::AcqRel) {
             0 => self.queue.pop(waiter),
@@ -78,11 +78,11 @@ impl Watcher {
     fn push(&self, text: &Arc<[u8]>) {
         let count = self.missed.swap(0, Ordering::AcqRel);
         let is_reported = count == 0 || self.queue.push(missed(count), None) == PushResult::Pushed;
-        let parcel = QueueItem {
+        let item = QueueItem {
             value: Value::Bytes(Arc::clone(text)),
             is_json: true,
         };
-        match is_reported && self.queue.push(parcel, None) == PushResult::Pushed {
+        match is_reported && self.queue.push(item, None) == PushResult::Pushed {
             true => {}
             false => {
                 let count = if is_reported { 0 } else { count };

@@ -185,7 +185,7 @@ fn applications_use_a_part_of_the_credits_and_keep_their_order() {
 }
 
 #[test]
-fn a_census_asks_all_others_without_a_credit() {
+fn a_list_request_asks_all_others_without_a_credit() {
     let mut worker = worker();
     worker
         .shared_mut()
@@ -207,7 +207,7 @@ fn a_census_asks_all_others_without_a_credit() {
     let answers = worker.with_apps(|apps, _| apps.answers.clone());
     assert_eq!(answers, Some(vec![Ticket(9)]));
     // A request of another worker is answered there.
-    let census = ListConnections {
+    let list_request = ListConnections {
         channel: "news".into(),
         name: None,
         caller: Caller {
@@ -216,7 +216,7 @@ fn a_census_asks_all_others_without_a_credit() {
             ticket: Ticket(1),
         },
     };
-    worker.handle_message(2, WorkerMessage::ListConnections(census.into()));
+    worker.handle_message(2, WorkerMessage::ListConnections(list_request.into()));
     turn(&mut worker);
     assert_eq!(posted(&mut worker), [(2, u32::MAX)]);
 }

@@ -21,7 +21,7 @@ use veche_worker::{
     AppHost as _, ExternalRequest, PendingWrite, TransportCommand, TurnLimits, TurnState, Worker,
 };
 
-use crate::recorder::{Recorder, census};
+use crate::recorder::{Recorder, list_request};
 use crate::world::apps::TestApps;
 use crate::world::wire::{get, handshake, text};
 use crate::world::{Options, PUBLIC};
@@ -229,7 +229,7 @@ fn what_only_the_log_is_to_hear_waits_for_maintenance() {
 fn an_application_that_asks_after_an_answer_is_not_kept_waiting() {
     let mut worker = alone();
     worker.with_apps(|apps, _| apps.asks_again = true);
-    worker.shared_mut().requests.list_requests.push(census(1));
+    worker.shared_mut().requests.list_requests.push(list_request(1));
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     assert!(worker.shared().requests.list_requests.is_empty());
@@ -569,15 +569,15 @@ fn a_connection_waits_for_its_identity_and_continues() {
 #[test]
 fn a_user_is_known_by_the_certificate_that_was_shown() {
     let mut worker = knows_by(Identity::Certificate(CertificateField::CommonName));
-    let certified = CertificateNames {
+    let certificate_names = CertificateNames {
         common_name: Some("ann".to_owned()),
         ..CertificateNames::default()
     };
-    for (index, certified, expected) in [(0, None, "401"), (1, Some(certified), "101")] {
+    for (index, certificate_names, expected) in [(0, None, "401"), (1, Some(certificate_names), "101")] {
         let peer = id(index, 1);
         worker.handle_accepted(peer, PUBLIC, PEER, ());
-        if let Some(certified) = certified {
-            worker.handle_certificate(peer, certified);
+        if let Some(certificate_names) = certificate_names {
+            worker.handle_certificate(peer, certificate_names);
         }
         worker.handle_received(peer, &mut handshake("/header", "").into_bytes());
         assert_eq!(status(&turn(&mut worker).0), Some(expected));

@@ -184,7 +184,7 @@ pub fn parse_subscribe<'a>(
     let wire: Subscribe<'_> = read(bytes)?;
     let channel = channel(&wire.channel, namespaces)?;
     let overrides = NamespaceOverride::from(wire.r#override.unwrap_or_default());
-    let manner = overrides
+    let presence_overrides = overrides
         .presence_overrides(&namespaces.of(&channel))
         .map_err(BadCommand::new)?;
     let subscribing = veche_hub::SubscribeAction {
@@ -193,8 +193,8 @@ pub fn parse_subscribe<'a>(
         chan_info: payload(wire.info, ("b64info", wire.b64info))?,
         data: payload(wire.data, ("b64data", wire.b64data))?,
         expires_at_s: wire.expire_at.filter(|at_s| *at_s > 0),
-        is_hidden: manner.is_hidden,
-        push_join_leave: manner.receives_join_leave,
+        is_hidden: presence_overrides.is_hidden,
+        push_join_leave: presence_overrides.receives_join_leave,
     };
     let action = UserAction::Subscribe(Box::new(subscribing));
     Ok(AddressedCommand {

@@ -46,7 +46,7 @@ pub(super) struct SubscriptionClaims {
     pub(super) info: Option<Payload>,
     /// Data for the client.
     pub(super) data: Option<Payload>,
-    pub(super) manner: PresenceOverrides,
+    pub(super) presence_overrides: PresenceOverrides,
 }
 
 impl ConnectionClaims {
@@ -83,7 +83,7 @@ impl SubscriptionClaims {
             client,
             info: one.info,
             data: one.data,
-            manner: one.overrides,
+            presence_overrides: one.overrides,
         })
     }
 }
@@ -192,7 +192,7 @@ fn one(
         expires_ms: None,
         overrides: match given(claims, "override") {
             None => PresenceOverrides::default(),
-            Some(Value::Object(wanted)) => manner(wanted, options)?,
+            Some(Value::Object(wanted)) => presence_overrides(wanted, options)?,
             Some(_) => return Err(TokenError::Claim("override has to be an object")),
         },
         is_by_token: true,
@@ -200,7 +200,7 @@ fn one(
 }
 
 /// Parses the overrides of namespace options, as far as a subscription supports them.
-fn manner(wanted: &Claims, options: &NamespaceOptions) -> Result<PresenceOverrides, TokenError> {
+fn presence_overrides(wanted: &Claims, options: &NamespaceOptions) -> Result<PresenceOverrides, TokenError> {
     const KNOWN: [&str; 5] = [
         "presence",
         "join_leave",
@@ -369,64 +369,64 @@ mod tests {
     #[test]
     fn overrides_are_honoured_or_refused() {
         let of = |options: &NamespaceOptions, wanted: Value| {
-            subscription(json!({"override": wanted}), options).map(|grant| grant.manner)
+            subscription(json!({"override": wanted}), options).map(|grant| grant.presence_overrides)
         };
         let (yes, no) = (json!({"value": true}), json!({"value": false}));
         let (seen, plain) = (seen(), NamespaceOptions::default());
-        let manner = |is_hidden, receives_join_leave| PresenceOverrides {
+        let presence_overrides = |is_hidden, receives_join_leave| PresenceOverrides {
             is_hidden,
             receives_join_leave,
         };
         for (wanted, here, elsewhere) in [
             (
                 json!({}),
-                Some(manner(false, None)),
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
+                Some(presence_overrides(false, None)),
             ),
-            (json!({"presence": yes}), Some(manner(false, None)), None),
-            (json!({"presence": no}), None, Some(manner(false, None))),
-            (json!({"join_leave": yes}), Some(manner(false, None)), None),
-            (json!({"join_leave": no}), None, Some(manner(false, None))),
+            (json!({"presence": yes}), Some(presence_overrides(false, None)), None),
+            (json!({"presence": no}), None, Some(presence_overrides(false, None))),
+            (json!({"join_leave": yes}), Some(presence_overrides(false, None)), None),
+            (json!({"join_leave": no}), None, Some(presence_overrides(false, None))),
             (
                 json!({"presence": no, "join_leave": no}),
-                Some(manner(true, None)),
-                Some(manner(false, None)),
+                Some(presence_overrides(true, None)),
+                Some(presence_overrides(false, None)),
             ),
             (json!({"presence": yes, "join_leave": no}), None, None),
             (
                 json!({"force_push_join_leave": yes}),
-                Some(manner(false, Some(true))),
-                Some(manner(false, Some(true))),
+                Some(presence_overrides(false, Some(true))),
+                Some(presence_overrides(false, Some(true))),
             ),
             (
                 json!({"force_push_join_leave": no}),
-                Some(manner(false, Some(false))),
-                Some(manner(false, Some(false))),
+                Some(presence_overrides(false, Some(false))),
+                Some(presence_overrides(false, Some(false))),
             ),
             (
                 json!({"force_recovery": yes}),
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
                 None,
             ),
             (
                 json!({"force_recovery": no}),
                 None,
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
             ),
             (
                 json!({"force_positioning": yes}),
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
                 None,
             ),
             (
                 json!({"force_positioning": no}),
                 None,
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
             ),
             (
                 json!({"force_recovery": null}),
-                Some(manner(false, None)),
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
+                Some(presence_overrides(false, None)),
             ),
         ] {
             assert_eq!(of(&seen, wanted.clone()).ok(), here, "{wanted}");

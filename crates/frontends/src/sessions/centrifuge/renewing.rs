@@ -117,7 +117,7 @@ impl Centrifuge {
             RenewalOutcome::Over => {
                 self.leave(&channel, cx);
                 let mut frame =
-                    ReplyFrame::new(self.dialect(), cx.shared.requests.outboxes.spare());
+                    ReplyFrame::new(self.push_encoding(), cx.shared.requests.outboxes.spare());
                 frame.push(&Push {
                     channel: &channel,
                     body: PushBody::Unsubscribe(UnsubscribeCode::Expired.into()),

@@ -67,8 +67,8 @@ impl Session for Box<Centrifuge> {
         }
     }
 
-    fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
-        Centrifuge::handle_identity(self, finding)
+    fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
+        Centrifuge::handle_identity(self, identity_result)
     }
 
     fn set_peer(&mut self, peer: IpAddr) {

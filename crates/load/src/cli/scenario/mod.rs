@@ -200,11 +200,11 @@ pub(super) fn check_phase(
 ) -> Vec<Check> {
     let mut checks: Vec<Check> = promises
         .iter()
-        .map(|promise| promise.judge(report))
+        .map(|promise| promise.evaluate(report))
         .collect();
     let all = || promises.iter().chain(whole);
     if !all().any(Slo::is_about_errors) {
-        checks.push(Slo::no_errors().judge(report));
+        checks.push(Slo::no_errors().evaluate(report));
     }
     let named: Vec<&str> = all().map(Slo::path).collect();
     let duplicated = report.messages.duplicated;
@@ -249,7 +249,7 @@ fn check_slos(scenario: &Scenario, report: &mut Report) {
     let mut checks: Vec<Check> = scenario
         .promises
         .iter()
-        .map(|promise| promise.judge_scenario(report))
+        .map(|promise| promise.evaluate_scenario(report))
         .collect();
     for phase in &scenario.phases[report.phases.len()..] {
         checks.extend(
