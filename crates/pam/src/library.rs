@@ -44,7 +44,7 @@ impl PamLibrary {
             return PamReply::Refused("the user name or password contains a NUL".to_owned());
         };
         let outcome = self.0.start(&name, folder.as_deref(), &talk);
-        let outcome = judged.and_then(|mut transaction| {
+        let outcome = outcome.and_then(|mut transaction| {
             transaction.set_client(&client)?;
             transaction.authenticate()?;
             transaction.account()?;

@@ -155,7 +155,7 @@ pub(super) fn install(
         }
         Ok(())
     })?;
-    native.set("decide", judge)?;
+    native.set("decide", decide)?;
     parts::install(lua, context, native)
 }
 
