@@ -60,7 +60,7 @@ pub struct AppHosts {
     /// Messages for the other workers.
     pub(super) far: RemoteSends,
     /// Searches for connections in progress.
-    pub(super) finds: UserSearches,
+    pub(super) user_searches: UserSearches,
     /// API calls of applications in progress.
     pub(super) commands: ApiCalls,
     /// Calls to external services in progress.
@@ -212,7 +212,7 @@ impl AppHosts {
             event_queue: EventQueue::default(),
             asked: Vec::new(),
             far: RemoteSends::new(workers),
-            finds: UserSearches::default(),
+            user_searches: UserSearches::default(),
             commands: ApiCalls::default(),
             calls: CallQueue::new(port),
             writers: HashMap::new(),
@@ -569,7 +569,7 @@ impl Apps for AppHosts {
         if !self.asked.is_empty() || self.can_deliver_events() {
             return 0;
         }
-        let mut due = self.finds.due_ms().min(self.pending_hooks.due_ms());
+        let mut due = self.user_searches.due_ms().min(self.pending_hooks.due_ms());
         if let Some(notices) = &self.notices {
             due = due.min(notices.due_ms());
         }

@@ -31,7 +31,7 @@ impl AppHosts {
         });
         let (name, query) = match asked {
             Ok(asked) => asked,
-            Err(fault) => return self.finds.complete(app, token, Err(fault)),
+            Err(fault) => return self.user_searches.complete(app, token, Err(fault)),
         };
         let ticket = self.tickets.issue(session, channel, token);
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
@@ -49,7 +49,7 @@ impl AppHosts {
         {
             self.tickets.take(session, ticket);
             if let Some(outcome) = outcome(&answer) {
-                self.finds.complete(app, token, outcome);
+                self.user_searches.complete(app, token, outcome);
             }
         }
     }

@@ -227,7 +227,7 @@ impl AppHosts {
                     } => self.command(id, token, method, body.of(bytes), shared),
                     Effect::Call { call, token } => self.calls.submit(id, token, *call),
                     Effect::CancelCall { token } => {
-                        self.finds.cancel(id, token);
+                        self.user_searches.cancel(id, token);
                         self.commands.cancel(id, token);
                         self.calls.cancel(id, token);
                     }

@@ -98,12 +98,12 @@ impl AppHosts {
     ) {
         let (session, id) = (request.session, request.id);
         let now_ms = shared.now.mono_ms;
-        let crowd = *self.pending_hooks.count(app, request.kind);
-        if crowd >= WAITING_MAX || self.app(app).is_none() {
-            if crowd >= WAITING_MAX && self.pending_hooks.warnings.is_due(now_ms) {
+        let pending_count = *self.pending_hooks.count(app, request.kind);
+        if pending_count >= WAITING_MAX || self.app(app).is_none() {
+            if pending_count >= WAITING_MAX && self.pending_hooks.warnings.is_due(now_ms) {
                 let app = self.app_name(app);
                 let kind = request.kind.name();
-                warn!(target: LOG, app, kind, "{crowd} hook calls are pending: refusing more");
+                warn!(target: LOG, app, kind, "{pending_count} hook calls are pending: refusing more");
             }
             let decisions = &mut shared.requests.hook_decisions;
             return decisions.push_back((session, id, HookDecision::Failed));

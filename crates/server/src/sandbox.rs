@@ -138,7 +138,7 @@ pub(crate) fn enter(config: &Config) -> Result<SandboxState, SandboxError> {
     for path in read_by(config) {
         rules = allow(rules, &path, reads)?;
     }
-    for path in written_by(config) {
+    for path in written_paths(config) {
         rules = allow(rules, &path, WRITES)?;
     }
     for port in ports.iter().flatten() {
@@ -282,7 +282,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
 
 /// Returns the folders of logs, ordered certificates, history, saved tables and bans, in which files are created and
 /// renamed.
-fn written_by(config: &Config) -> BTreeSet<PathBuf> {
+fn written_paths(config: &Config) -> BTreeSet<PathBuf> {
     let access = config.access_log.as_ref().map(|log| &log.file);
     let files = config.server.log.file.iter().chain(access);
     let files = files.chain(&config.api.blocks);

@@ -81,7 +81,7 @@ struct TlsListener {
 }
 
 impl TlsListeners {
-    /// Creates the set; `proofs` are answered where certificates are ordered.
+    /// Creates the set; `alpn_challenges` are answered where certificates are ordered.
     pub(crate) fn new(alpn_challenges: &AlpnChallenges) -> Self {
         Self {
             alpn_challenges: alpn_challenges.clone(),

@@ -69,7 +69,7 @@ struct WorkerState<A: WorkerApps> {
     /// Buffer for decrypted bytes, between two events.
     plain: Vec<u8>,
     line: tls::HandshakeQueue,
-    readings: TrustLoader,
+    trust_loader: TrustLoader,
     /// TLS acceptors by listener.
     acceptors: TlsAcceptors,
     access_log: AccessLogBatch,
@@ -114,7 +114,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
             accepting: AcceptPolicy::default(),
             plain: Vec::new(),
             line: tls::HandshakeQueue::default(),
-            readings: TrustLoader::default(),
+            trust_loader: TrustLoader::default(),
             acceptors: TlsAcceptors::default(),
             access_log: AccessLogBatch::default(),
             ledger: None,

@@ -131,11 +131,11 @@ const METHODS: [(&str, &str, Method); 7] = [
         };
         let prefix = prefix.as_deref().unwrap_or_default();
         let what = "a whole number from 1 to 10000";
-        let most = call.arguments.whole(2, [1.0, KEYS_MAX], what)?;
-        let most = most.unwrap_or(KEYS) as usize;
+        let keys_max = call.arguments.whole(2, [1.0, KEYS_MAX], what)?;
+        let keys_max = keys_max.unwrap_or(KEYS) as usize;
         let keys = call
             .dict
-            .keys(prefix, most, call.now_ms, || go_on().is_ok());
+            .keys(prefix, keys_max, call.now_ms, || go_on().is_ok());
         let keys = keys.map_or_else(|| go_on().map(|()| Vec::new()), Ok)?;
         let table = lua.create_table_with_capacity(keys.len(), 0)?;
         for key in keys {

@@ -349,10 +349,10 @@ fn is_alive(pid: u64) -> bool {
 /// Returns whether the server has closed the connection, which it does when it ends.
 fn is_closed(connection: &mut BufReader<UnixStream>) -> bool {
     // A timeout of zero would be rejected.
-    let soon = connection
+    let timeout_set = connection
         .get_ref()
         .set_read_timeout(Some(Duration::from_millis(1)));
-    match soon.and_then(|()| connection.read(&mut [0; 64])) {
+    match timeout_set.and_then(|()| connection.read(&mut [0; 64])) {
         Ok(count) => count == 0,
         Err(error) => !matches!(
             error.kind(),

@@ -18,13 +18,13 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         };
         let data = data.as_bytes();
         let writing = own.requests().write(number as u64, data.len());
-        let Some(BodyWrite { to, is_much }) = writing else {
+        let Some(BodyWrite { to, must_wait }) = writing else {
             return Err(fault(veche_runtime::GONE));
         };
         if data.is_empty() {
             return Ok(None);
         }
-        let token = is_much.then(|| own.token());
+        let token = must_wait.then(|| own.token());
         let mut effects = own.world.effects.borrow_mut();
         let Some(data) = effects.store(&data) else {
             return Err(fault("too much data is written at once"));
