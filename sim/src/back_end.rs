@@ -85,7 +85,7 @@ impl World {
             return Ok(());
         }
         for _ in 0..times {
-            let source = self.ledger.life * 8 + worker as Source;
+            let source = self.ledger.incarnation * 8 + worker as Source;
             let number = self.ledger.publish(channel, source);
             let version =
                 (CHANNELS[channel].kind == Kind::State).then(|| self.next_version(number));
@@ -137,7 +137,7 @@ impl World {
         }
         from.remove(&channel);
         self.ledger.seen.note(CoverageEvent::RepeatedLate);
-        let source = self.ledger.life * 8 + again.worker as Source;
+        let source = self.ledger.incarnation * 8 + again.worker as Source;
         again.number = self.ledger.publish(channel, source);
         again.at_ms = self.now_ms;
         again.answered_ms = None;
@@ -154,7 +154,7 @@ impl World {
         };
         let version = pushed.version.map(|number| Version {
             number,
-            epoch: self.ledger.life.to_string().into(),
+            epoch: self.ledger.incarnation.to_string().into(),
         });
         let terms = Arc::new(PublishOptions {
             idempotency_key: Some(pushed.key.to_string().into()),
@@ -280,7 +280,7 @@ impl World {
 
     /// Handles the result of a publication.
     fn taken(&mut self, channel: usize, number: u64, published: PublishOutcome) -> Check {
-        let life = self.ledger.life;
+        let incarnation = self.ledger.incarnation;
         self.ledger.trace.note(&[channel as u64, number]);
         self.back_end.answered(channel, number, self.now_ms);
         let is_kept = CHANNELS[channel].kind.has_history();
@@ -295,7 +295,7 @@ impl World {
             return match place {
                 Some(place) => self
                     .ledger
-                    .note_publication_position(channel, number, place, life),
+                    .note_publication_position(channel, number, place, incarnation),
                 None => Ok(()),
             };
         }
@@ -308,14 +308,14 @@ impl World {
             self.ledger.taken(channel, number);
             return self
                 .ledger
-                .note_publication_position(channel, number, place, life);
+                .note_publication_position(channel, number, place, incarnation);
         }
         if other.is_some_and(|other| other != number) {
             self.ledger.seen.note(CoverageEvent::Outdated);
             self.ledger.refused(channel, number);
         }
         self.ledger.answered(channel, number);
-        self.ledger.note_position(channel, place, life)
+        self.ledger.note_position(channel, place, incarnation)
     }
 
     /// Checks a page of history: not too many publications, none expired, and in order.
@@ -362,7 +362,7 @@ impl World {
                 channel,
                 number,
                 (epoch, offset),
-                self.ledger.life,
+                self.ledger.incarnation,
             )?;
         }
         Ok(())

@@ -31,7 +31,7 @@ pub(crate) struct OneWayClient {
     name: String,
     /// Its response has ended: it hangs up.
     pub(crate) is_over: bool,
-    life: u32,
+    incarnation: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
     /// The close code of a drain.
@@ -67,7 +67,7 @@ impl OneWayClient {
             link: None,
             name: String::new(),
             is_over: false,
-            life: 0,
+            incarnation: 0,
             out: Vec::new(),
             reads: true,
             drain_code: None,
@@ -92,8 +92,8 @@ impl OneWayClient {
         asked.chain(TOKEN_CHANNELS).chain([self.own_channel()])
     }
 
-    pub(crate) fn connect(&mut self, link: LinkId, life: u32, ledger: &Ledger) {
-        (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
+    pub(crate) fn connect(&mut self, link: LinkId, incarnation: u32, ledger: &Ledger) {
+        (self.link, self.incarnation, self.phase) = (Some(link), incarnation, Phase::Handshaking);
         self.drain_code = None;
         self.is_over = false;
         self.reader = Reader::new(Encoding::Json);
@@ -285,9 +285,9 @@ impl OneWayClient {
                     self.carrier,
                     self.last_id
                 );
-                ledger.note_position(channel, place, self.life)?;
+                ledger.note_position(channel, place, self.incarnation)?;
                 if !is_recovered {
-                    ledger.check_position(channel, known, place, self.life)?;
+                    ledger.check_position(channel, known, place, self.incarnation)?;
                 }
                 ledger.seen.note(match (since, is_recovered) {
                     (None, _) => CoverageEvent::Heard,
@@ -345,7 +345,7 @@ impl OneWayClient {
         let place = (epoch, offset);
         view.place = Some(place);
         self.places.insert(channel, place);
-        ledger.note_publication_position(channel, number, place, self.life)
+        ledger.note_publication_position(channel, number, place, self.incarnation)
     }
 
     /// Returns its client id in a channel, if it is connected and subscribed.

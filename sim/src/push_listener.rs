@@ -27,7 +27,7 @@ pub(crate) struct PushListener {
     promised: DeliveryGuarantee,
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
-    life: u32,
+    incarnation: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
     reader: Reader,
@@ -56,7 +56,7 @@ impl PushListener {
             promised: ROUTES[number % ROUTES.len()].0,
             phase: Phase::Offline,
             link: None,
-            life: 0,
+            incarnation: 0,
             out: Vec::new(),
             reads: true,
             reader: Reader::new(Encoding::Json),
@@ -86,8 +86,8 @@ impl PushListener {
         (self.promised == DeliveryGuarantee::All).then(|| channels::own_channel(self.number))
     }
 
-    pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
-        (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
+    pub(crate) fn connect(&mut self, link: LinkId, incarnation: u32) {
+        (self.link, self.incarnation, self.phase) = (Some(link), incarnation, Phase::Handshaking);
         self.reader = Reader::new(Encoding::Json);
         let (_, path, names) = ROUTES[self.number % ROUTES.len()];
         let mut path = format!("{path}?");
@@ -196,7 +196,7 @@ impl PushListener {
             "{line} behind {before:?}"
         );
         ledger.seen.note(CoverageEvent::PushedWithPlace);
-        ledger.note_publication_position(channel, number, place, self.life)?;
+        ledger.note_publication_position(channel, number, place, self.incarnation)?;
         if let Some(view) = self.note_received(channel, number, ledger)? {
             view.place = Some(place);
         }
@@ -227,7 +227,7 @@ impl PushListener {
         if is_known {
             ledger.seen.note(CoverageEvent::RecoveredByPlace);
         }
-        ledger.note_position(channel, place, self.life)?;
+        ledger.note_position(channel, place, self.incarnation)?;
         view.place = Some(place);
         self.places.insert(channel, place);
         Ok(())

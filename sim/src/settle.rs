@@ -305,11 +305,11 @@ impl World {
         let known = self.ledger.known(channel);
         let top = known.and_then(|known| self.ledger.number_at(channel, (known.epoch, known.top)));
         let version = top.and_then(|number| self.ledger.version(channel, number));
-        let (Some(newest), Some((life, version))) = (newest, version) else {
+        let (Some(newest), Some((incarnation, version))) = (newest, version) else {
             return Ok(());
         };
         promise!(
-            life != self.ledger.life || version >= newest || self.setup.is_scarce(),
+            incarnation != self.ledger.incarnation || version >= newest || self.setup.is_scarce(),
             "a client has the newest state",
             "version {version} instead of {newest}"
         );
@@ -336,9 +336,9 @@ impl World {
             return Ok(());
         };
         let place = (page.position.epoch.bits(), page.position.offset);
-        let life = self.ledger.life;
-        self.ledger.check_position(channel, known, place, life)?;
-        self.ledger.note_position(channel, place, life)?;
+        let incarnation = self.ledger.incarnation;
+        self.ledger.check_position(channel, known, place, incarnation)?;
+        self.ledger.note_position(channel, place, incarnation)?;
         self.ledger.settled(channel, place);
         for client in self.subscribers(channel) {
             let there = client.subscriptions.get(&channel).map(|one| one.place);

@@ -100,7 +100,7 @@ impl Subscription {
         channel: usize,
         number: u64,
         named: Option<&str>,
-        life: u32,
+        incarnation: u32,
         ledger: &mut Ledger,
     ) -> Check {
         promise!(
@@ -109,7 +109,7 @@ impl Subscription {
             "{number} of {channel}"
         );
         let received = (channel, number);
-        self.wildcard_view.note_received(received, named, life, ledger)
+        self.wildcard_view.note_received(received, named, incarnation, ledger)
     }
 
     /// Handles a live publication.
@@ -117,7 +117,7 @@ impl Subscription {
         &mut self,
         number: u64,
         offset: u64,
-        life: u32,
+        incarnation: u32,
         ledger: &mut Ledger,
     ) -> Check {
         let name = CHANNELS[self.channel].name;
@@ -134,7 +134,7 @@ impl Subscription {
                 "{name}: {offset} behind {before}, epoch {epoch:x}"
             );
             self.place = (epoch, offset);
-            ledger.note_publication_position(self.channel, number, self.place, life)?;
+            ledger.note_publication_position(self.channel, number, self.place, incarnation)?;
         } else {
             promise!(
                 offset == 0,

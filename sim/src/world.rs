@@ -251,7 +251,7 @@ impl World {
             return;
         }
         let id = self.open(number, worker, frontend_config::PUBLIC);
-        self.peers.clients[number].connect(id, self.ledger.life, &self.ledger);
+        self.peers.clients[number].connect(id, self.ledger.incarnation, &self.ledger);
         self.send(number);
     }
 
@@ -565,7 +565,7 @@ impl World {
         self.decisions = HookRequests::default();
         self.drain = None;
         self.peers.dials.crashed();
-        self.ledger.life += 1;
+        self.ledger.incarnation += 1;
         self.ledger.seen.note(CoverageEvent::Crashed);
         if let Some(disk) = &self.disk {
             if disk.restored().any(|one| one.top > 0) {

@@ -169,15 +169,15 @@ impl HookBackend {
             let until_ms = now_ms.saturating_add(as_ms(kept));
             lookups.store(digest, parsed.identity_result.clone(), until_ms);
         }
-        let trouble = parsed
-            .trouble
+        let problem = parsed
+            .problem
             .filter(|_| warnings.is_due(now_ms) || refused.is_some());
-        if trouble.is_some() {
+        if problem.is_some() {
             warnings.mark_logged(now_ms);
         }
         drop(state);
-        if let Some(trouble) = trouble {
-            warn!(target: TARGET, "identity hook {}: {trouble}", self.url);
+        if let Some(problem) = problem {
+            warn!(target: TARGET, "identity hook {}: {problem}", self.url);
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;

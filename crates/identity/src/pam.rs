@@ -183,9 +183,9 @@ impl PasswordService {
         &self,
         outcome: Result<PamReply, CheckError>,
     ) -> (LookupOutcome, IdentityResult, Option<String>) {
-        let failed = |trouble: String| {
+        let failed = |problem: String| {
             let identity_result = IdentityResult::Failed(AuthError::VerifierUnavailable);
-            (LookupOutcome::Failed, identity_result, Some(trouble))
+            (LookupOutcome::Failed, identity_result, Some(problem))
         };
         match outcome {
             Ok(PamReply::Accepted(user)) => (
@@ -272,7 +272,7 @@ impl CheckObserver for PasswordService {
 
     fn checked(&self, ticket: CheckTicket, outcome: Result<PamReply, CheckError>) {
         let is_charged = counts_as_failure(&outcome);
-        let (asked, mut identity_result, trouble) = self.read(outcome);
+        let (asked, mut identity_result, problem) = self.read(outcome);
         let figures = &self.pam.figures.passwords;
         figures.asked(asked);
         let now_ms = self.pam.clock.now_ms();
@@ -296,10 +296,10 @@ impl CheckObserver for PasswordService {
                 .insert(ticket.digest, identity_result.clone(), until_ms);
         }
         state.quota.remove(ticket.client, asking.len());
-        let trouble = trouble.filter(|_| state.warnings.is_due(now_ms));
+        let problem = problem.filter(|_| state.warnings.is_due(now_ms));
         drop(state);
-        if let Some(trouble) = trouble {
-            warn!(target: TARGET, "pam {}: {trouble}", self.service);
+        if let Some(problem) = problem {
+            warn!(target: TARGET, "pam {}: {problem}", self.service);
         }
         figures.waiting.sub(asking.len() as u64);
         for WaitingClient { id, sink } in asking {

@@ -68,7 +68,7 @@ struct WorkerState<A: WorkerApps> {
     accepting: AcceptPolicy,
     /// Buffer for decrypted bytes, between two events.
     plain: Vec<u8>,
-    line: tls::HandshakeQueue,
+    handshakes: tls::HandshakeQueue,
     trust_loader: TrustLoader,
     /// TLS acceptors by listener.
     acceptors: TlsAcceptors,
@@ -113,7 +113,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
             listeners: Vec::new(),
             accepting: AcceptPolicy::default(),
             plain: Vec::new(),
-            line: tls::HandshakeQueue::default(),
+            handshakes: tls::HandshakeQueue::default(),
             trust_loader: TrustLoader::default(),
             acceptors: TlsAcceptors::default(),
             access_log: AccessLogBatch::default(),
@@ -211,7 +211,7 @@ impl<A: WorkerApps> WorkerState<A> {
     fn wait_ms(&mut self) -> Option<u64> {
         // Applications may have received completions since the turn ended.
         match self.worker.state() {
-            _ if self.line.is_waiting() => Some(0),
+            _ if self.handshakes.is_waiting() => Some(0),
             TurnState::Busy => Some(0),
             TurnState::Idle(_) if !self.mailbox.sleep() => Some(0),
             TurnState::Idle(within) if self.accepting != AcceptPolicy::Everything => {

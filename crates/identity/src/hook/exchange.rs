@@ -76,7 +76,7 @@ pub(super) struct HookAnswer {
     /// The outcome for the circuit breaker; `None`: none.
     pub(super) ending: Option<BackendResult>,
     /// A description of a problem, for the log.
-    pub(super) trouble: Option<String>,
+    pub(super) problem: Option<String>,
 }
 
 impl HookAnswer {
@@ -100,11 +100,11 @@ pub(super) fn read(
     answer: Result<FetchResponse, CallError>,
     cache_time: Option<Duration>,
 ) -> HookAnswer {
-    let failed = |ending, trouble: String| HookAnswer {
+    let failed = |ending, problem: String| HookAnswer {
         identity_result: IdentityResult::Failed(AuthError::HookUnavailable),
         kept: None,
         ending,
-        trouble: Some(trouble),
+        problem: Some(problem),
     };
     let answer = match answer {
         Err(fault) => return failed(BackendResult::of_fault(&fault), fault.words),
@@ -134,7 +134,7 @@ pub(super) fn read(
         identity_result,
         kept: kept_for(answer.header("cache-control"), kept),
         ending: Some(BackendResult::Answered),
-        trouble: None,
+        problem: None,
     }
 }
 

@@ -179,9 +179,9 @@ impl<A: WorkerApps> WorkerState<A> {
         {
             return self.received_plain(id, bytes);
         }
-        if tls_layer.is_handshaking && (tls_layer.is_waiting() || !self.line.admits()) {
+        if tls_layer.is_handshaking && (tls_layer.is_waiting() || !self.handshakes.admits()) {
             if !tls_layer.is_waiting() {
-                self.line.ids.push_back(id);
+                self.handshakes.ids.push_back(id);
             }
             tls_layer.waiting.extend_from_slice(bytes);
             return self.worker.hold(id, true);
@@ -191,8 +191,8 @@ impl<A: WorkerApps> WorkerState<A> {
 
     /// Resumes queued handshakes, as far as the turn allows.
     pub(super) fn resume_handshakes<D: Driver>(&mut self, driver: &mut D) {
-        while self.line.taken < HANDSHAKES_MAX
-            && let Some(id) = self.line.ids.pop_front()
+        while self.handshakes.taken < HANDSHAKES_MAX
+            && let Some(id) = self.handshakes.ids.pop_front()
         {
             let transport = self.worker.transport_mut(id);
             let Some(tls_layer) = transport.and_then(ConnectionTransport::tls_layer_mut) else {
@@ -203,7 +203,7 @@ impl<A: WorkerApps> WorkerState<A> {
             // The handshake may have timed out by now.
             let goes_on = tls_layer.is_handshaking;
             if goes_on {
-                self.line.taken += 1;
+                self.handshakes.taken += 1;
                 self.open(driver, id, &bytes);
                 if waits_to_end {
                     self.ended(id);
@@ -211,7 +211,7 @@ impl<A: WorkerApps> WorkerState<A> {
             }
             self.worker.hold(id, false);
         }
-        self.line.taken = 0;
+        self.handshakes.taken = 0;
     }
 
     /// Decrypts received bytes and passes them to the connection.

@@ -22,7 +22,7 @@ pub(super) struct ParsedAnswer {
     /// The outcome for the breaker; `None`: none.
     pub(super) ending: Option<BackendResult>,
     /// A description of a problem, for the log.
-    pub(super) trouble: Option<String>,
+    pub(super) problem: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -85,11 +85,11 @@ struct Sub<'a> {
 
 /// Parses the response to a request of a kind.
 pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> ParsedAnswer {
-    let failed = |how, ending, trouble: String| ParsedAnswer {
+    let failed = |how, ending, problem: String| ParsedAnswer {
         decision: HookDecision::Failed,
         how,
         ending,
-        trouble: Some(trouble),
+        problem: Some(problem),
     };
     let answer = match answer {
         Ok(answer) => answer,
@@ -116,7 +116,7 @@ pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> 
             decision,
             how,
             ending: Some(BackendResult::Answered),
-            trouble: None,
+            problem: None,
         },
         Err(why) => failed(WebhookOutcome::Failed, Some(BackendResult::Answered), why),
     }
@@ -379,7 +379,7 @@ mod tests {
             let parsed = parse(HookKind::Subscribe, status, body);
             assert_eq!(parsed.decision, HookDecision::Failed, "{status} {body}");
             assert_eq!((parsed.how, parsed.ending), (WebhookOutcome::Failed, ending));
-            assert!(parsed.trouble.is_some());
+            assert!(parsed.problem.is_some());
         }
         for (kind, how, ending) in [
             (

@@ -285,13 +285,13 @@ impl HookEndpoint {
         let refused = state.gate.ended(parsed.ending, client, now_ms);
         let expired = state.gate.expire(|pending| pending.has_expired(now_ms));
         let next = state.gate.start_next();
-        let trouble = parsed.trouble.as_ref();
-        let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
+        let problem = parsed.problem.as_ref();
+        let problem = problem.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
         drop(state);
         figures.not_asked(WebhookOutcome::Expired, expired.len());
         let (kind, url) = (self.kind.name(), &self.url);
-        if let Some(trouble) = trouble {
-            warn!(target: TARGET, "hook {kind} {url}: {trouble}");
+        if let Some(problem) = problem {
+            warn!(target: TARGET, "hook {kind} {url}: {problem}");
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;
