@@ -150,13 +150,13 @@ class Crowd:
 
     def run(self):
         self.selector.register(self.pipe, selectors.EVENT_READ, None)
-        is_told, ends = False, None
+        is_reported, ends = False, None
         while True:
             while len(self.clients) < self.count and self.opening < OPENING_MAX:
                 self.open(len(self.clients))
-            if (self.ready == self.count or self.wrong) and not is_told:
+            if (self.ready == self.count or self.wrong) and not is_reported:
                 self.pipe.send(self.wrong[:5] or "ready")
-                is_told = True
+                is_reported = True
             wait = max(0.0, self.due - time.monotonic()) if self.is_talking else 1.0
             for key, _ in self.selector.select(wait):
                 if key.data is not None:

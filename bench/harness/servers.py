@@ -197,26 +197,26 @@ def certificate():
     return names
 
 
-def _sealed(server, config):
+def _over_tls(server, config):
     """Veche with the same config, and TLS on its first listener."""
     file, key = certificate()
     address = 'address = "127.0.0.1:9701"\n'
     text = config.read_text().replace(address, address + f'tls = {{ certificate = "{file}", key = "{key}" }}\n')
     # Its paths go on from where the config was.
     text = re.sub(r'(root|script) = "', rf'\1 = "{config.parent}/', text)
-    sealed = file.parent / f"{config.parent.name}.toml"
-    sealed.write_text(text)
+    tls_config = file.parent / f"{config.parent.name}.toml"
+    tls_config.write_text(text)
     server.name, server.tls = server.name + " over TLS", True
-    server.command[-1] = sealed
+    server.command[-1] = tls_config
     return server
 
 
 def veche_tls():
-    return _sealed(veche(), BENCH / "veche.toml")
+    return _over_tls(veche(), BENCH / "veche.toml")
 
 
 def veche_lua_tls():
-    return _sealed(veche_lua(), BENCH / "lua" / "veche.toml")
+    return _over_tls(veche_lua(), BENCH / "lua" / "veche.toml")
 
 
 def uwebsockets_tls():

@@ -73,28 +73,28 @@ def idle(server, connections):
     return idle_memory(server, connections, server.echo_path)
 
 
-def idle_memory(server, connections, path, question="storm", options=()):
-    """Measures the same for connections to a path; `question` and `options` are those of the crowd."""
+def idle_memory(server, connections, path, load="storm", options=()):
+    """Measures the same for connections to a path; `load` and `options` are those of the crowd."""
     # One before, so that one-time setup is not charged to the crowd.
-    with crowd(server, 1, path, question, options):
+    with crowd(server, 1, path, load, options):
         pass
     _wait_for_rest(server)
     before = server.memory_bytes()
-    with crowd(server, connections, path, question, options):
+    with crowd(server, connections, path, load, options):
         _wait_for_rest(server)
         after = server.memory_bytes()
     return {"before_bytes": before, "after_bytes": after, "value": (after - before) / connections}
 
 
 @contextlib.contextmanager
-def crowd(server, connections, path, question="storm", options=()):
+def crowd(server, connections, path, load="storm", options=()):
     """Connections that are open and stay open until the block ends.
 
-    With "storm" each has sent one message; another question is to last for SECONDS_MAX by its options.
+    With "storm" each has sent one message; another load is to last for SECONDS_MAX by its options.
     """
     options = options or ["--hold", f"{SECONDS_MAX}s", "--timeout", "60s"]
     already = established(server.port)
-    command = _command(server, question, path, ["--connections", connections, *options])
+    command = _command(server, load, path, ["--connections", connections, *options])
     holding = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + SECONDS_MAX / 2
@@ -155,26 +155,26 @@ def figures(report, value, per_second=None):
     }
 
 
-def bench(server, question, path, options):
+def bench(server, load, path, options):
     """The report of a run without errors."""
-    command = _command(server, question, path, options)
+    command = _command(server, load, path, options)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
     return _report(done.stdout, done.stderr)
 
 
-def beside(server, question, path, options, niceness):
+def beside(server, load, path, options, niceness):
     """Starts the same run beside another load without waiting for it; call the returned function for its report."""
-    command = ["nice", "-n", str(niceness), *_command(server, question, path, options)]
+    command = ["nice", "-n", str(niceness), *_command(server, load, path, options)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return lambda: _report(*running.communicate(timeout=SECONDS_MAX))
 
 
-def _command(server, question, path, options):
-    scheme = "http" if question == "http" else "ws"
-    sealed = getattr(server, "tls", False)
-    url = f"{scheme}{'s' if sealed else ''}://127.0.0.1:{server.port}{path}"
-    command = [servers.tester_binary(), "bench", question, url, "--pid", server.pid, "--json", *options]
-    command += ["--insecure"] if sealed else []
+def _command(server, load, path, options):
+    scheme = "http" if load == "http" else "ws"
+    over_tls = getattr(server, "tls", False)
+    url = f"{scheme}{'s' if over_tls else ''}://127.0.0.1:{server.port}{path}"
+    command = [servers.tester_binary(), "bench", load, url, "--pid", server.pid, "--json", *options]
+    command += ["--insecure"] if over_tls else []
     return ["taskset", "-c", servers.DRIVER_CORE, *map(str, command)]
 
 

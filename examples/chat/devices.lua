@@ -1,4 +1,4 @@
--- Devices with an earlier login: marked by a cookie, sealed with the server's secret, for one name and for 90 days.
+-- Devices with an earlier login: marked by a cookie, signed with the server's secret, for one name and for 90 days.
 -- It is not a session. Logins with it have a separate limit, so that guesses from elsewhere do not lock the device out.
 
 local veche = require "veche"
@@ -8,19 +8,19 @@ local devices = { SECONDS = 90 * 24 * 3600 }
 local secret = os.getenv(veche.config.secret_env)
 
 -- Distinct from tokens of token.lua, whose signed text has no blanks.
-local function seal(name, till)
+local function sign(name, till)
   return veche.base64.encode_url(veche.hmac.sha256(secret, "device " .. name .. " " .. till, "raw"))
 end
 
 function devices.sign(name)
   local till = ("%d"):format(veche.time.now() + devices.SECONDS)
-  return till .. "." .. seal(name, till)
+  return till .. "." .. sign(name, till)
 end
 
 function devices.is_known(cookie, name)
-  local till, sealed = (cookie or ""):match("^(%d+)%.([%w_-]+)$")
+  local till, signature = (cookie or ""):match("^(%d+)%.([%w_-]+)$")
   if not till or #till > 12 or tonumber(till) < veche.time.now() then return false end
-  return veche.hmac.equals(sealed, seal(name, till))
+  return veche.hmac.equals(signature, sign(name, till))
 end
 
 return devices

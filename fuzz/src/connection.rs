@@ -139,7 +139,7 @@ fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
         0..240 => what % 20,
         240.. => 20 + what % 6,
     };
-    let said: Vec<u8> = match what {
+    let input: Vec<u8> = match what {
         0 => wire::handshake(&format!("/ws?user={user}"), "").into(),
         1 => wire::handshake(
             &format!("/ws?user={user}&channel=news&channel=room:{user}"),
@@ -180,7 +180,7 @@ fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
         17 => wire::close(Some(1000), "bye"),
         18 => "x\n".repeat(1500).into(),
         20 => wire::handshake(&format!("/app-user?user={user}"), "").into(),
-        21 => wire::handshake("/judged?verdict=later&open=wait", "").into(),
+        21 => wire::handshake("/decided?decision=later&open=wait", "").into(),
         22 => (wire::get("/app/later") + &wire::post("/app/x", "body")).into(),
         23 => [wire::text("wait"), wire::text("say back")].concat(),
         24 => wire::text("flood on"),
@@ -191,7 +191,7 @@ fn say(world: &mut World, peer: Peer, what: u8, split: u8) {
         )
         .into(),
     };
-    let at = usize::from(split) * said.len() / 255;
-    world.send(peer, &said[..at]);
-    world.send(peer, &said[at..]);
+    let at = usize::from(split) * input.len() / 255;
+    world.send(peer, &input[..at]);
+    world.send(peer, &input[at..]);
 }

@@ -18,8 +18,8 @@ pub fn run_head(data: &[u8]) {
     let whole = read_in_steps(data, data.len());
     for step in [1, 2, 7] {
         assert_eq!(
-            said(&read_in_steps(data, step)),
-            said(&whole),
+            describe(&read_in_steps(data, step)),
+            describe(&whole),
             "splitting changes the answer"
         );
     }
@@ -75,7 +75,7 @@ fn read_in_steps(data: &[u8], step: usize) -> Read<'_> {
     }
 }
 
-fn said(read: &Read<'_>) -> String {
+fn describe(read: &Read<'_>) -> String {
     match read {
         None => "incomplete".to_owned(),
         Some(Err(error)) => error.status.0.to_string(),

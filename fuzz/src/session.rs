@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use veche_frontends::hooks::{HookDecision, HookGrant};
 
 use crate::connection::world::{INTERNAL, Options, PUSH, Peer, World, wire as http};
-use wire::{Heard, Line};
+use wire::{Line, ReplyReader};
 
 /// Maximum number of connections of a script.
 const CLIENTS_MAX: usize = 12;
@@ -84,7 +84,7 @@ struct Subscription {
 
 struct Client {
     peer: Peer,
-    heard: Heard,
+    reader: ReplyReader,
     /// Whether it has sent arbitrary bytes, so that the ids of its replies are unknown.
     is_wild: bool,
     id: u32,
@@ -185,7 +185,7 @@ impl Scene {
                 .world
                 .read_at_most(peer, usize::from(script.byte()?) * 64),
             15 => self.world.read_at_most(peer, usize::MAX),
-            16 => self.judge(script.byte()?),
+            16 => self.answer_hooks(script.byte()?),
             17 if argument == 255 => self.world.drain(),
             17 if argument > 230 => self.world.finish(peer),
             17 if argument > 200 => self.world.reset(peer),
@@ -209,7 +209,7 @@ impl Scene {
         self.world.send(peer, handshake.as_bytes());
         self.clients.push(Client {
             peer,
-            heard: Heard::new(is_json),
+            reader: ReplyReader::new(is_json),
             is_wild: false,
             id: 0,
             asked: Default::default(),
@@ -241,7 +241,7 @@ impl Scene {
             client.asked.push_back((client.id, command.clone()));
             numbered.push(command);
         }
-        let message = client.heard.message(&numbered);
+        let message = client.reader.message(&numbered);
         let at = usize::from(split) * message.len() / 255;
         let peer = client.peer;
         self.world.send(peer, &message[..at]);
@@ -320,9 +320,9 @@ impl Scene {
     }
 
     /// Answers pending hook requests; `how` selects the response.
-    fn judge(&mut self, how: u8) {
+    fn answer_hooks(&mut self, how: u8) {
         for worker in 0..self.world.workers.len() {
-            for question in self.world.questions(worker) {
+            for request in self.world.hook_requests(worker) {
                 let decision = match how % 6 {
                     0 => HookDecision::Failed,
                     1 => HookDecision::Error {
@@ -339,7 +339,7 @@ impl Scene {
                         ..HookGrant::default()
                     })),
                 };
-                self.world.judge(worker, &question, decision);
+                self.world.deliver_decision(worker, &request, decision);
             }
         }
         self.world.settle();
@@ -349,7 +349,7 @@ impl Scene {
     fn look(&mut self) {
         for client in &mut self.clients {
             let bytes = self.world.take(client.peer);
-            for line in client.heard.lines(&bytes) {
+            for line in client.reader.lines(&bytes) {
                 client.look(line, &mut self.tally);
             }
         }
@@ -389,7 +389,7 @@ impl Client {
                 .remove(channel)
                 .expect("it was subscribed");
         } else if !push["pub"].is_null() {
-            self.heard_of(channel, &push["pub"], tally);
+            self.note_publication(channel, &push["pub"], tally);
         }
     }
 
@@ -427,7 +427,7 @@ impl Client {
                 },
             );
             for publication in result["publications"].as_array().into_iter().flatten() {
-                self.heard_of(channel, publication, tally);
+                self.note_publication(channel, publication, tally);
             }
             let offset = result["offset"].as_u64().unwrap_or(0);
             let subscription = self.subscriptions.get_mut(channel).expect("from above");
@@ -443,7 +443,7 @@ impl Client {
         }
     }
 
-    fn heard_of(&mut self, channel: &str, publication: &Value, tally: &mut Tally) {
+    fn note_publication(&mut self, channel: &str, publication: &Value, tally: &mut Tally) {
         let subscription = self.subscriptions.get_mut(channel);
         let subscription =
             subscription.expect("publications are of channels that it is subscribed to");

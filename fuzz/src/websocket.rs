@@ -12,7 +12,7 @@ use veche_proto::websocket::{
 
 /// An event of a decoder, as an owned value.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+enum DecodedEvent {
     Message(MessageKind, Vec<u8>),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
@@ -75,9 +75,9 @@ fn decode(
     wire: &[u8],
     codecs: &mut Codecs,
     mut next: impl FnMut(usize) -> usize,
-) -> Vec<Said> {
+) -> Vec<DecodedEvent> {
     let mut decoder = Decoder::new(role, agreed);
-    let mut said = Vec::new();
+    let mut events = Vec::new();
     let mut at = 0;
     let mut ended = false;
     while at < wire.len() {
@@ -91,8 +91,8 @@ fn decode(
                 Ok(progress) => progress,
                 Err(error) => {
                     assert!(error.to_string().len() <= 123);
-                    said.push(Said::ProtocolError(error));
-                    return said;
+                    events.push(DecodedEvent::ProtocolError(error));
+                    return events;
                 }
             };
             assert!(event.is_some() || taken == given);
@@ -101,13 +101,13 @@ fn decode(
                 Some(FrameEvent::Message { kind, data }) => {
                     assert!(data.len() <= limits.message_bytes_max);
                     assert!(kind == MessageKind::Binary || std::str::from_utf8(data).is_ok());
-                    said.push(Said::Message(kind, data.to_vec()));
+                    events.push(DecodedEvent::Message(kind, data.to_vec()));
                 }
-                Some(FrameEvent::Ping(data)) => said.push(Said::Ping(data.to_vec())),
-                Some(FrameEvent::Pong(data)) => said.push(Said::Pong(data.to_vec())),
+                Some(FrameEvent::Ping(data)) => events.push(DecodedEvent::Ping(data.to_vec())),
+                Some(FrameEvent::Pong(data)) => events.push(DecodedEvent::Pong(data.to_vec())),
                 Some(FrameEvent::Close { code, reason }) => {
                     ended = true;
-                    said.push(Said::Close(code, reason.to_owned()));
+                    events.push(DecodedEvent::Close(code, reason.to_owned()));
                 }
                 None => {}
             }
@@ -118,7 +118,7 @@ fn decode(
         assert!(decoder.heap_bytes() <= (2 * at).max(16 * 1024) + 1024 + context_bytes);
         assert!(!(ended && decoder.is_midway()));
     }
-    said
+    events
 }
 
 /// Encodes the messages again as the peer would, and checks that they are decoded alike.
@@ -126,7 +126,7 @@ fn round_trip(
     role: Role,
     agreed: Option<deflate::DeflateParams>,
     limits: MessageLimits,
-    said: &[Said],
+    events: &[DecodedEvent],
     codecs: &mut Codecs,
 ) {
     let (peer, mask) = match role {
@@ -135,12 +135,14 @@ fn round_trip(
     };
     let mut encoder = Encoder::new(peer, agreed);
     let mut out = Vec::new();
-    for each in said {
-        if let Said::Message(kind, data) = each {
+    for each in events {
+        if let DecodedEvent::Message(kind, data) = each {
             encoder.encode(&mut out, *kind, data, codecs, mask);
         }
     }
     let again = decode(role, agreed, limits, &out, codecs, |rest| rest);
-    let messages = said.iter().filter(|each| matches!(each, Said::Message(..)));
+    let messages = events
+        .iter()
+        .filter(|each| matches!(each, DecodedEvent::Message(..)));
     assert!(again.iter().eq(messages), "encode and decode: {again:?}");
 }

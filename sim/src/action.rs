@@ -80,7 +80,7 @@ pub(crate) enum Action {
     /// A client calls an RPC method.
     Rpc { client: u8 },
     /// One of the open hook requests is answered.
-    Decide { question: u8, salt: u32 },
+    Decide { request: u8, salt: u32 },
     /// A log writes some of its queued batches.
     Commit { worker: u8, batches: u8 },
     /// An application opens a connection to another server.
@@ -228,7 +228,7 @@ fn weighted_actions(weights: &Weights) -> [(u32, Make); 32] {
         }),
         (weights.rpc, |r, _| Action::Rpc { client: r.u8(..) }),
         (weights.decide, |r, _| Action::Decide {
-            question: r.u8(..),
+            request: r.u8(..),
             salt: r.u32(..),
         }),
         (weights.dial, |r, _| Action::Dial {

@@ -51,7 +51,7 @@ enum PendingCall {
 pub(crate) struct ApiClient {
     pub(crate) speaks: ApiProtocol,
     pub(crate) link: Option<LinkId>,
-    life: u32,
+    incarnation: u32,
     pub(crate) out: Vec<u8>,
     received: Vec<u8>,
     owed: VecDeque<PendingCall>,
@@ -68,7 +68,7 @@ impl ApiClient {
                 _ => ApiProtocol::Lines,
             },
             link: None,
-            life: 0,
+            incarnation: 0,
             out: Vec::new(),
             received: Vec::new(),
             owed: VecDeque::new(),
@@ -77,10 +77,10 @@ impl ApiClient {
         }
     }
 
-    pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
+    pub(crate) fn connect(&mut self, link: LinkId, incarnation: u32) {
         self.dropped();
         self.link = Some(link);
-        self.life = life;
+        self.incarnation = incarnation;
         self.is_over = false;
     }
 
@@ -281,7 +281,7 @@ impl ApiClient {
                 ledger.taken(channel, number);
                 if CHANNELS[channel].kind.has_history() {
                     let place = place_of(result)?;
-                    ledger.note_publication_position(channel, number, place, self.life)?;
+                    ledger.note_publication_position(channel, number, place, self.incarnation)?;
                 }
                 Ok(())
             }
@@ -311,7 +311,7 @@ impl ApiClient {
                         channel,
                         number,
                         (place.0, offset),
-                        self.life,
+                        self.incarnation,
                     )?;
                 }
                 Ok(())

@@ -80,7 +80,7 @@ impl BackEndApp {
     }
 
     /// Returns the hook requests, with the answers given within the call.
-    pub(crate) fn take_questions(&mut self) -> Vec<AppRequest> {
+    pub(crate) fn take_hook_requests(&mut self) -> Vec<AppRequest> {
         std::mem::take(&mut self.asked)
     }
 }
@@ -218,12 +218,12 @@ impl AppHost for BackEndApp {
         match message {}
     }
 
-    fn decide_hook(&mut self, _: AppId, _: u64, question: &HookRequest, shared: &mut Context) {
-        let at_once = hook_outcome::at_once(question);
+    fn decide_hook(&mut self, _: AppId, _: u64, request: &HookRequest, shared: &mut Context) {
+        let at_once = hook_outcome::at_once(request);
         let fate = at_once.as_ref().map(|(fate, _)| *fate);
-        self.asked.push((question.clone(), fate));
+        self.asked.push((request.clone(), fate));
         if let Some((_, decision)) = at_once {
-            let decision = (question.session, question.id, decision);
+            let decision = (request.session, request.id, decision);
             shared.requests.hook_decisions.push_back(decision);
         }
     }

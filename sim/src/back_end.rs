@@ -45,7 +45,7 @@ pub(crate) enum BackEndRequest {
     /// A page of a history.
     Look(HistoryLook),
     /// A query made while the world is at rest.
-    Question,
+    Query,
     /// Disconnection of a user.
     Disconnect(PendingDisconnect),
 }
@@ -91,7 +91,7 @@ impl World {
             return Ok(());
         }
         for _ in 0..times {
-            let source = self.ledger.life * 8 + worker as Source;
+            let source = self.ledger.incarnation * 8 + worker as Source;
             let number = self.ledger.publish(channel, source);
             let version =
                 (CHANNELS[channel].kind == Kind::State).then(|| self.next_version(number));
@@ -143,7 +143,7 @@ impl World {
         }
         from.remove(&channel);
         self.ledger.seen.note(CoverageEvent::RepeatedLate);
-        let source = self.ledger.life * 8 + again.worker as Source;
+        let source = self.ledger.incarnation * 8 + again.worker as Source;
         again.number = self.ledger.publish(channel, source);
         again.at_ms = self.now_ms;
         again.answered_ms = None;
@@ -160,7 +160,7 @@ impl World {
         };
         let version = pushed.version.map(|number| Version {
             number,
-            epoch: self.ledger.life.to_string().into(),
+            epoch: self.ledger.incarnation.to_string().into(),
         });
         let terms = Arc::new(PublishOptions {
             idempotency_key: Some(pushed.key.to_string().into()),
@@ -216,7 +216,7 @@ impl World {
             is_reverse,
             ..HistoryQuery::default()
         };
-        self.question(
+        self.query(
             worker,
             channel,
             BackEndRequest::Look(look),
@@ -224,12 +224,12 @@ impl World {
         )
     }
 
-    fn question(
+    fn query(
         &mut self,
         worker: usize,
         channel: usize,
         asked: BackEndRequest,
-        question: ChannelQuery,
+        query: ChannelQuery,
     ) -> PromiseResult {
         let ticket = self.ticket(asked);
         let now = self.now();
@@ -237,7 +237,7 @@ impl World {
         shared.set_now(now);
         let to = (BACK_END, ticket);
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        match hub.query(to, channel_name(channel), question, ports) {
+        match hub.query(to, channel_name(channel), query, ports) {
             RequestOutcome::Done(answer) => self.answered(ticket, answer),
             RequestOutcome::Pending => Ok(()),
         }
@@ -250,7 +250,7 @@ impl World {
         }
         self.ledger.clear(channel);
         self.ledger.seen.note(CoverageEvent::Cleared);
-        self.question(
+        self.query(
             worker,
             channel,
             BackEndRequest::Removal,
@@ -272,7 +272,7 @@ impl World {
                 let look = *look;
                 self.check_page(look, &page)?;
             }
-            (Some(BackEndRequest::Question), answer) => {
+            (Some(BackEndRequest::Query), answer) => {
                 self.back_end.query_replies.push((ticket as usize, answer))
             }
             (Some(BackEndRequest::Removal), HubReply::HistoryRemoved(Ok(()))) => {}
@@ -286,7 +286,7 @@ impl World {
 
     /// Handles the result of a publication.
     fn taken(&mut self, channel: usize, number: u64, published: PublishOutcome) -> PromiseResult {
-        let life = self.ledger.life;
+        let incarnation = self.ledger.incarnation;
         self.ledger.trace.note(&[channel as u64, number]);
         self.back_end.answered(channel, number, self.now_ms);
         let is_kept = CHANNELS[channel].kind.has_history();
@@ -299,9 +299,10 @@ impl World {
         if CHANNELS[channel].kind != Kind::State {
             self.ledger.taken(channel, number);
             return match place {
-                Some(place) => self
-                    .ledger
-                    .note_publication_position(channel, number, place, life),
+                Some(place) => {
+                    self.ledger
+                        .note_publication_position(channel, number, place, incarnation)
+                }
                 None => Ok(()),
             };
         }
@@ -314,14 +315,14 @@ impl World {
             self.ledger.taken(channel, number);
             return self
                 .ledger
-                .note_publication_position(channel, number, place, life);
+                .note_publication_position(channel, number, place, incarnation);
         }
         if other.is_some_and(|other| other != number) {
             self.ledger.seen.note(CoverageEvent::Outdated);
             self.ledger.refused(channel, number);
         }
         self.ledger.answered(channel, number);
-        self.ledger.note_position(channel, place, life)
+        self.ledger.note_position(channel, place, incarnation)
     }
 
     /// Checks a page of history: not too many publications, none expired, and in order.
@@ -368,7 +369,7 @@ impl World {
                 channel,
                 number,
                 (epoch, offset),
-                self.ledger.life,
+                self.ledger.incarnation,
             )?;
         }
         Ok(())

@@ -43,7 +43,7 @@ pub(crate) struct SimulatedClient {
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
     /// The life of the process in which its connection was opened.
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
     /// Bytes that it has not sent yet.
     pub(crate) out: Vec<u8>,
     /// Whether it reads received bytes.
@@ -91,7 +91,7 @@ impl SimulatedClient {
             wants_deltas: setup.wants_deltas(number),
             phase: Phase::Offline,
             link: None,
-            life: 0,
+            incarnation: 0,
             out: Vec::new(),
             reads: true,
             name: String::new(),
@@ -120,10 +120,10 @@ impl SimulatedClient {
         std::iter::once(own).chain(TOKEN_CHANNELS)
     }
 
-    pub(crate) fn connect(&mut self, link: LinkId, life: u32, ledger: &Ledger) {
+    pub(crate) fn connect(&mut self, link: LinkId, incarnation: u32, ledger: &Ledger) {
         (self.drain_code, self.has_drained) = (None, false);
         self.link = Some(link);
-        self.life = life;
+        self.incarnation = incarnation;
         self.phase = Phase::Handshaking;
         self.reader = Reader::new(self.encoding);
         self.response = ReceivedResponse::default();
@@ -239,8 +239,8 @@ impl SimulatedClient {
             }
             return Ok(());
         }
-        for said in self.reader.read(bytes)? {
-            match said {
+        for frame in self.reader.read(bytes)? {
+            match frame {
                 ServerFrame::Status(101) => self.ask_to_connect(ledger),
                 ServerFrame::Status(status) => self.refused(status, ledger)?,
                 ServerFrame::Ping(data) => wire::pong(&mut self.out, &data),
@@ -275,7 +275,7 @@ impl SimulatedClient {
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
         if code.is_some() && code == self.drain_code {
             self.has_drained = true;
-            ledger.seen.note(CoverageEvent::Parted);
+            ledger.seen.note(CoverageEvent::ClosedByDrain);
         }
         match code {
             Some(3008) => ledger.seen.note(CoverageEvent::Slow),
@@ -341,14 +341,20 @@ impl SimulatedClient {
             if CHANNELS[channel].kind == Kind::Wild {
                 ledger.seen.note(CoverageEvent::Overheard);
                 let named = publication["channel"].as_str();
-                return subscription.wildcard_published(of, number, named, self.life, ledger);
+                return subscription.wildcard_published(
+                    of,
+                    number,
+                    named,
+                    self.incarnation,
+                    ledger,
+                );
             }
             promise!(
                 of == channel,
                 "publications arrive on their channel",
                 "{push}"
             );
-            subscription.published(number, offset, self.life, ledger)?;
+            subscription.published(number, offset, self.incarnation, ledger)?;
             if CHANNELS[channel].kind.has_history() {
                 self.positions.insert(channel, subscription.place);
             }

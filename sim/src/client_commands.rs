@@ -250,7 +250,7 @@ impl SimulatedClient {
             "a client that needs an address gets one",
             "{reply}"
         );
-        self.address = is_posting.then(|| SessionAddress::new(reply, self.life));
+        self.address = is_posting.then(|| SessionAddress::new(reply, self.incarnation));
         self.name = name.to_owned();
         if self.phase == Phase::Connecting {
             self.phase = Phase::Online;
@@ -299,8 +299,8 @@ impl SimulatedClient {
             return Ok(());
         }
         let place = place_of(reply)?;
-        ledger.check_position(channel, since.known, place, self.life)?;
-        ledger.note_position(channel, place, self.life)?;
+        ledger.check_position(channel, since.known, place, self.incarnation)?;
+        ledger.note_position(channel, place, self.incarnation)?;
         let publications = reply["publications"].as_array();
         let publications = publications.map_or(&[][..], Vec::as_slice);
         let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
@@ -330,7 +330,12 @@ impl SimulatedClient {
                 "{offset} instead of {expected} in {reply}"
             );
             ledger.check_age(channel, number, since.at_ms)?;
-            ledger.note_publication_position(channel, number, (place.0, offset), self.life)?;
+            ledger.note_publication_position(
+                channel,
+                number,
+                (place.0, offset),
+                self.incarnation,
+            )?;
             subscription.take(number, ledger)?;
         }
         let count = publications.len() as u64;
@@ -381,8 +386,8 @@ impl SimulatedClient {
         setup: &Setup,
     ) -> PromiseResult {
         let place = place_of(reply)?;
-        ledger.check_position(channel, known, place, self.life)?;
-        ledger.note_position(channel, place, self.life)?;
+        ledger.check_position(channel, known, place, self.incarnation)?;
+        ledger.note_position(channel, place, self.incarnation)?;
         let publications = reply["publications"].as_array();
         ledger.seen.note(CoverageEvent::History);
         let count = publications.map_or(0, Vec::len);
@@ -410,7 +415,12 @@ impl SimulatedClient {
             );
             expected = Some(offset + 1);
             ledger.note_delivery(channel, number)?;
-            ledger.note_publication_position(channel, number, (place.0, offset), self.life)?;
+            ledger.note_publication_position(
+                channel,
+                number,
+                (place.0, offset),
+                self.incarnation,
+            )?;
         }
         Ok(())
     }

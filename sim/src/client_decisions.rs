@@ -81,7 +81,7 @@ impl SimulatedClient {
             "{line} to {command:?}, and {decided:?}"
         );
         let code = line["error"]["code"].as_u64();
-        let is_told = match decided.map(|one| one.fate) {
+        let is_notified = match decided.map(|one| one.fate) {
             Some(HookOutcome::Granted(0)) => code.is_none(),
             Some(HookOutcome::Granted(_)) => code.is_none_or(|code| code == u64::from(EXPIRED)),
             Some(HookOutcome::Denied(expected)) => code == Some(expected.into()),
@@ -89,7 +89,7 @@ impl SimulatedClient {
             _ => false,
         };
         promise!(
-            is_told,
+            is_notified,
             "a client receives the decision",
             "{line} to {command:?} of {}",
             self.number
@@ -99,12 +99,12 @@ impl SimulatedClient {
                 let data = &line["rpc"]["data"];
                 // As text if it came as bytes.
                 let read = data.as_str().map(serde_json::from_str::<Value>);
-                let told = match &read {
+                let reported = match &read {
                     Some(read) => read.as_ref().ok().and_then(|data| data["rpc"].as_u64()),
                     None => data["rpc"].as_u64(),
                 };
                 promise!(
-                    told == Some(number),
+                    reported == Some(number),
                     "an RPC is answered with its own result",
                     "{line} to {number}"
                 );

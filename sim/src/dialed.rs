@@ -263,9 +263,9 @@ impl World {
             self.ledger.trace.note_text(&why);
             self.ledger.trace.count_output(&why);
         }
-        for (token, told) in self.process.workers[worker].take_dialed() {
+        for (token, event) in self.process.workers[worker].take_dialed() {
             let before = self.peers.dials.all.get(&token).copied();
-            let after = match (before, told) {
+            let after = match (before, event) {
                 (Some(State::Begun), DialEvent::Opened) => Some(State::Open),
                 (Some(State::Begun), DialEvent::Failed)
                 | (Some(State::Open), DialEvent::Closed) => Some(State::Over),
@@ -274,14 +274,14 @@ impl World {
             promise!(
                 after.is_some(),
                 "the end of a dialed connection is reported once",
-                "{told:?} of {token}, which is {before:?}"
+                "{event:?} of {token}, which is {before:?}"
             );
-            self.ledger.seen.note(match told {
+            self.ledger.seen.note(match event {
                 DialEvent::Opened => CoverageEvent::DialedOpen,
                 DialEvent::Failed => CoverageEvent::DialFailed,
                 DialEvent::Closed => CoverageEvent::DialedClosed,
             });
-            self.ledger.trace.note(&[token, told as u64]);
+            self.ledger.trace.note(&[token, event as u64]);
             self.peers
                 .dials
                 .all
@@ -301,13 +301,13 @@ impl World {
             let link = link.and_then(|link| self.network.links.get(&link));
             // A server that vanished is noticed later.
             let is_there = link.is_some_and(|link| link.server.is_some());
-            let is_unheard = self
+            let is_undelivered = self
                 .network
                 .links
                 .values()
                 .any(|link| link.client == DIALED + *token as usize);
             promise!(
-                *state == State::Over || !is_end && (is_there || is_unheard),
+                *state == State::Over || !is_end && (is_there || is_undelivered),
                 "the end of a dialed connection is reported",
                 "{token} is {state:?}"
             );

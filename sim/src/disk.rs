@@ -20,7 +20,7 @@ struct Log {
     queued: VecDeque<LogBatch>,
     /// The last batch that survives a crash, and the last one reported to the hub.
     committed: u64,
-    told: u64,
+    reported: u64,
 }
 
 struct DiskStream {
@@ -66,8 +66,8 @@ impl Disk {
     /// Returns how far a worker's log has got, if its hub does not know that yet.
     pub(crate) fn take_durable(&mut self, worker: usize) -> Option<u64> {
         let log = self.logs.get_mut(worker)?;
-        let has_news = log.told < log.committed;
-        log.told = log.committed;
+        let has_news = log.reported < log.committed;
+        log.reported = log.committed;
         has_news.then_some(log.committed)
     }
 

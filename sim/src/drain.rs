@@ -40,7 +40,7 @@ impl World {
         if self.drain.is_some() {
             return Ok(());
         }
-        let parting = match is_replaced {
+        let shutdown_reason = match is_replaced {
             true => ShutdownReason::Replaced,
             false => ShutdownReason::Stopping,
         };
@@ -60,13 +60,13 @@ impl World {
         for listener in &mut self.peers.listeners {
             let link = listener.link.and_then(|id| self.network.links.get(&id));
             if link.and_then(worker_of).is_some() {
-                listener.parting = Some(parting.close_code_and_reason().0);
+                listener.drain_code = Some(shutdown_reason.close_code_and_reason().0);
             }
         }
         for one in &mut self.peers.one_ways {
             let link = one.link.and_then(|id| self.network.links.get(&id));
             if link.and_then(worker_of).is_some() {
-                one.parting = Some(SHUTDOWN);
+                one.drain_code = Some(SHUTDOWN);
             }
         }
         self.drain = Some(PendingDrain {
@@ -78,7 +78,7 @@ impl World {
             stopped: BTreeSet::new(),
         });
         for worker in workers {
-            worker.drain(within_ms, parting);
+            worker.drain(within_ms, shutdown_reason);
         }
         // All workers learn of it at once, also one with more messages than it takes in a turn: the time of the drain
         // is the same for all, and starts now.
@@ -112,22 +112,22 @@ impl World {
         };
         let elapsed_ms = self.now_ms - drain.began_ms;
         let telling_ms = drain.within_ms * NOTIFY_TENTHS / 10;
-        let is_told = |client: &usize| self.peers.clients[*client].has_drained;
+        let is_notified = |client: &usize| self.peers.clients[*client].has_drained;
         let has_stopped = drain.stopped.len() == self.process.workers.len();
         for (worker, places) in drain.places.iter().enumerate() {
             let its = drain.clients.iter().filter(|(_, of)| *of == worker);
-            let told = its.filter(|(client, _)| is_told(client)).count();
+            let notified = its.filter(|(client, _)| is_notified(client)).count();
             promise!(
-                told == 0 || has_stopped || elapsed_ms >= drain.within_ms / 4,
+                notified == 0 || has_stopped || elapsed_ms >= drain.within_ms / 4,
                 "applications stop before clients are closed",
-                "{told} are after {elapsed_ms} of {} ms",
+                "{notified} are after {elapsed_ms} of {} ms",
                 drain.within_ms
             );
             let due = *places as u64 * elapsed_ms.min(telling_ms) / telling_ms.max(1);
             promise!(
-                elapsed_ms >= telling_ms || told as u64 <= due + 1,
+                elapsed_ms >= telling_ms || notified as u64 <= due + 1,
                 "clients are closed over the time of a drain",
-                "{told} of {places} after {elapsed_ms} of {telling_ms} ms"
+                "{notified} of {places} after {elapsed_ms} of {telling_ms} ms"
             );
         }
         match elapsed_ms >= drain.within_ms {

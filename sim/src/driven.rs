@@ -126,11 +126,11 @@ impl DrivenWorker {
         let is_due = self.due_ms <= now.mono_ms || !turn.decisions.is_empty();
         let mut outputs = Vec::new();
         let state = self.driver.turn(turn, &mut outputs);
-        let is_told = outputs
+        let has_event = outputs
             .iter()
             .any(|one| matches!(one, WorkerOutput::Event(..)));
         let is_woken = std::mem::take(&mut self.is_woken);
-        let is_woken = is_woken || is_due || has_come || has_credit || is_told;
+        let is_woken = is_woken || is_due || has_come || has_credit || has_event;
         // A batch that nothing waits for may come in any turn.
         let has_left = outputs.iter().any(WorkerOutput::leaves);
         self.due_ms = match state {
@@ -162,15 +162,15 @@ impl DrivenWorker {
     }
 
     /// Passes a hook request of a session to the back end.
-    pub(crate) fn ask_back_end(&mut self, question: HookRequest) {
-        self.asked.push((question, None));
+    pub(crate) fn ask_back_end(&mut self, request: HookRequest) {
+        self.asked.push((request, None));
     }
 
     /// Returns the hook requests of sessions.
-    pub(crate) fn take_questions(&mut self) -> Vec<AppRequest> {
+    pub(crate) fn take_hook_requests(&mut self) -> Vec<AppRequest> {
         let mut all = std::mem::take(&mut self.asked);
         all.extend(
-            self.with_back_end(BackEndApp::take_questions)
+            self.with_back_end(BackEndApp::take_hook_requests)
                 .unwrap_or_default(),
         );
         all
@@ -179,12 +179,12 @@ impl DrivenWorker {
     /// Passes a hook decision to the worker.
     pub(crate) fn deliver_decision(
         &mut self,
-        question: &HookRequest,
+        request: &HookRequest,
         decision: HookDecision,
         now: Now,
     ) {
-        let (session, id) = (question.session, question.id);
-        match question.target {
+        let (session, id) = (request.session, request.id);
+        match request.target {
             HookTarget::BackEnd(_) => self.decisions.push((session, id, decision)),
             HookTarget::App { .. } => {
                 let shared = self.shared_mut();
@@ -198,8 +198,9 @@ impl DrivenWorker {
     }
 
     /// Passes the order to drain to the worker.
-    pub(crate) fn drain(&mut self, within_ms: u64, parting: ShutdownReason) {
-        self.orders.push(LaneMail::Drain(within_ms, parting));
+    pub(crate) fn drain(&mut self, within_ms: u64, shutdown_reason: ShutdownReason) {
+        self.orders
+            .push(LaneMail::Drain(within_ms, shutdown_reason));
     }
 
     /// Passes a dial request of its application to the worker.

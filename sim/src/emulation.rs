@@ -61,8 +61,10 @@ impl World {
         posts.connections = posts.connections.wrapping_add(1);
         let worker = posts.connections.wrapping_mul(3).wrapping_add(number as u8);
         let link = self.open(POSTS + number, worker, frontend_config::PUBLIC);
-        let life = self.ledger.life;
-        self.peers.clients[number].emulation.begin(link, life);
+        let incarnation = self.ledger.incarnation;
+        self.peers.clients[number]
+            .emulation
+            .begin(link, incarnation);
         true
     }
 

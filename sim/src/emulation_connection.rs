@@ -26,16 +26,16 @@ pub(crate) struct SessionAddress {
     pub(crate) node: String,
     pub(crate) session: String,
     /// The process that sent it.
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
 }
 
 impl SessionAddress {
-    pub(crate) fn new(reply: &Value, life: u32) -> Self {
+    pub(crate) fn new(reply: &Value, incarnation: u32) -> Self {
         let text = |name: &str| reply[name].as_str().unwrap_or_default().to_owned();
         Self {
             node: text("node"),
             session: text("session"),
-            life,
+            incarnation,
         }
     }
 }
@@ -52,7 +52,7 @@ pub(crate) struct PendingEnvelope {
 pub(crate) struct EmulationConnection {
     pub(crate) link: Option<LinkId>,
     /// The process at the other end.
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) received: Vec<u8>,
     pub(crate) owed: VecDeque<PendingEnvelope>,
@@ -63,9 +63,9 @@ pub(crate) struct EmulationConnection {
 }
 
 impl EmulationConnection {
-    pub(crate) fn begin(&mut self, link: LinkId, life: u32) {
+    pub(crate) fn begin(&mut self, link: LinkId, incarnation: u32) {
         self.link = Some(link);
-        self.life = life;
+        self.incarnation = incarnation;
         self.count = 0;
     }
 
@@ -98,7 +98,7 @@ impl EmulationConnection {
 
     /// Returns the expected status of an envelope to this address on this connection.
     pub(crate) fn status(&self, to: &SessionAddress) -> u16 {
-        match to.life == self.life {
+        match to.incarnation == self.incarnation {
             true => 204,
             false => 404,
         }

@@ -186,9 +186,9 @@ fn route(path: &str, handler: RouteHandler, identity: Identity) -> Route {
 }
 
 /// Returns a route with hooks.
-fn decided(decides: HookRoute, carrier: ClientTransport, deciders: HookTargets) -> Route {
+fn decided(decides: HookRoute, carrier: ClientTransport, hook_targets: HookTargets) -> Route {
     Route {
-        hook_targets: Some(Arc::new(deciders)),
+        hook_targets: Some(Arc::new(hook_targets)),
         ..route(
             &decides.path(carrier),
             protocol("centrifuge"),
@@ -198,17 +198,17 @@ fn decided(decides: HookRoute, carrier: ClientTransport, deciders: HookTargets) 
 }
 
 fn by_back_end() -> HookTargets {
-    let mut deciders = HookTargets::default();
+    let mut hook_targets = HookTargets::default();
     for kind in HookKind::BACKEND_KINDS {
-        deciders.set(kind, HookTarget::BackEnd(BackEndId::default()));
+        hook_targets.set(kind, HookTarget::BackEnd(BackEndId::default()));
     }
-    deciders
+    hook_targets
 }
 
 fn by_app() -> HookTargets {
-    let mut deciders = HookTargets::default();
-    deciders.set_app(AppId(0), 0, Arc::default());
-    deciders
+    let mut hook_targets = HookTargets::default();
+    hook_targets.set_app(AppId(0), 0, Arc::default());
+    hook_targets
 }
 
 fn listener(role: ListenerRole, router: Router) -> FrontendListener {

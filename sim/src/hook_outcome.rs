@@ -52,7 +52,7 @@ impl HookOutcome {
     }
 
     /// Encodes the outcome as the answer to a request, at the given Unix time.
-    pub(crate) fn decision(self, question: &HookRequest, now_s: u64) -> HookDecision {
+    pub(crate) fn decision(self, request: &HookRequest, now_s: u64) -> HookDecision {
         let for_s = match self {
             Self::Failed => return HookDecision::Failed,
             Self::Denied(code) => {
@@ -76,9 +76,9 @@ impl HookOutcome {
             is_expired: self == Self::Over,
             ..HookGrant::default()
         };
-        match question.kind {
+        match request.kind {
             HookKind::Connect => {
-                grant.user = question.token.0.clone();
+                grant.user = request.token.0.clone();
                 grant.channels = CHANNELS[TOKEN_CHANNELS]
                     .iter()
                     .map(|one| HookSubscription {
@@ -88,7 +88,7 @@ impl HookOutcome {
                     .collect();
             }
             HookKind::Rpc => {
-                let data = question.data.as_ref();
+                let data = request.data.as_ref();
                 grant.data = data.and_then(|data| json(&String::from_utf8_lossy(&data.bytes)));
             }
             _ => {}
@@ -99,12 +99,12 @@ impl HookOutcome {
 
 /// Returns the answer that an application gives within the call: to every other RPC, and to all requests without an
 /// effect.
-pub(crate) fn at_once(question: &HookRequest) -> Option<(HookOutcome, HookDecision)> {
-    let is_at_once = match question.kind {
+pub(crate) fn at_once(request: &HookRequest) -> Option<(HookOutcome, HookDecision)> {
+    let is_at_once = match request.kind {
         HookKind::Disconnect => true,
-        HookKind::Rpc => question.id.0.is_multiple_of(2),
+        HookKind::Rpc => request.id.0.is_multiple_of(2),
         _ => false,
     };
     let fate = HookOutcome::Granted(0);
-    is_at_once.then(|| (fate, fate.decision(question, 0)))
+    is_at_once.then(|| (fate, fate.decision(request, 0)))
 }

@@ -38,20 +38,20 @@ fn is_command(kind: HookKind) -> bool {
 
 impl World {
     /// Collects the hook requests of a worker's sessions.
-    pub(crate) fn take_questions(&mut self, worker: usize) -> PromiseResult {
-        for (question, fate) in self.process.workers[worker].take_questions() {
-            let (session, HookRequestId(id)) = (question.session, question.id);
+    pub(crate) fn take_hook_requests(&mut self, worker: usize) -> PromiseResult {
+        for (request, fate) in self.process.workers[worker].take_hook_requests() {
+            let (session, HookRequestId(id)) = (request.session, request.id);
             promise!(
                 self.decisions.asked.insert((worker, session, id)),
                 "a hook is called once",
-                "{question:?}"
+                "{request:?}"
             );
-            if question.kind == HookKind::Disconnect {
+            if request.kind == HookKind::Disconnect {
                 self.ledger.seen.note(CoverageEvent::GoneTold);
                 promise!(
-                    self.decisions.gone.insert(question.caller.client.clone()),
+                    self.decisions.gone.insert(request.caller.client.clone()),
                     "an application is notified once of a disconnect",
-                    "{question:?}"
+                    "{request:?}"
                 );
                 continue;
             }
@@ -59,13 +59,13 @@ impl World {
             let other = open
                 .find(|(of, one)| *of == worker && one.session == session && is_command(one.kind));
             promise!(
-                other.is_none() || !is_command(question.kind),
+                other.is_none() || !is_command(request.kind),
                 "hooks of a client are called one at a time",
-                "{question:?} while {other:?} is open"
+                "{request:?} while {other:?} is open"
             );
             match fate {
-                Some(fate) => self.note_decision(worker, &question, fate)?,
-                None => self.decisions.open.push((worker, question)),
+                Some(fate) => self.note_decision(worker, &request, fate)?,
+                None => self.decisions.open.push((worker, request)),
             }
         }
         Ok(())
@@ -80,12 +80,12 @@ impl World {
         if place > 0 {
             self.ledger.seen.note(CoverageEvent::DecidedBeforeOlder);
         }
-        let (worker, question) = self.decisions.open.remove(place);
-        let fate = HookOutcome::new(salt, question.kind);
-        let decision = fate.decision(&question, (WALL_MS + self.now_ms) / 1_000);
-        self.note_decision(worker, &question, fate)?;
+        let (worker, request) = self.decisions.open.remove(place);
+        let fate = HookOutcome::new(salt, request.kind);
+        let decision = fate.decision(&request, (WALL_MS + self.now_ms) / 1_000);
+        self.note_decision(worker, &request, fate)?;
         let now = self.now();
-        self.process.workers[worker].deliver_decision(&question, decision, now);
+        self.process.workers[worker].deliver_decision(&request, decision, now);
         Ok(true)
     }
 
@@ -103,11 +103,11 @@ impl World {
     fn note_decision(
         &mut self,
         worker: usize,
-        question: &HookRequest,
+        request: &HookRequest,
         fate: HookOutcome,
     ) -> PromiseResult {
-        let HookRequest { session, kind, .. } = *question;
-        self.ledger.seen.note(match (fate, question.target) {
+        let HookRequest { session, kind, .. } = *request;
+        self.ledger.seen.note(match (fate, request.target) {
             (HookOutcome::Granted(_), HookTarget::BackEnd(_)) => CoverageEvent::Granted,
             (HookOutcome::Granted(_), HookTarget::App { .. }) => CoverageEvent::GrantedByApp,
             _ => CoverageEvent::Denied,
@@ -115,7 +115,7 @@ impl World {
         if matches!(kind, HookKind::Refresh | HookKind::SubRefresh) {
             self.ledger.seen.note(CoverageEvent::Renewed);
         }
-        let number = match (kind, &question.data) {
+        let number = match (kind, &request.data) {
             (HookKind::Publish, Some(data)) => self.ledger.decide(data_of(&data.bytes)?, fate),
             (HookKind::Rpc, Some(data)) => {
                 let data: Value = serde_json::from_slice(&data.bytes).unwrap_or_default();
@@ -134,7 +134,7 @@ impl World {
         };
         let decided = CommandDecision {
             kind,
-            channel: question.channel.clone(),
+            channel: request.channel.clone(),
             number,
             fate,
         };

@@ -29,18 +29,18 @@ pub(crate) struct Lanes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SerializedCounts {
     /// Number of user commands.
-    pub instructions: u64,
+    pub user_commands: u64,
     /// Number of commands for responses.
     pub relays: u64,
     /// Queries and their replies.
-    pub questions: u64,
+    pub queries: u64,
 }
 
 impl AddAssign for SerializedCounts {
     fn add_assign(&mut self, more: Self) {
-        self.instructions += more.instructions;
+        self.user_commands += more.user_commands;
         self.relays += more.relays;
-        self.questions += more.questions;
+        self.queries += more.queries;
     }
 }
 
@@ -233,8 +233,10 @@ fn receive(
     let message = WorkerMessage::from_node_message(message).expect("a message for a worker");
     *match &message {
         WorkerMessage::Relay(_) => &mut as_bytes.relays,
-        WorkerMessage::Hub(veche_hub::HubMessage::CommandUser { .. }) => &mut as_bytes.instructions,
-        _ => &mut as_bytes.questions,
+        WorkerMessage::Hub(veche_hub::HubMessage::CommandUser { .. }) => {
+            &mut as_bytes.user_commands
+        }
+        _ => &mut as_bytes.queries,
     } += 1;
     message
 }

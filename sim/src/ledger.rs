@@ -28,7 +28,7 @@ pub(crate) struct Ledger {
     pub(crate) trace: Trace,
     pub(crate) seen: Coverage,
     /// The number of the process; each crash starts another one.
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
     pub(crate) now_ms: u64,
     /// The successor of a publication as seen by wildcard subscribers, by the life of the process.
     followed: BTreeMap<(u32, usize, u64), (usize, u64)>,
@@ -88,7 +88,7 @@ pub(crate) struct KnownState {
     pub(crate) epoch: u64,
     /// The greatest offset observed.
     pub(crate) top: u64,
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
 }
 
 impl Ledger {
@@ -97,7 +97,7 @@ impl Ledger {
             channels: CHANNELS.iter().map(|_| ChannelLedger::default()).collect(),
             trace: Trace::new(),
             seen: Coverage::default(),
-            life: 0,
+            incarnation: 0,
             now_ms,
             followed: BTreeMap::new(),
             history_ttl_ms: setup.history_ttl_ms,
@@ -122,7 +122,7 @@ impl Ledger {
 
     /// Sets the version of a publication.
     pub(crate) fn set_version(&mut self, channel: usize, number: u64, version: u64) {
-        let version = Some((self.life, version));
+        let version = Some((self.incarnation, version));
         self.channels[channel].publications[number as usize].version = version;
     }
 
@@ -138,7 +138,7 @@ impl Ledger {
         let all = self.channels[channel].publications.iter();
         let answered = all.filter(|one| one.known_ms.is_some());
         let versions = answered.filter_map(|one| one.version);
-        let of_now = versions.filter(|(life, _)| *life == self.life);
+        let of_now = versions.filter(|(incarnation, _)| *incarnation == self.incarnation);
         of_now.map(|(_, version)| version).max()
     }
 
@@ -177,11 +177,11 @@ impl Ledger {
     /// A wildcard subscriber received one publication right after another.
     pub(crate) fn note_wildcard_order(
         &mut self,
-        life: u32,
+        incarnation: u32,
         before: (usize, u64),
         next: (usize, u64),
     ) -> PromiseResult {
-        let key = (life, before.0, before.1);
+        let key = (incarnation, before.0, before.1);
         let first = *self.followed.entry(key).or_insert(next);
         promise!(
             first == next,
@@ -268,12 +268,12 @@ impl Ledger {
         channel: usize,
         number: u64,
         place: RawPosition,
-        life: u32,
+        incarnation: u32,
     ) -> PromiseResult {
         let name = CHANNELS[channel].name;
         let (epoch, offset) = place;
         self.note_delivery(channel, number)?;
-        self.note_position(channel, place, life)?;
+        self.note_position(channel, place, incarnation)?;
         let book = &mut self.channels[channel];
         let before = *book.numbers.entry(place).or_insert(number);
         promise!(
@@ -288,7 +288,7 @@ impl Ledger {
             "one publication has one place",
             "{number} in {name} at {place:?} and {before:?}"
         );
-        if life == self.life {
+        if incarnation == self.incarnation {
             self.answered(channel, number);
         }
         for (before, after) in [(offset.wrapping_sub(1), offset), (offset, offset + 1)] {
@@ -305,12 +305,13 @@ impl Ledger {
         after: RawPosition,
     ) -> PromiseResult {
         let version = |place| self.version(channel, self.number_at(channel, place)?);
-        let (Some((life, before)), Some((next_life, after))) = (version(before), version(after))
+        let (Some((incarnation, before)), Some((next_incarnation, after))) =
+            (version(before), version(after))
         else {
             return Ok(());
         };
         promise!(
-            life != next_life || before < after,
+            incarnation != next_incarnation || before < after,
             "versions increase",
             "version {after} behind {before} in {}",
             CHANNELS[channel].name
@@ -323,27 +324,28 @@ impl Ledger {
         &mut self,
         channel: usize,
         (epoch, offset): RawPosition,
-        life: u32,
+        incarnation: u32,
     ) -> PromiseResult {
         let name = CHANNELS[channel].name;
         let book = &mut self.channels[channel];
         let is_new = !book.epochs.contains_key(&epoch);
-        let (first_life, top) = book.epochs.entry(epoch).or_insert((life, 0));
+        let (first_incarnation, top) = book.epochs.entry(epoch).or_insert((incarnation, 0));
         promise!(
-            self.is_logged || *first_life == life,
+            self.is_logged || *first_incarnation == incarnation,
             "an epoch ends with its process",
-            "{epoch:x} of {name} in life {first_life} and {life}"
+            "{epoch:x} of {name} in incarnation {first_incarnation} and {incarnation}"
         );
         *top = offset.max(*top);
         let known = KnownState {
             epoch,
             top: *top,
-            life,
+            incarnation,
         };
         match &mut book.current {
-            Some(current) if current.life > life => {}
+            Some(current) if current.incarnation > incarnation => {}
             // A repetition is answered with the position of the first, also if another stream has started since.
-            Some(current) if current.life == life && current.epoch != epoch && !is_new => {}
+            Some(current)
+                if current.incarnation == incarnation && current.epoch != epoch && !is_new => {}
             current => *current = Some(known),
         }
         Ok(())
@@ -358,8 +360,12 @@ impl Ledger {
     /// for the first time.
     pub(crate) fn settled(&mut self, channel: usize, place: RawPosition) {
         let (epoch, top) = place;
-        let life = self.life;
-        self.channels[channel].current = Some(KnownState { epoch, top, life });
+        let incarnation = self.incarnation;
+        self.channels[channel].current = Some(KnownState {
+            epoch,
+            top,
+            incarnation,
+        });
         let cleared = &mut self.channels[channel].cleared;
         if *cleared == Cleared::Somewhere {
             *cleared = Cleared::UpTo(place);
@@ -385,7 +391,7 @@ impl Ledger {
         channel: usize,
         known: Option<KnownState>,
         (epoch, offset): RawPosition,
-        life: u32,
+        incarnation: u32,
     ) -> PromiseResult {
         let name = CHANNELS[channel].name;
         let Some(known) = known.filter(|known| known.top > 0) else {
@@ -400,11 +406,11 @@ impl Ledger {
             );
             return Ok(());
         }
-        let may_be_lost = self.is_scarce || (!self.is_logged && known.life != life);
+        let may_be_lost = self.is_scarce || (!self.is_logged && known.incarnation != incarnation);
         promise!(
             may_be_lost,
             "a stream lasts",
-            "{name} at {epoch:x}:{offset} in life {life} after {known:x?}"
+            "{name} at {epoch:x}:{offset} in incarnation {incarnation} after {known:x?}"
         );
         Ok(())
     }
@@ -465,8 +471,8 @@ mod tests {
         assert_eq!(broken(other), "one publication has one place");
         ledger.refused(CHAT, 5);
         for number in [5, 10] {
-            let heard = ledger.note_delivery(CHAT, number).map(drop);
-            assert_eq!(broken(heard), "only published data is received");
+            let result = ledger.note_delivery(CHAT, number).map(drop);
+            assert_eq!(broken(result), "only published data is received");
         }
     }
 
@@ -495,7 +501,8 @@ mod tests {
             let mut ledger = ledger(is_logged);
             assert_eq!(ledger.note_position(CHAT, (EPOCH, 5), 0), Ok(()));
             let known = ledger.known(CHAT);
-            let check = |place, life| broken(ledger.check_position(CHAT, known, place, life));
+            let check =
+                |place, incarnation| broken(ledger.check_position(CHAT, known, place, incarnation));
             assert_eq!(check((EPOCH, 5), 0), "");
             assert_eq!(check((EPOCH, 4), 0), "offsets don't regress");
             assert_eq!(check((EPOCH + 1, 9), 0), "a stream lasts");

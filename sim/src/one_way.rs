@@ -31,11 +31,11 @@ pub(crate) struct OneWayClient {
     name: String,
     /// Its response has ended: it hangs up.
     pub(crate) is_over: bool,
-    life: u32,
+    incarnation: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
     /// The close code of a drain.
-    pub(crate) parting: Option<u16>,
+    pub(crate) drain_code: Option<u16>,
     reader: Reader,
     response: ReceivedResponse,
     /// The id of the last received event.
@@ -67,10 +67,10 @@ impl OneWayClient {
             link: None,
             name: String::new(),
             is_over: false,
-            life: 0,
+            incarnation: 0,
             out: Vec::new(),
             reads: true,
-            parting: None,
+            drain_code: None,
             reader: Reader::new(WireEncoding::Json),
             response: ReceivedResponse::default(),
             last_id: String::new(),
@@ -92,9 +92,9 @@ impl OneWayClient {
         asked.chain(TOKEN_CHANNELS).chain([self.own_channel()])
     }
 
-    pub(crate) fn connect(&mut self, link: LinkId, life: u32, ledger: &Ledger) {
-        (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
-        self.parting = None;
+    pub(crate) fn connect(&mut self, link: LinkId, incarnation: u32, ledger: &Ledger) {
+        (self.link, self.incarnation, self.phase) = (Some(link), incarnation, Phase::Handshaking);
+        self.drain_code = None;
         self.is_over = false;
         self.reader = Reader::new(WireEncoding::Json);
         self.response = ReceivedResponse::default();
@@ -144,7 +144,7 @@ impl OneWayClient {
 
     pub(crate) fn dropped(&mut self) {
         self.phase = Phase::Offline;
-        self.parting = None;
+        self.drain_code = None;
         self.link = None;
         self.out.clear();
         self.views.clear();
@@ -175,8 +175,8 @@ impl OneWayClient {
             }
             return Ok(());
         }
-        for said in self.reader.read(bytes)? {
-            match said {
+        for frame in self.reader.read(bytes)? {
+            match frame {
                 ServerFrame::Status(status) => self.answered(status, 101)?,
                 ServerFrame::Ping(data) => wire::pong(&mut self.out, &data),
                 ServerFrame::Close(code, reason) => {
@@ -193,21 +193,21 @@ impl OneWayClient {
         match status {
             // It was too slow, or the process shuts down, or a back end has closed it before it was open.
             408 => self.phase = Phase::Closing,
-            503 if self.parting.is_some() => self.phase = Phase::Closing,
+            503 if self.drain_code.is_some() => self.phase = Phase::Closing,
             _ => promise!(status == expected, "handshakes succeed", "{status}"),
         }
         Ok(())
     }
 
     fn closed(&mut self, code: Option<u16>, reason: &str, ledger: &mut Ledger) -> PromiseResult {
-        let is_parting = code.is_some() && code == self.parting;
+        let is_drain = code.is_some() && code == self.drain_code;
         // Slow, stale, or disconnected by the back end.
         let is_fair = matches!(code, Some(3008 | 3012 | 3502 | 3503))
-            || is_parting
+            || is_drain
             || self.phase == Phase::Closing;
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
-        if is_parting {
-            ledger.seen.note(CoverageEvent::PartedOneWay);
+        if is_drain {
+            ledger.seen.note(CoverageEvent::OneWayClosedByDrain);
         }
         self.phase = Phase::Closing;
         Ok(())
@@ -262,7 +262,7 @@ impl OneWayClient {
                 one.name
             );
             let (since, known) = self.since.get(&channel).copied().unwrap_or_default();
-            let mut hears = ChannelView {
+            let mut view = ChannelView {
                 from: ledger.next_number(channel),
                 numbers: BTreeSet::new(),
                 place: None,
@@ -285,20 +285,20 @@ impl OneWayClient {
                     self.carrier,
                     self.last_id
                 );
-                ledger.note_position(channel, place, self.life)?;
+                ledger.note_position(channel, place, self.incarnation)?;
                 if !is_recovered {
-                    ledger.check_position(channel, known, place, self.life)?;
+                    ledger.check_position(channel, known, place, self.incarnation)?;
                 }
                 ledger.seen.note(match (since, is_recovered) {
                     (None, _) => CoverageEvent::Heard,
                     (_, true) => CoverageEvent::WentOnOneWay,
                     (_, false) => CoverageEvent::Lost,
                 });
-                hears.place = Some(place);
-                hears.missed_to = known.filter(|_| is_recovered).map_or(0, |known| known.top);
+                view.place = Some(place);
+                view.missed_to = known.filter(|_| is_recovered).map_or(0, |known| known.top);
                 self.places.insert(channel, place);
             }
-            self.views.insert(channel, hears);
+            self.views.insert(channel, view);
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl OneWayClient {
             "publications arrive on their channel",
             "{push}"
         );
-        let Some(hears) = self.views.get_mut(&channel) else {
+        let Some(view) = self.views.get_mut(&channel) else {
             promise!(false, "only subscribers receive pushes", "{push}");
             return Ok(());
         };
@@ -321,12 +321,12 @@ impl OneWayClient {
             .note(&[self.number as u64, channel as u64, number, offset]);
         ledger.note_delivery(channel, number)?;
         promise!(
-            hears.numbers.insert(number),
+            view.numbers.insert(number),
             "nothing is delivered twice",
             "{number} in {name}"
         );
         ledger.seen.note(CoverageEvent::HeardOneWay);
-        let Some((epoch, before)) = hears.place else {
+        let Some((epoch, before)) = view.place else {
             return Ok(());
         };
         promise!(
@@ -339,13 +339,13 @@ impl OneWayClient {
             "every event has the client's position",
             "{push}"
         );
-        if offset <= hears.missed_to {
+        if offset <= view.missed_to {
             ledger.seen.note(CoverageEvent::RecoveredOneWay);
         }
         let place = (epoch, offset);
-        hears.place = Some(place);
+        view.place = Some(place);
         self.places.insert(channel, place);
-        ledger.note_publication_position(channel, number, place, self.life)
+        ledger.note_publication_position(channel, number, place, self.incarnation)
     }
 
     /// Returns its client id in a channel, if it is connected and subscribed.
@@ -368,10 +368,10 @@ impl OneWayClient {
         if self.phase != Phase::Online {
             return Ok(());
         }
-        for (channel, hears) in &self.views {
+        for (channel, view) in &self.views {
             let name = CHANNELS[*channel].name;
-            let mut taken = ledger.all_taken(*channel, hears.from);
-            let missing = taken.find(|number| !hears.numbers.contains(number));
+            let mut taken = ledger.all_taken(*channel, view.from);
+            let missing = taken.find(|number| !view.numbers.contains(number));
             promise!(
                 missing.is_none(),
                 "subscribers receive everything",
@@ -381,12 +381,12 @@ impl OneWayClient {
             );
             let known = ledger.known(*channel).map(|known| (known.epoch, known.top));
             promise!(
-                hears.place.is_none() || hears.place == known,
+                view.place.is_none() || view.place == known,
                 "subscribers receive everything",
                 "{} by {:?} is at {:x?} of {name}, which is at {known:x?}",
                 self.number,
                 self.carrier,
-                hears.place
+                view.place
             );
         }
         Ok(())

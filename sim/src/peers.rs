@@ -201,8 +201,8 @@ impl World {
             return;
         }
         let link = self.open(LISTENERS + number, worker, frontend_config::PUBLIC);
-        let life = self.ledger.life;
-        self.peers.listeners[number].connect(link, life);
+        let incarnation = self.ledger.incarnation;
+        self.peers.listeners[number].connect(link, incarnation);
         self.send(LISTENERS + number);
     }
 
@@ -211,8 +211,8 @@ impl World {
             return;
         }
         let link = self.open(ONE_WAYS + number, worker, frontend_config::PUBLIC);
-        let life = self.ledger.life;
-        self.peers.one_ways[number].connect(link, life, &self.ledger);
+        let incarnation = self.ledger.incarnation;
+        self.peers.one_ways[number].connect(link, incarnation, &self.ledger);
         self.send(ONE_WAYS + number);
     }
 
@@ -231,8 +231,8 @@ impl World {
                 ApiProtocol::Lines => frontend_config::PUSH,
             };
             let link = self.open(CALLERS + number, worker, listener);
-            let life = self.ledger.life;
-            self.peers.callers[number].connect(link, life);
+            let incarnation = self.ledger.incarnation;
+            self.peers.callers[number].connect(link, incarnation);
         }
         let user = CHANNELS[channels::own_channel(channel)].user;
         let caller = &mut self.peers.callers[number];

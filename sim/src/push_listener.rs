@@ -27,12 +27,12 @@ pub(crate) struct PushListener {
     promised: DeliveryGuarantee,
     pub(crate) phase: Phase,
     pub(crate) link: Option<LinkId>,
-    life: u32,
+    incarnation: u32,
     pub(crate) out: Vec<u8>,
     pub(crate) reads: bool,
     reader: Reader,
     /// The close code of a drain.
-    pub(crate) parting: Option<u16>,
+    pub(crate) drain_code: Option<u16>,
     views: BTreeMap<usize, ChannelView>,
     /// Its position in each channel, if it gets positions.
     places: BTreeMap<usize, RawPosition>,
@@ -56,11 +56,11 @@ impl PushListener {
             promised: ROUTES[number % ROUTES.len()].0,
             phase: Phase::Offline,
             link: None,
-            life: 0,
+            incarnation: 0,
             out: Vec::new(),
             reads: true,
             reader: Reader::new(WireEncoding::Json),
-            parting: None,
+            drain_code: None,
             views: BTreeMap::new(),
             places: BTreeMap::new(),
         }
@@ -86,8 +86,8 @@ impl PushListener {
         (self.promised == DeliveryGuarantee::All).then(|| channels::own_channel(self.number))
     }
 
-    pub(crate) fn connect(&mut self, link: LinkId, life: u32) {
-        (self.link, self.life, self.phase) = (Some(link), life, Phase::Handshaking);
+    pub(crate) fn connect(&mut self, link: LinkId, incarnation: u32) {
+        (self.link, self.incarnation, self.phase) = (Some(link), incarnation, Phase::Handshaking);
         self.reader = Reader::new(WireEncoding::Json);
         let (_, path, names) = ROUTES[self.number % ROUTES.len()];
         let mut path = format!("{path}?");
@@ -106,7 +106,7 @@ impl PushListener {
 
     pub(crate) fn dropped(&mut self) {
         self.phase = Phase::Offline;
-        self.parting = None;
+        self.drain_code = None;
         self.link = None;
         self.out.clear();
         self.views.clear();
@@ -116,20 +116,20 @@ impl PushListener {
     fn begin(&mut self, ledger: &mut Ledger) {
         self.phase = Phase::Online;
         for channel in self.channels().collect::<Vec<_>>() {
-            let hears = ChannelView {
+            let view = ChannelView {
                 from: ledger.next_number(channel),
                 order: Vec::new(),
                 all: BTreeSet::new(),
                 latest_by_source: BTreeMap::new(),
                 place: None,
             };
-            self.views.insert(channel, hears);
+            self.views.insert(channel, view);
         }
     }
 
     pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> PromiseResult {
-        for said in self.reader.read(bytes)? {
-            match said {
+        for frame in self.reader.read(bytes)? {
+            match frame {
                 ServerFrame::Status(101) => self.begin(ledger),
                 // It was too slow, or disconnected by a back end before it was connected.
                 ServerFrame::Status(408 | 503) => self.phase = Phase::Closing,
@@ -147,12 +147,12 @@ impl PushListener {
         // Slow, silent, or disconnected by the back end.
         let is_fair = match code {
             Some(1013) => !is_lossy,
-            Some(1012) => self.parting == code,
+            Some(1012) => self.drain_code == code,
             _ => matches!(code, Some(1001 | 3503)) || self.phase == Phase::Closing,
         };
         promise!(is_fair, "sessions end for a reason", "{code:?} {reason}");
         if code == Some(1012) {
-            ledger.seen.note(CoverageEvent::PartedForAnother);
+            ledger.seen.note(CoverageEvent::ClosedForReplacement);
         }
         if code == Some(1013) {
             ledger.seen.note(CoverageEvent::Slow);
@@ -170,7 +170,7 @@ impl PushListener {
         }
         let (channel, number) = number_in(line)?;
         ledger.seen.note(CoverageEvent::Pushed);
-        self.heard(channel, number, ledger).map(drop)
+        self.note_received(channel, number, ledger).map(drop)
     }
 
     /// Handles a message with the position of a publication, or of the channel.
@@ -189,16 +189,16 @@ impl PushListener {
             "publications arrive on their channel",
             "{line}"
         );
-        let before = self.views.get(&channel).and_then(|hears| hears.place);
+        let before = self.views.get(&channel).and_then(|view| view.place);
         promise!(
             before.is_some_and(|(epoch, offset)| (epoch, offset + 1) == place),
             "publications have no gap",
             "{line} behind {before:?}"
         );
         ledger.seen.note(CoverageEvent::PushedWithPlace);
-        ledger.note_publication_position(channel, number, place, self.life)?;
-        if let Some(hears) = self.heard(channel, number, ledger)? {
-            hears.place = Some(place);
+        ledger.note_publication_position(channel, number, place, self.incarnation)?;
+        if let Some(view) = self.note_received(channel, number, ledger)? {
+            view.place = Some(place);
         }
         self.places.insert(channel, place);
         Ok(())
@@ -212,8 +212,8 @@ impl PushListener {
         ledger: &mut Ledger,
     ) -> PromiseResult {
         let channel = channels::find(name);
-        let hears = channel.and_then(|channel| self.views.get_mut(&channel));
-        let (Some(channel), Some(hears)) = (channel, hears) else {
+        let view = channel.and_then(|channel| self.views.get_mut(&channel));
+        let (Some(channel), Some(view)) = (channel, view) else {
             promise!(false, "only subscribers receive pushes", "{name}");
             return Ok(());
         };
@@ -227,20 +227,20 @@ impl PushListener {
         if is_known {
             ledger.seen.note(CoverageEvent::RecoveredByPlace);
         }
-        ledger.note_position(channel, place, self.life)?;
-        hears.place = Some(place);
+        ledger.note_position(channel, place, self.incarnation)?;
+        view.place = Some(place);
         self.places.insert(channel, place);
         Ok(())
     }
 
-    fn heard(
+    fn note_received(
         &mut self,
         channel: usize,
         number: u64,
         ledger: &mut Ledger,
     ) -> Result<Option<&mut ChannelView>, crate::Failure> {
         let name = CHANNELS[channel].name;
-        let Some(hears) = self.views.get_mut(&channel) else {
+        let Some(view) = self.views.get_mut(&channel) else {
             promise!(
                 false,
                 "only subscribers receive pushes",
@@ -253,18 +253,18 @@ impl PushListener {
         trace.note(&[self.number as u64, channel as u64, number]);
         let source = ledger.note_delivery(channel, number)?;
         promise!(
-            hears.all.insert(number),
+            view.all.insert(number),
             "nothing is delivered twice",
             "{number} in {name}"
         );
-        let before = hears.latest_by_source.insert(source, number);
+        let before = view.latest_by_source.insert(source, number);
         promise!(
             before.is_none_or(|before| before < number),
             "publications of one publisher keep their order",
             "{number} behind {before:?} in {name}"
         );
-        hears.order.push(number);
-        Ok(Some(hears))
+        view.order.push(number);
+        Ok(Some(view))
     }
 
     /// Checks the state at rest.
@@ -282,15 +282,15 @@ impl PushListener {
         if self.phase != Phase::Online {
             return Ok(());
         }
-        for (channel, hears) in &self.views {
+        for (channel, view) in &self.views {
             let kind = CHANNELS[*channel].kind;
             let is_whole = match self.promised {
                 DeliveryGuarantee::All | DeliveryGuarantee::Places => kind.is_whole(),
                 DeliveryGuarantee::Newest | DeliveryGuarantee::Latest => false,
             };
             if is_whole {
-                let mut taken = ledger.all_taken(*channel, hears.from);
-                let missing = taken.find(|number| !hears.all.contains(number));
+                let mut taken = ledger.all_taken(*channel, view.from);
+                let missing = taken.find(|number| !view.all.contains(number));
                 promise!(
                     missing.is_none(),
                     "subscribers receive everything",
@@ -301,13 +301,13 @@ impl PushListener {
                 );
             }
             if kind.has_history() {
-                hears.check_order(*channel, is_whole, ledger)?;
+                view.check_order(*channel, is_whole, ledger)?;
             }
             // The latest of each channel is there if they fit; otherwise the oldest of them are gone.
             let needed = 8 * (setup.publication_bytes_max() + FRAMING_BYTES);
             let fits = self.promised == DeliveryGuarantee::Newest || needed <= setup.outbox_bytes;
             if kind.has_history() && !is_whole && fits {
-                hears.check_newest(*channel, ledger)?;
+                view.check_newest(*channel, ledger)?;
             }
         }
         Ok(())

@@ -205,15 +205,15 @@ impl World {
     }
 
     /// Queries a channel's home and waits for the reply.
-    fn inquire(&mut self, channel: usize, question: ChannelQuery) -> Result<HubReply, Failure> {
-        let ticket = self.ticket(BackEndRequest::Question);
+    fn inquire(&mut self, channel: usize, query: ChannelQuery) -> Result<HubReply, Failure> {
+        let ticket = self.ticket(BackEndRequest::Query);
         let worker = &mut self.process.workers[0];
         let shared = worker.shared_mut();
         let name = channel_name(channel);
         let to = (BACK_END, ticket);
         match shared
             .hub
-            .query(to, name, question.clone(), &mut shared.requests)
+            .query(to, name, query.clone(), &mut shared.requests)
         {
             RequestOutcome::Done(answer) => return Ok(answer),
             RequestOutcome::Pending => self.rest()?,
@@ -221,11 +221,7 @@ impl World {
         match self.back_end.query_replies.pop() {
             Some((number, answer)) if number == ticket.0 as usize => Ok(answer),
             other => {
-                promise!(
-                    false,
-                    "every request is answered",
-                    "{question:?}: {other:?}"
-                );
+                promise!(false, "every request is answered", "{query:?}: {other:?}");
                 Ok(HubReply::Subscribed(None))
             }
         }
@@ -305,11 +301,11 @@ impl World {
         let known = self.ledger.known(channel);
         let top = known.and_then(|known| self.ledger.number_at(channel, (known.epoch, known.top)));
         let version = top.and_then(|number| self.ledger.version(channel, number));
-        let (Some(newest), Some((life, version))) = (newest, version) else {
+        let (Some(newest), Some((incarnation, version))) = (newest, version) else {
             return Ok(());
         };
         promise!(
-            life != self.ledger.life || version >= newest || self.setup.is_scarce(),
+            incarnation != self.ledger.incarnation || version >= newest || self.setup.is_scarce(),
             "a client has the newest state",
             "version {version} instead of {newest}"
         );
@@ -336,9 +332,10 @@ impl World {
             return Ok(());
         };
         let place = (page.position.epoch.bits(), page.position.offset);
-        let life = self.ledger.life;
-        self.ledger.check_position(channel, known, place, life)?;
-        self.ledger.note_position(channel, place, life)?;
+        let incarnation = self.ledger.incarnation;
+        self.ledger
+            .check_position(channel, known, place, incarnation)?;
+        self.ledger.note_position(channel, place, incarnation)?;
         self.ledger.settled(channel, place);
         for client in self.subscribers(channel) {
             let there = client.subscriptions.get(&channel).map(|one| one.place);
@@ -374,8 +371,8 @@ impl World {
             let Some(subscription) = client.subscriptions.get(&channel) else {
                 continue;
             };
-            let mut roster = subscription.members.iter();
-            let wrong = roster.find(|(name, is_in)| present.contains(*name) != **is_in);
+            let mut expected_members = subscription.members.iter();
+            let wrong = expected_members.find(|(name, is_in)| present.contains(*name) != **is_in);
             promise!(
                 wrong.is_none(),
                 "joins and leaves equal presence",

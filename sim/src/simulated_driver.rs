@@ -174,19 +174,19 @@ impl SimulatedDriver {
             buffers,
             has_drained,
         } = left;
-        let mut told = vec![TransportEvent::Sent; buffers.len()];
+        let mut events = vec![TransportEvent::Sent; buffers.len()];
         if has_drained {
-            told.push(TransportEvent::Drained);
+            events.push(TransportEvent::Drained);
         }
-        if told.is_empty() {
-            told.push(TransportEvent::Progressed);
+        if events.is_empty() {
+            events.push(TransportEvent::Progressed);
         }
         let mut buffers = buffers.into_iter();
-        for told in told {
+        for event in events {
             if !self.transports.is_live(id) {
                 return;
             }
-            self.deliver_event(id, told, now, out);
+            self.deliver_event(id, event, now, out);
             if let Some(buffer) = buffers.next() {
                 self.worker.recycle(buffer);
             }
@@ -198,11 +198,11 @@ impl SimulatedDriver {
     fn deliver_event(
         &mut self,
         id: ConnectionId,
-        told: TransportEvent,
+        event: TransportEvent,
         now: Now,
         out: &mut Vec<WorkerOutput>,
     ) {
-        out.push(WorkerOutput::Event(id, told));
+        out.push(WorkerOutput::Event(id, event));
         if self.worker.shared().now != now {
             self.worker.set_now(now);
         }
@@ -240,10 +240,10 @@ impl SimulatedDriver {
         {
             match message {
                 LaneMail::Message(message) => self.worker.handle_message(from, message),
-                LaneMail::Drain(within_ms, parting) => {
-                    self.worker.handle_drain(within_ms, parting);
+                LaneMail::Drain(within_ms, shutdown_reason) => {
+                    self.worker.handle_drain(within_ms, shutdown_reason);
                     // New connections are for the next process.
-                    if parting == ShutdownReason::Replaced {
+                    if shutdown_reason == ShutdownReason::Replaced {
                         self.set_accepting(AcceptPolicy::Nothing, out);
                     }
                 }
@@ -299,7 +299,7 @@ impl SimulatedDriver {
         let mut have_stopped = false;
         while let Some(request) = self.worker.poll_request() {
             match request {
-                ExternalRequest::Hook(question) => out.push(WorkerOutput::Asked(question)),
+                ExternalRequest::Hook(hook) => out.push(WorkerOutput::Asked(hook)),
                 ExternalRequest::AppsStopped => {
                     self.progress.unstopped.update(|workers| workers - 1);
                     have_stopped = true;
@@ -436,8 +436,8 @@ impl WorkerDriver for SimulatedDriver {
         if let Some(durable) = turn.durable {
             self.worker.handle_durable(durable);
         }
-        for (id, question, decision) in turn.decisions {
-            self.worker.handle_hook_decision(id, question, decision);
+        for (id, request_id, decision) in turn.decisions {
+            self.worker.handle_hook_decision(id, request_id, decision);
         }
         self.worker.finish_turn();
         self.dial(out);

@@ -70,7 +70,7 @@ const KEPT_BYTES: usize = 80;
 struct Affected {
     /// By channel: its home, and the workers with subscribers.
     homes: Vec<usize>,
-    heard: Vec<BTreeSet<usize>>,
+    receivers: Vec<BTreeSet<usize>>,
     /// By home: the workers that its waiting publications are for.
     lanes: Vec<BTreeSet<usize>>,
     /// The pairs of worker and home for which publications wait.
@@ -82,7 +82,7 @@ impl Affected {
         let home = self.homes[channel];
         let kind = CHANNELS[channel].kind;
         Some(home) != still.worker
-            && self.heard[channel].is_disjoint(&self.lanes[home])
+            && self.receivers[channel].is_disjoint(&self.lanes[home])
             && (!still.is_log || !kind.has_history())
     }
 
@@ -131,17 +131,17 @@ impl World {
     }
 
     /// Returns the workers with receivers of this channel's publications.
-    fn heard(&self, channel: usize) -> BTreeSet<usize> {
+    fn receivers(&self, channel: usize) -> BTreeSet<usize> {
         let is_news = CHANNELS[channel].kind == Kind::News;
-        let hears = |one: usize| one == channel || is_news && CHANNELS[one].kind == Kind::Wild;
+        let includes = |one: usize| one == channel || is_news && CHANNELS[one].kind == Kind::Wild;
         let clients = self.peers.clients.iter().filter(|client| {
             let mut subscribed = client.subscriptions.keys().chain(&client.wants);
-            subscribed.any(|one| hears(*one)) || client.server_channels().any(hears)
+            subscribed.any(|one| includes(*one)) || client.server_channels().any(includes)
         });
         let listeners = self.peers.listeners.iter();
-        let listeners = listeners.filter(|listener| listener.channels().any(hears));
+        let listeners = listeners.filter(|listener| listener.channels().any(includes));
         let one_ways = self.peers.one_ways.iter();
-        let one_ways = one_ways.filter(|one| one.channels().any(hears));
+        let one_ways = one_ways.filter(|one| one.channels().any(includes));
         let links = clients
             .map(|one| one.link)
             .chain(listeners.map(|one| one.link))
@@ -153,7 +153,7 @@ impl World {
         let workers = self.process.workers.len();
         Affected {
             homes: (0..CHANNELS.len()).map(|one| self.home(one)).collect(),
-            heard: (0..CHANNELS.len()).map(|one| self.heard(one)).collect(),
+            receivers: (0..CHANNELS.len()).map(|one| self.receivers(one)).collect(),
             lanes: vec![BTreeSet::new(); workers],
             sources: BTreeSet::new(),
         }
@@ -183,7 +183,7 @@ impl World {
             .filter(|one| {
                 CHANNELS[*one].kind.takes_any()
                     && concerned.homes[*one] != asleep
-                    && concerned.heard[*one].contains(&asleep)
+                    && concerned.receivers[*one].contains(&asleep)
             })
             .collect();
         random.shuffle(&mut waiting);
@@ -192,8 +192,8 @@ impl World {
         for &channel in &waiting {
             let (from, home) = (*pick(random, &awake), concerned.homes[channel]);
             concerned.sources.insert((from, home));
-            let heard = concerned.heard[channel].clone();
-            concerned.lanes[home].extend(heard);
+            let receivers = concerned.receivers[channel].clone();
+            concerned.lanes[home].extend(receivers);
             let times = 2 + WAITING_MAX.min(2 * self.setup.credits as usize);
             for _ in 0..random.usize(2..=times) {
                 self.push(from, channel, random.u16(0..=self.setup.pad_max), 1)?;
@@ -227,7 +227,7 @@ impl World {
                 && !is_logged
                 && !kind.is_hooked()
                 && kind != Kind::State
-                && concerned.heard[*one].contains(&to)
+                && concerned.receivers[*one].contains(&to)
         });
         // What clients that don't read will still receive is unknown.
         let is_known = self
@@ -273,11 +273,11 @@ impl World {
         if is_waited_for(self) {
             self.ledger.seen.note(CoverageEvent::WaitedInLine);
         }
-        let heard: Vec<_> = (0..CHANNELS.len())
+        let receivers: Vec<_> = (0..CHANNELS.len())
             .filter(|one| {
                 CHANNELS[*one].kind.takes_any()
                     && concerned.homes[*one] != slow
-                    && concerned.heard[*one].contains(&slow)
+                    && concerned.receivers[*one].contains(&slow)
             })
             .collect();
         for _ in 0..SLOW_ROUNDS {
@@ -287,12 +287,12 @@ impl World {
             self.process.lanes.set_due(slow, 1);
             self.turn(slow, None)?;
             for caller in 0..self.peers.callers.len() {
-                let channel = *pick(random, &heard);
+                let channel = *pick(random, &receivers);
                 let home = concerned.homes[channel];
                 self.call(caller, home as u8, BackEndCall::Publish(0), channel);
             }
             for client in 0..self.peers.clients.len() {
-                let channel = *pick(random, &heard) as u8;
+                let channel = *pick(random, &receivers) as u8;
                 if self.worker_of(self.peers.clients[client].link) != Some(slow) {
                     let client = client as u8;
                     self.ask(
@@ -305,7 +305,7 @@ impl World {
                     );
                 }
             }
-            let channel = *pick(random, &heard);
+            let channel = *pick(random, &receivers);
             self.push(*pick(random, awake), channel, 0, 1)?;
             for link in self.network.links.keys().copied().collect::<Vec<_>>() {
                 if self.worker_of(Some(link)) != Some(slow) {

@@ -75,9 +75,9 @@ impl ExpectedSubscription {
         if !self.has_deltas {
             return number_of(publication);
         }
-        let told = publication["data"].as_str();
-        promise!(told.is_some(), "deltas are text", "{publication}");
-        let mut text = told.unwrap_or_default().to_owned();
+        let data = publication["data"].as_str();
+        promise!(data.is_some(), "deltas are text", "{publication}");
+        let mut text = data.unwrap_or_default().to_owned();
         if publication["delta"].as_bool() == Some(true) {
             let latest = self.latest.take();
             promise!(
@@ -100,7 +100,7 @@ impl ExpectedSubscription {
         channel: usize,
         number: u64,
         named: Option<&str>,
-        life: u32,
+        incarnation: u32,
         ledger: &mut Ledger,
     ) -> PromiseResult {
         promise!(
@@ -108,8 +108,9 @@ impl ExpectedSubscription {
             "a reply precedes its consequences",
             "{number} of {channel}"
         );
-        let heard = (channel, number);
-        self.wildcard_view.heard(heard, named, life, ledger)
+        let received = (channel, number);
+        self.wildcard_view
+            .note_received(received, named, incarnation, ledger)
     }
 
     /// Handles a live publication.
@@ -117,7 +118,7 @@ impl ExpectedSubscription {
         &mut self,
         number: u64,
         offset: u64,
-        life: u32,
+        incarnation: u32,
         ledger: &mut Ledger,
     ) -> PromiseResult {
         let name = CHANNELS[self.channel].name;
@@ -134,7 +135,7 @@ impl ExpectedSubscription {
                 "{name}: {offset} behind {before}, epoch {epoch:x}"
             );
             self.place = (epoch, offset);
-            ledger.note_publication_position(self.channel, number, self.place, life)?;
+            ledger.note_publication_position(self.channel, number, self.place, incarnation)?;
         } else {
             promise!(
                 offset == 0,
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_channel_is_received_without_gap_and_in_order() {
-        for (heard, broken) in [
+        for (received, broken) in [
             (&[(0, 4), (2, 5), (1, 6)][..], ""),
             (&[(0, 4), (1, 6)], "publications have no gap"),
             (&[(0, 4), (1, 4)], "publications have no gap"),
@@ -219,11 +220,11 @@ mod tests {
             }
             let mut subscription = ExpectedSubscription::new(0);
             subscription.begin((7, 3), &ledger);
-            let found = heard.iter().find_map(|&(number, offset)| {
+            let found = received.iter().find_map(|&(number, offset)| {
                 subscription.published(number, offset, 0, &mut ledger).err()
             });
             let found = found.map_or_else(String::new, |failure| failure.name);
-            assert_eq!(found, broken, "{heard:?}");
+            assert_eq!(found, broken, "{received:?}");
         }
     }
 }

@@ -26,11 +26,11 @@ impl WildcardView {
             .collect();
     }
 
-    pub(crate) fn heard(
+    pub(crate) fn note_received(
         &mut self,
         (channel, number): Delivered,
         named: Option<&str>,
-        life: u32,
+        incarnation: u32,
         ledger: &mut Ledger,
     ) -> PromiseResult {
         let name = CHANNELS[channel].name;
@@ -52,7 +52,7 @@ impl WildcardView {
             "{number} behind {before:?} in {name}"
         );
         if let Some(before) = self.order.last() {
-            ledger.note_wildcard_order(life, *before, (channel, number))?;
+            ledger.note_wildcard_order(incarnation, *before, (channel, number))?;
         }
         self.order.push((channel, number));
         Ok(())

@@ -60,11 +60,11 @@ impl Reader {
 
     /// Parses received bytes into frames; an incomplete rest is stored.
     pub(crate) fn read(&mut self, mut bytes: Vec<u8>) -> Result<Vec<ServerFrame>, Failure> {
-        let mut said = Vec::new();
+        let mut frames = Vec::new();
         if let Some(head) = &mut self.head {
             head.extend_from_slice(&bytes);
             let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") else {
-                return Ok(said);
+                return Ok(frames);
             };
             let line = String::from_utf8_lossy(&head[..end.min(32)]).into_owned();
             let status = line
@@ -72,13 +72,13 @@ impl Reader {
                 .and_then(|rest| rest.get(..3));
             let status = status.and_then(|status| status.parse().ok());
             promise!(status.is_some(), "responses are HTTP", "{line:?}");
-            said.push(ServerFrame::Status(status.unwrap_or_default()));
+            frames.push(ServerFrame::Status(status.unwrap_or_default()));
             bytes = head.split_off(end + 4);
             self.head = None;
             self.is_refused = status != Some(101);
         }
         if self.is_refused {
-            return Ok(said);
+            return Ok(frames);
         }
         let mut rest = &mut bytes[..];
         while !rest.is_empty() {
@@ -96,7 +96,7 @@ impl Reader {
                         "{data:?}"
                     );
                     if is_binary {
-                        said.extend(protobuf::replies(data)?.into_iter().map(ServerFrame::Line));
+                        frames.extend(protobuf::replies(data)?.into_iter().map(ServerFrame::Line));
                         rest = &mut rest[taken..];
                         continue;
                     }
@@ -105,19 +105,19 @@ impl Reader {
                             name: "lines are JSON".to_owned(),
                             detail: format!("{error}: {}", String::from_utf8_lossy(line)),
                         })?;
-                        said.push(ServerFrame::Line(value));
+                        frames.push(ServerFrame::Line(value));
                     }
                 }
-                Some(FrameEvent::Ping(data)) => said.push(ServerFrame::Ping(data.to_vec())),
+                Some(FrameEvent::Ping(data)) => frames.push(ServerFrame::Ping(data.to_vec())),
                 Some(FrameEvent::Pong(_)) => {}
                 Some(FrameEvent::Close { code, reason }) => {
-                    said.push(ServerFrame::Close(code, reason.to_owned()));
+                    frames.push(ServerFrame::Close(code, reason.to_owned()));
                 }
                 None => {}
             }
             rest = &mut rest[taken..];
         }
-        Ok(said)
+        Ok(frames)
     }
 }
 

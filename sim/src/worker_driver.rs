@@ -212,8 +212,8 @@ impl WorkerOutput {
         let id = |id: &ConnectionId| u64::from(id.index) << 32 | u64::from(id.generation);
         match self {
             Self::Waits(within) => trace.note(&[1, within.map_or(u64::MAX, |ms| ms)]),
-            Self::Event(of, told) => {
-                let (kind, count) = match told {
+            Self::Event(of, event) => {
+                let (kind, count) = match event {
                     TransportEvent::Accepted => (1, 0),
                     TransportEvent::Received(count) => (2, *count as u64),
                     TransportEvent::Ended => (3, 0),
@@ -239,7 +239,7 @@ impl WorkerOutput {
             }
             Self::ShutDown(of) => trace.note(&[7, id(of)]),
             Self::Closing(of) => trace.note(&[8, id(of)]),
-            Self::Asked(question) => trace.note_debug(9, question),
+            Self::Asked(request) => trace.note_debug(9, request),
             Self::Dialed(of, to) => trace.note_debug(17, &(of, to)),
             Self::Accepts(listener, is) => trace.note(&[18, (*listener).into(), (*is).into()]),
             Self::Stopped => trace.note(&[19]),
@@ -251,7 +251,9 @@ impl WorkerOutput {
                         WorkerMessage::Hub(mail) => trace.note_debug(12, mail),
                         WorkerMessage::App(never) => match *never {},
                         WorkerMessage::Relay(relay) => trace.note_debug(13, relay),
-                        WorkerMessage::ListConnections(census) => trace.note_debug(14, census),
+                        WorkerMessage::ListConnections(list_request) => {
+                            trace.note_debug(14, list_request)
+                        }
                         // A world is one node.
                         WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
                     }

@@ -165,7 +165,7 @@ impl World {
                 }
                 Ok(())
             }
-            Action::Decide { question, salt } => self.decide(question.into(), salt).map(drop),
+            Action::Decide { request, salt } => self.decide(request.into(), salt).map(drop),
             Action::Dial { worker, salt } => {
                 self.dial(worker, salt);
                 Ok(())
@@ -251,7 +251,7 @@ impl World {
             return;
         }
         let id = self.open(number, worker, frontend_config::PUBLIC);
-        self.peers.clients[number].connect(id, self.ledger.life, &self.ledger);
+        self.peers.clients[number].connect(id, self.ledger.incarnation, &self.ledger);
         self.send(number);
     }
 
@@ -402,9 +402,9 @@ impl World {
             // Everything has arrived except the end, or there is no sender left.
             let is_over = link.unsent == 0 && link.down_ends || link.server.is_none();
             if is_over {
-                let is_told = !link.down_ends || !self.peers.is_online(client);
+                let is_notified = !link.down_ends || !self.peers.is_online(client);
                 promise!(
-                    is_told,
+                    is_notified,
                     "sessions end with a Close",
                     "that of {client} does not"
                 );
@@ -456,7 +456,7 @@ impl World {
             self.ledger.seen.note(CoverageEvent::TakenLater);
             self.answered(ticket, answer)?;
         }
-        self.take_questions(worker)?;
+        self.take_hook_requests(worker)?;
         self.take_dialed(worker)?;
         Ok(turned.moved)
     }
@@ -464,7 +464,7 @@ impl World {
     /// Applies the outputs of a turn to other workers, the log and other parties.
     fn apply_turn_output(&mut self, worker: usize, output: WorkerOutput) -> PromiseResult {
         match output {
-            WorkerOutput::Asked(question) => self.process.workers[worker].ask_back_end(question),
+            WorkerOutput::Asked(request) => self.process.workers[worker].ask_back_end(request),
             WorkerOutput::Dialed(id, to) => self.dialed(worker, id, to),
             WorkerOutput::Stopped => self.note_stopped(worker)?,
             WorkerOutput::Batch(batch) => {
@@ -565,7 +565,7 @@ impl World {
         self.decisions = HookRequests::default();
         self.drain = None;
         self.peers.dials.crashed();
-        self.ledger.life += 1;
+        self.ledger.incarnation += 1;
         self.ledger.seen.note(CoverageEvent::Crashed);
         if let Some(disk) = &self.disk {
             if disk.restored().any(|one| one.top > 0) {

@@ -73,11 +73,11 @@ fn a_world_is_the_same_when_messages_travel_as_bytes() {
     }
     println!("{as_bytes:?}");
     let SerializedCounts {
-        instructions,
+        user_commands,
         relays,
-        questions,
+        queries,
     } = as_bytes;
-    let fewest = instructions.min(relays).min(questions);
+    let fewest = user_commands.min(relays).min(queries);
     assert!(fewest >= CARRIED_WORLDS / 3, "{as_bytes:?}");
 }
 

@@ -252,7 +252,7 @@ PARTS = {
         *START,
         long("simulator", 1800, "sim::worlds", "promises --nocapture", **ten_million_steps()),
     ),
-    "fuzz-parsers": (setup("setup-fuzz"), fuzz("http_body http_head proxy_header sealed websocket_client websocket_server")),
+    "fuzz-parsers": (setup("setup-fuzz"), fuzz("http_body http_head proxy_header tls_server websocket_client websocket_server")),
     "fuzz-wires": (setup("setup-fuzz"), fuzz("nodes runtime")),
     "fuzz-server": (setup("setup-fuzz"), fuzz("centrifuge connection reload script session table")),
 }

@@ -76,13 +76,13 @@ impl CertificateFolder {
         &self,
         file: &Path,
         text: &str,
-        judge: impl FnOnce(&Path) -> Result<T, String>,
+        check: impl FnOnce(&Path) -> Result<T, String>,
     ) -> Result<T, String> {
         let beside = beside(file);
-        let told = |error: io::Error| format!("{}: {error}", file.display());
-        write(&beside, text).map_err(told)?;
-        let found = judge(&beside)?;
-        fs::rename(&beside, file).map_err(told)?;
+        let with_path = |error: io::Error| format!("{}: {error}", file.display());
+        write(&beside, text).map_err(with_path)?;
+        let found = check(&beside)?;
+        fs::rename(&beside, file).map_err(with_path)?;
         Ok(found)
     }
 }

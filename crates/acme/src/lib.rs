@@ -52,7 +52,7 @@ pub struct CertificateManager(Arc<ManagerState>);
 #[derive(Debug, Default)]
 struct ManagerState {
     outbound: Outbound,
-    proofs: AlpnChallenges,
+    alpn_challenges: AlpnChallenges,
     figures: OrderMetrics,
     kept: Mutex<ManagedCertificates>,
     /// Whether an order is in progress; outside of the lock, since it may end while that is held.
@@ -116,8 +116,8 @@ impl CertificateManager {
     }
 
     /// Returns the challenges to present to authorities.
-    pub fn proofs(&self) -> &AlpnChallenges {
-        &self.0.proofs
+    pub fn alpn_challenges(&self) -> &AlpnChallenges {
+        &self.0.alpn_challenges
     }
 
     /// Returns the counters of orders.
@@ -242,7 +242,7 @@ impl CertificateManager {
             contact: acme.contact,
             account: going.folder.account(),
             names: going.names.clone(),
-            proofs: self.0.proofs.clone(),
+            alpn_challenges: self.0.alpn_challenges.clone(),
         };
         let inner = Arc::clone(&self.0);
         self.0.outbound.order(order, move |ended| {
@@ -260,7 +260,7 @@ impl CertificateManager {
     pub fn certificates(&self) -> Vec<CertificateStatus> {
         let kept = self.0.kept.lock();
         let now_s = config::unix_now_s();
-        let told = |wanted: &ManagedCertificate| CertificateStatus {
+        let status_of = |wanted: &ManagedCertificate| CertificateStatus {
             file: wanted.file.clone(),
             is_held: wanted
                 .held
@@ -269,7 +269,7 @@ impl CertificateManager {
             failures: wanted.attempts.failures,
             due_s: wanted.due_s,
         };
-        kept.wanted.iter().map(told).collect()
+        kept.wanted.iter().map(status_of).collect()
     }
 }
 
@@ -292,15 +292,15 @@ impl ManagedCertificates {
 impl ManagedCertificate {
     /// Reads the certificate's files, if they have changed.
     fn look(&mut self, folder: &CertificateFolder, now_s: i64) {
-        let stamps = (
+        let fingerprints = (
             fingerprint(&self.file),
             fingerprint(&folder::attempts_of(&self.file)),
         );
-        let (certificate, attempts) = self.seen.replace(stamps).unzip();
-        if certificate != Some(stamps.0) {
-            self.held = stamps.0.and_then(|_| self.read());
+        let (certificate, attempts) = self.seen.replace(fingerprints).unzip();
+        if certificate != Some(fingerprints.0) {
+            self.held = fingerprints.0.and_then(|_| self.read());
         }
-        if attempts != Some(stamps.1) {
+        if attempts != Some(fingerprints.1) {
             self.attempts = folder.attempts(&self.file);
         }
         let held = self.held.as_ref();
@@ -363,13 +363,13 @@ impl ActiveOrder {
                 text.push('\n');
             }
             text.push_str(&issued.key);
-            let judge = |file: &Path| {
+            let check = |file: &Path| {
                 let certificate = Certificate::read(file, file);
                 let held = held(&certificate.map_err(|error| error.to_string())?);
                 held.check_issued(&self.names, now_s)?;
                 Ok(held)
             };
-            let kept = self.folder.save_certificate(&self.file, &text, judge);
+            let kept = self.folder.save_certificate(&self.file, &text, check);
             kept.map_err(OrderError::Lost)
         });
         match issued {

@@ -282,9 +282,9 @@ mod tests {
     #[test]
     fn the_issued_certificate_must_match_the_order() {
         let own = names(&["a.example", "b.example"]);
-        let judge = |held: CertificateInfo| held.check_issued(&own, NOW_S);
+        let check = |held: CertificateInfo| held.check_issued(&own, NOW_S);
         let both = ["b.example", "a.example"];
-        assert_eq!(judge(held(&both, 0, 90)), Ok(()));
+        assert_eq!(check(held(&both, 0, 90)), Ok(()));
         assert!(held(&both, 80, 10).is_good(&own, NOW_S));
         for (bad, is_good) in [
             (held(&["a.example"], 0, 90), false),
@@ -293,7 +293,7 @@ mod tests {
             (held(&both, 80, 10), true),
         ] {
             assert_eq!(bad.is_good(&own, NOW_S), is_good, "{bad:?}");
-            assert!(judge(bad).is_err());
+            assert!(check(bad).is_err());
         }
     }
 

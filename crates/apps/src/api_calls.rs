@@ -87,7 +87,7 @@ impl AppHosts {
         if commands.under_way.len() >= UNDER_WAY_MAX || commands.bytes + body.len() > BYTES_MAX {
             let words = format!("api.{method}: too many calls in progress: try again later");
             let fault = CallError::new(CallErrorKind::Refused, words);
-            return self.finds.complete(app, token, Err(fault));
+            return self.user_searches.complete(app, token, Err(fault));
         }
         if let Some(recorder) = &self.recorder {
             record_publication(recorder, &method, body);
@@ -105,7 +105,7 @@ impl AppHosts {
         commands.under_way.insert(number, command);
         commands.tokens.insert((app, token), number);
         if let Some(outcome) = self.resume_api_call(number, shared) {
-            self.finds.complete(app, token, outcome);
+            self.user_searches.complete(app, token, outcome);
         }
     }
 

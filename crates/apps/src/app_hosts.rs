@@ -54,7 +54,7 @@ pub struct AppHosts {
     pub(super) tickets: PendingSubscribes,
     pub(super) held: DeferredPublishes,
     /// Hook requests of Centrifuge clients that are undecided.
-    pub(super) questions: PendingHooks,
+    pub(super) pending_hooks: PendingHooks,
     /// Events that an application has yet to receive.
     pub(super) event_queue: EventQueue,
     /// Requests to the worker, which owns the sockets.
@@ -62,7 +62,7 @@ pub struct AppHosts {
     /// Messages for the other workers.
     pub(super) far: RemoteSends,
     /// Searches for connections in progress.
-    pub(super) finds: UserSearches,
+    pub(super) user_searches: UserSearches,
     /// API calls of applications in progress.
     pub(super) commands: ApiCalls,
     /// Calls to external services in progress.
@@ -84,11 +84,11 @@ pub struct AppHosts {
 
 /// An application on this worker.
 pub(super) struct RunningApp {
-    pub(super) volume: Arc<AppBundle>,
+    pub(super) bundle: Arc<AppBundle>,
     /// The runtime of its handlers.
     pub(super) runtime: HostedRuntime,
     /// The lifecycle, if it is a service.
-    pub(super) life: Option<Lifecycle>,
+    pub(super) lifecycle: Option<Lifecycle>,
     /// The progress of its removal, once it is no longer configured.
     pub(super) exit: Option<ShutdownState>,
 }
@@ -207,11 +207,11 @@ impl AppHosts {
             spare: Effects::default(),
             tickets: PendingSubscribes::default(),
             held,
-            questions: PendingHooks::default(),
+            pending_hooks: PendingHooks::default(),
             event_queue: EventQueue::default(),
             asked: Vec::new(),
             far: RemoteSends::new(workers),
-            finds: UserSearches::default(),
+            user_searches: UserSearches::default(),
             commands: ApiCalls::default(),
             calls: CallQueue::new(port),
             writers: HashMap::new(),
@@ -222,9 +222,9 @@ impl AppHosts {
             host,
             now_ms: 0,
         };
-        for volume in app_set.iter() {
-            let app = match volume {
-                Some(volume) if here.is_assigned(volume) => Some(here.load(volume)?),
+        for bundle in app_set.iter() {
+            let app = match bundle {
+                Some(bundle) if here.is_assigned(bundle) => Some(here.load(bundle)?),
                 _ => None,
             };
             here.apps.push(app);
@@ -261,19 +261,19 @@ impl AppHosts {
     }
 
     /// Returns whether this worker runs an application. An instance of a service runs on one worker only.
-    pub(super) fn is_assigned(&self, volume: &AppBundle) -> bool {
-        let place = volume.slot.map(|slot| slot.worker(self.workers));
+    pub(super) fn is_assigned(&self, bundle: &AppBundle) -> bool {
+        let place = bundle.slot.map(|slot| slot.worker(self.workers));
         place.is_none_or(|place| place == self.worker)
     }
 
-    pub(super) fn load(&self, volume: &Arc<AppBundle>) -> Result<RunningApp, String> {
-        let runtime = HostedRuntime::start(&volume.program, &self.host, self.worker);
-        let runtime = runtime.map_err(|error| volume.start_error(&error))?;
-        update_hook_kinds(&runtime, &volume.kinds);
+    pub(super) fn load(&self, bundle: &Arc<AppBundle>) -> Result<RunningApp, String> {
+        let runtime = HostedRuntime::start(&bundle.program, &self.host, self.worker);
+        let runtime = runtime.map_err(|error| bundle.start_error(&error))?;
+        update_hook_kinds(&runtime, &bundle.kinds);
         Ok(RunningApp {
             runtime,
-            volume: Arc::clone(volume),
-            life: volume.lifecycle(),
+            bundle: Arc::clone(bundle),
+            lifecycle: bundle.lifecycle(),
             exit: None,
         })
     }
@@ -545,7 +545,7 @@ impl Apps for AppHosts {
                 // The hooks are updated before the effects are executed, since these may answer hook requests as
                 // unhandled.
                 if app.runtime.has_new_hooks() {
-                    update_hook_kinds(&app.runtime, &app.volume.kinds);
+                    update_hook_kinds(&app.runtime, &app.bundle.kinds);
                 }
                 app.runtime.has_older()
             });
@@ -568,7 +568,7 @@ impl Apps for AppHosts {
         if !self.asked.is_empty() || self.can_deliver_events() {
             return 0;
         }
-        let mut due = self.finds.due_ms().min(self.questions.due_ms());
+        let mut due = self.user_searches.due_ms().min(self.pending_hooks.due_ms());
         if let Some(notices) = &self.notices {
             due = due.min(notices.due_ms());
         }

@@ -21,42 +21,42 @@ impl AppHosts {
         app: AppId,
         token: Token,
         channel: &str,
-        inquiry: AppChannelQuery,
+        request: AppChannelQuery,
         shared: &mut Context,
     ) {
         let session = Requester::Query(app).id();
-        let asked = hub_query(inquiry).and_then(|question| {
+        let asked = hub_query(request).and_then(|query| {
             let name = ChannelName::new(channel).map_err(|error| refused(&error.to_string()))?;
-            Ok((name, question))
+            Ok((name, query))
         });
-        let (name, question) = match asked {
+        let (name, query) = match asked {
             Ok(asked) => asked,
-            Err(fault) => return self.finds.complete(app, token, Err(fault)),
+            Err(fault) => return self.user_searches.complete(app, token, Err(fault)),
         };
         let ticket = self.tickets.issue(session, channel, token);
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        if let (Some(nodes), ChannelQuery::UserStatus) = (ports.nodes, &question) {
+        if let (Some(nodes), ChannelQuery::UserStatus) = (ports.nodes, &query) {
             let mail = HubMessage::Query {
                 channel: Arc::from(name.as_str()),
-                question,
+                query,
                 session,
                 ticket,
             };
             return ports.send_message(nodes, mail);
         }
         if let veche_hub::RequestOutcome::Done(answer) =
-            hub.query((session, ticket), name, question, ports)
+            hub.query((session, ticket), name, query, ports)
         {
             self.tickets.take(session, ticket);
             if let Some(outcome) = outcome(&answer) {
-                self.finds.complete(app, token, outcome);
+                self.user_searches.complete(app, token, outcome);
             }
         }
     }
 }
 
-fn hub_query(inquiry: AppChannelQuery) -> Result<ChannelQuery, CallError> {
-    Ok(match inquiry {
+fn hub_query(request: AppChannelQuery) -> Result<ChannelQuery, CallError> {
+    Ok(match request {
         AppChannelQuery::History {
             since,
             limit,

@@ -45,7 +45,7 @@ impl AppHosts {
         let tls = dial.tls.map(|trust| match trust {
             CertificateTrust::System => TrustSource::System,
             CertificateTrust::File(file) => TrustSource::File(file),
-            CertificateTrust::Anybody => TrustSource::Insecure,
+            CertificateTrust::Insecure => TrustSource::Insecure,
         });
         self.asked
             .push(DialAction::Dial(Box::new(OutgoingConnection {

@@ -56,7 +56,7 @@ impl AppHosts {
             return false;
         };
         if let Some(slow) = app.runtime.take_slow() {
-            let what = || format!("{}: {}", app.volume.name(), slow.handler);
+            let what = || format!("{}: {}", app.bundle.name(), slow.handler);
             let recorder = &mut shared.requests.outboxes.access_log;
             recorder.record_duration(SlowEventKind::Handler, slow.ms, what);
         }
@@ -94,29 +94,34 @@ impl AppHosts {
                         shared.requests.disconnects.push((of, code, reason));
                     }
                     Effect::Subscribe {
-                        who,
+                        connection,
                         channel,
                         place,
                         token,
-                    } => match self.subscribe(who, &channel, place, token, shared) {
+                    } => match self.subscribe(connection, &channel, place, token, shared) {
                         Ok(settled) => joined.extend(settled.map(|settled| (token, settled))),
                         Err(words) => refused.push((token, words)),
                     },
                     Effect::Renew {
-                        who,
+                        connection,
                         credential,
                         token,
                     } => shared.requests.renewals.push(TokenRenewal {
-                        session: who,
+                        session: connection,
                         credential: credential.0,
                         app: id,
                         ticket: token.0,
                     }),
-                    Effect::Unsubscribe { who, channel } => {
+                    Effect::Unsubscribe {
+                        connection,
+                        channel,
+                    } => {
                         if let Ok(name) = ChannelName::new(&channel) {
-                            shared.hub.unsubscribe(who, name, &mut shared.requests);
+                            shared
+                                .hub
+                                .unsubscribe(connection, name, &mut shared.requests);
                         }
-                        let given_up = self.tickets.drop_waiters(who, Some(&channel));
+                        let given_up = self.tickets.drop_waiters(connection, Some(&channel));
                         let words = || "unsubscribed meanwhile".to_owned();
                         refused.extend(given_up.into_iter().map(|token| (token, words())));
                     }
@@ -217,9 +222,9 @@ impl AppHosts {
                     }
                     Effect::Inquire {
                         channel,
-                        inquiry,
+                        request,
                         token,
-                    } => self.query_channel(id, token, &channel, inquiry, shared),
+                    } => self.query_channel(id, token, &channel, request, shared),
                     Effect::Command {
                         method,
                         body,
@@ -227,7 +232,7 @@ impl AppHosts {
                     } => self.command(id, token, method, body.of(bytes), shared),
                     Effect::Call { call, token } => self.calls.submit(id, token, *call),
                     Effect::CancelCall { token } => {
-                        self.finds.cancel(id, token);
+                        self.user_searches.cancel(id, token);
                         self.commands.cancel(id, token);
                         self.calls.cancel(id, token);
                     }
@@ -278,14 +283,14 @@ impl AppHosts {
 
     fn file(&self, id: AppId, relative: String) -> Option<AppFile> {
         let app = self.apps.get(usize::from(id.0))?.as_ref()?;
-        let root = app.volume.files.clone()?;
+        let root = app.bundle.files.clone()?;
         Some(AppFile { root, relative })
     }
 
     /// Subscribes a session; returns the result if it is available immediately.
     fn subscribe(
         &mut self,
-        who: ConnectionId,
+        connection: ConnectionId,
         channel: &str,
         place: Option<PositionRequest>,
         token: Token,
@@ -293,35 +298,40 @@ impl AppHosts {
     ) -> Result<Option<AppSubscribeResult>, String> {
         let name = ChannelName::new(channel).map_err(|error| error.to_string())?;
         let since = place.and_then(|place| place.since);
-        let tells = shared.requests.outboxes.sends_positions(who);
+        let tells = shared.requests.outboxes.sends_positions(connection);
         if since.is_some() && !tells {
             let why = "since: this route sends its clients no positions (positions = true)";
             return Err(why.to_owned());
         }
-        let ticket = self.tickets.issue_with_position(who, channel, token, place);
-        let joining = SubscribeOptions {
+        let ticket = self
+            .tickets
+            .issue_with_position(connection, channel, token, place);
+        let subscribe_options = SubscribeOptions {
             since: since.map(|since| Arc::from([since])),
-            client: shared.member(who, name),
+            client: shared.member(connection, name),
             ..SubscribeOptions::default()
         };
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        let joined = match hub.subscribe(who, name, ticket, &joining, ports) {
+        let joined = match hub.subscribe(connection, name, ticket, &subscribe_options, ports) {
             Ok(hub::RequestOutcome::Done(joined)) => joined,
             Ok(hub::RequestOutcome::Pending) => return Ok(None),
             Err(error) => {
-                self.tickets.take(who, ticket);
+                self.tickets.take(connection, ticket);
                 return Err(error.to_string());
             }
         };
         // A client with positions gets this one before anything else; other subscriptions end with the turn's answers.
-        if tells && let Some(waiting) = self.tickets.take(who, ticket) {
-            let outcome = waiting.joined(who, joined.as_deref(), shared);
+        if tells && let Some(waiting) = self.tickets.take(connection, ticket) {
+            let outcome = waiting.joined(connection, joined.as_deref(), shared);
             return Ok(Some(
                 outcome.map_or(AppSubscribeResult::Done, AppSubscribeResult::Place),
             ));
         }
         let answer = hub::HubReply::Subscribed(joined);
-        shared.requests.answers.push_back((who, ticket, answer));
+        shared
+            .requests
+            .answers
+            .push_back((connection, ticket, answer));
         Ok(None)
     }
 
@@ -390,7 +400,7 @@ impl AppHosts {
 
     pub(super) fn app_name(&self, id: AppId) -> &str {
         let app = self.apps.get(usize::from(id.0)).and_then(Option::as_ref);
-        app.map_or("", |app| app.volume.name())
+        app.map_or("", |app| app.bundle.name())
     }
 
     fn log(&self, id: AppId, level: Level, text: &str, about: Option<&LogContext>) {

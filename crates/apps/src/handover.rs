@@ -42,43 +42,43 @@ impl AppHosts {
         self.apps.resize_with(count, || None);
         for index in 0..count {
             let id = AppId(index as u16);
-            let volume = app_set.get(index).and_then(Option::as_ref);
-            match volume.filter(|volume| self.is_assigned(volume)) {
-                Some(volume) => self.replace_code(id, volume, shared),
+            let bundle = app_set.get(index).and_then(Option::as_ref);
+            match bundle.filter(|bundle| self.is_assigned(bundle)) {
+                Some(bundle) => self.replace_code(id, bundle, shared),
                 None => self.remove(id, shared),
             }
             self.execute_effects(id, None, shared);
         }
     }
 
-    fn replace_code(&mut self, id: AppId, volume: &Arc<AppBundle>, shared: &mut Context) {
+    fn replace_code(&mut self, id: AppId, bundle: &Arc<AppBundle>, shared: &mut Context) {
         let index = usize::from(id.0);
-        let stays = |app: &RunningApp| app.exit.is_none() && app.volume.is_same(volume);
+        let stays = |app: &RunningApp| app.exit.is_none() && app.bundle.is_same(bundle);
         if self.apps[index].as_ref().is_some_and(stays) {
             return;
         }
         let worker = self.worker;
         let now = shared.now;
         let result = match &mut self.apps[index] {
-            None => self.load(volume).map(|app| self.apps[index] = Some(app)),
+            None => self.load(bundle).map(|app| self.apps[index] = Some(app)),
             Some(app) => {
                 let stops = app.runs_stop_handler();
-                let mut hooks = self.questions.unstarted(id);
+                let mut hooks = self.pending_hooks.unstarted(id);
                 let replacement = Replacement {
                     stops,
                     until_ms: now.mono_ms + RETIREMENT_MS,
                     hooks: &mut hooks,
                     now,
                 };
-                let result = app.runtime.replace(&volume.program, replacement);
+                let result = app.runtime.replace(&bundle.program, replacement);
                 result
-                    .map_err(|error| volume.start_error(&error))
+                    .map_err(|error| bundle.start_error(&error))
                     .map(|()| {
-                        update_hook_kinds(&app.runtime, &volume.kinds);
-                        app.volume = Arc::clone(volume);
-                        app.life = volume.lifecycle();
+                        update_hook_kinds(&app.runtime, &bundle.kinds);
+                        app.bundle = Arc::clone(bundle);
+                        app.lifecycle = bundle.lifecycle();
                         app.exit = None;
-                        info!(target: LOG, app = volume.name(), worker, "reloaded");
+                        info!(target: LOG, app = bundle.name(), worker, "reloaded");
                     })
             }
         };
@@ -95,11 +95,11 @@ impl AppHosts {
         let Some(app) = self.app(id).filter(|app| app.runtime.is_broken()) else {
             return;
         };
-        let volume = Arc::clone(&app.volume);
-        let (name, memory) = (volume.name(), app.runtime.memory_bytes());
+        let bundle = Arc::clone(&app.bundle);
+        let (name, memory) = (bundle.name(), app.runtime.memory_bytes());
         error!(target: LOG, app = name, worker, memory, "its VM far exceeded its memory limit: replacing it");
-        let is_service = app.life.is_some();
-        let result = app.runtime.restart(&volume.program);
+        let is_service = app.lifecycle.is_some();
+        let result = app.runtime.restart(&bundle.program);
         self.execute_effects(id, None, shared);
         match result {
             Ok(()) if is_service && self.phase == ServicePhase::Open => {
@@ -107,7 +107,7 @@ impl AppHosts {
             }
             Ok(()) => {}
             Err(error) => {
-                let words = volume.start_error(&error);
+                let words = bundle.start_error(&error);
                 error!(target: LOG, worker, "no replacement VM: {words}");
             }
         }
@@ -119,9 +119,9 @@ impl AppHosts {
         let Some(app) = self.app(id).filter(|app| app.exit.is_none()) else {
             return;
         };
-        info!(target: LOG, app = app.volume.name(), worker, "removed from the configuration: ending");
+        info!(target: LOG, app = app.bundle.name(), worker, "removed from the configuration: ending");
         app.stop(shared.now);
-        app.life = None;
+        app.lifecycle = None;
         app.exit = Some(ShutdownState {
             since_ms: shared.now.mono_ms,
             has_closed_clients: false,
@@ -157,7 +157,7 @@ impl AppHosts {
     pub(super) fn retire(&mut self, id: AppId, shared: &mut Context) {
         let Some(app) = self.app(id) else { return };
         for tasks in app.runtime.retire(shared.now) {
-            warn!(target: LOG, app = app.volume.name(), tasks, "ended coroutines of older code");
+            warn!(target: LOG, app = app.bundle.name(), tasks, "ended coroutines of older code");
         }
     }
 
@@ -202,6 +202,6 @@ impl RunningApp {
     }
 
     fn runs_stop_handler(&self) -> bool {
-        self.life.is_none() || self.is_running()
+        self.lifecycle.is_none() || self.is_running()
     }
 }

@@ -56,7 +56,7 @@ struct PendingHook {
     /// The last deferred publication when the request was made.
     behind: u64,
     /// The request, if its VM had not started: it may be passed to newer code.
-    question: Option<Box<HookRequest>>,
+    request: Option<Box<HookRequest>>,
 }
 
 impl PendingHooks {
@@ -75,7 +75,7 @@ impl PendingHooks {
     /// Returns the requests that an application received before it had started; newer code may decide them instead.
     pub(super) fn unstarted(&self, app: AppId) -> impl Iterator<Item = (u64, AppHookRequest<'_>)> {
         let own = self.waiting.iter().filter(move |(_, one)| one.app == app);
-        own.filter_map(|(number, one)| Some((*number, hook_request(one.question.as_deref()?))))
+        own.filter_map(|(number, one)| Some((*number, hook_request(one.request.as_deref()?))))
     }
 
     fn count(&mut self, AppId(app): AppId, kind: HookKind) -> &mut usize {
@@ -93,43 +93,43 @@ impl AppHosts {
         &mut self,
         app: AppId,
         timeout_ms: u64,
-        question: &HookRequest,
+        request: &HookRequest,
         shared: &mut Context,
     ) {
-        let (session, id) = (question.session, question.id);
+        let (session, id) = (request.session, request.id);
         let now_ms = shared.now.mono_ms;
-        let crowd = *self.questions.count(app, question.kind);
-        if crowd >= WAITING_MAX || self.app(app).is_none() {
-            if crowd >= WAITING_MAX && self.questions.warnings.is_due(now_ms) {
+        let pending_count = *self.pending_hooks.count(app, request.kind);
+        if pending_count >= WAITING_MAX || self.app(app).is_none() {
+            if pending_count >= WAITING_MAX && self.pending_hooks.warnings.is_due(now_ms) {
                 let app = self.app_name(app);
-                let kind = question.kind.name();
-                warn!(target: LOG, app, kind, "{crowd} hook calls are pending: refusing more");
+                let kind = request.kind.name();
+                warn!(target: LOG, app, kind, "{pending_count} hook calls are pending: refusing more");
             }
             let decisions = &mut shared.requests.hook_decisions;
             return decisions.push_back((session, id, HookDecision::Failed));
         }
         let is_starting = self.app(app).is_some_and(|app| app.runtime.is_starting());
-        self.questions.last += 1;
-        let number = self.questions.last;
+        self.pending_hooks.last += 1;
+        let number = self.pending_hooks.last;
         let due_ms = match timeout_ms {
             0 => u64::MAX,
             timeout_ms => now_ms.saturating_add(timeout_ms),
         };
         let waiting = PendingHook {
             app,
-            kind: question.kind,
+            kind: request.kind,
             session,
             id,
             due_ms,
             behind: self.held.last_number(),
-            question: is_starting.then(|| Box::new(question.clone())),
+            request: is_starting.then(|| Box::new(request.clone())),
         };
-        self.questions.waiting.insert(number, waiting);
-        *self.questions.count(app, question.kind) += 1;
+        self.pending_hooks.waiting.insert(number, waiting);
+        *self.pending_hooks.count(app, request.kind) += 1;
         if due_ms != u64::MAX {
-            self.questions.due.insert((due_ms, number));
+            self.pending_hooks.due.insert((due_ms, number));
         }
-        let asked = hook_request(question);
+        let asked = hook_request(request);
         self.run(app, None, shared, |app, now| {
             let request = &asked;
             app.runtime
@@ -142,14 +142,14 @@ impl AppHosts {
         let now_ms = shared.now.mono_ms;
         // The remaining ones are still due, so the next turn follows at once.
         for _ in 0..GIVEN_UP_MAX {
-            let Some(&(due_ms, number)) = self.questions.due.first() else {
+            let Some(&(due_ms, number)) = self.pending_hooks.due.first() else {
                 return;
             };
             if due_ms > now_ms {
                 return;
             }
-            self.questions.due.pop_first();
-            let Some(app) = self.questions.waiting.get(&number).map(|one| one.app) else {
+            self.pending_hooks.due.pop_first();
+            let Some(app) = self.pending_hooks.waiting.get(&number).map(|one| one.app) else {
                 continue;
             };
             self.run(app, None, shared, |app, now| {
@@ -173,7 +173,7 @@ impl AppHosts {
             app,
             behind,
             ..
-        }) = self.questions.take(number)
+        }) = self.pending_hooks.take(number)
         else {
             return;
         };
@@ -186,7 +186,7 @@ impl AppHosts {
         let up_to = self.held.last_number();
         match self.held.are_published(behind, up_to) {
             true => shared.requests.hook_decisions.push_back(decision),
-            false => self.questions.held.push(DeferredDecision {
+            false => self.pending_hooks.held.push(DeferredDecision {
                 behind,
                 up_to,
                 decision,
@@ -199,7 +199,7 @@ impl AppHosts {
         let publications = &self.held;
         let may_go =
             |held: &mut DeferredDecision| publications.are_published(held.behind, held.up_to);
-        let released = self.questions.held.extract_if(.., may_go);
+        let released = self.pending_hooks.held.extract_if(.., may_go);
         let decisions = released.map(|held| held.decision);
         shared.requests.hook_decisions.extend(decisions);
     }
@@ -222,9 +222,9 @@ pub(super) fn update_hook_kinds(runtime: &impl Runtime, kinds: &HookKinds) {
 }
 
 /// Converts a session's request for the runtime.
-fn hook_request(question: &HookRequest) -> AppHookRequest<'_> {
-    let caller: &HookCaller = &question.caller;
-    let hook = match question.kind {
+fn hook_request(request: &HookRequest) -> AppHookRequest<'_> {
+    let caller: &HookCaller = &request.caller;
+    let hook = match request.kind {
         HookKind::Connect => Hook::Connect,
         HookKind::Refresh => Hook::Refresh,
         HookKind::Subscribe => Hook::Subscribe,
@@ -239,7 +239,7 @@ fn hook_request(question: &HookRequest) -> AppHookRequest<'_> {
         hook,
         caller: AppHookCaller {
             id: &caller.client,
-            user: &question.user,
+            user: &request.user,
             transport: caller.transport,
             protocol: match caller.encoding {
                 Encoding::Json => "json",
@@ -251,15 +251,15 @@ fn hook_request(question: &HookRequest) -> AppHookRequest<'_> {
             headers: &caller.headers,
             meta: meta.map(|meta| &*meta.bytes),
         },
-        subject: match (&question.disconnect, question.kind) {
+        subject: match (&request.disconnect, request.kind) {
             (Some((_, reason)), _) => reason,
-            (None, HookKind::Rpc) => &question.method,
-            (None, _) => &question.channel,
+            (None, HookKind::Rpc) => &request.method,
+            (None, _) => &request.channel,
         },
-        code: question.disconnect.as_ref().map_or(0, |(code, _)| *code),
-        token: &question.token.0,
-        channels: &question.channels,
-        data: question.data.as_ref().map(data),
+        code: request.disconnect.as_ref().map_or(0, |(code, _)| *code),
+        token: &request.token.0,
+        channels: &request.channels,
+        data: request.data.as_ref().map(data),
     }
 }
 

@@ -35,10 +35,10 @@ impl AppHost for AppHosts {
         &mut self,
         app: AppId,
         timeout_ms: u64,
-        question: &HookRequest,
+        request: &HookRequest,
         shared: &mut Context,
     ) {
-        self.run_hook(app, timeout_ms, question, shared);
+        self.run_hook(app, timeout_ms, request, shared);
     }
 
     fn handle_renewed(

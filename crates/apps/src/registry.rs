@@ -29,7 +29,7 @@ pub struct AppBundle {
     /// The instance, for a service.
     pub slot: Option<InstanceSlot>,
     /// Whether the application handles channel and user events.
-    pub hears_events: bool,
+    pub receives_events: bool,
     /// The hooks that the application handles for Centrifuge clients.
     pub kinds: Arc<HookKinds>,
     /// Warnings of the loading check, such as functions that are never called.
@@ -38,10 +38,10 @@ pub struct AppBundle {
 
 /// Returns the names of the applications with their warnings.
 pub fn warnings(app_set: &AppSet) -> Vec<(String, String)> {
-    let volumes = app_set.iter().flatten();
-    let all = volumes.flat_map(|volume| {
-        let named = |text: &String| (volume.name().to_owned(), text.clone());
-        volume.warnings.iter().map(named)
+    let bundles = app_set.iter().flatten();
+    let all = bundles.flat_map(|bundle| {
+        let named = |text: &String| (bundle.name().to_owned(), text.clone());
+        bundle.warnings.iter().map(named)
     });
     all.collect()
 }
@@ -82,7 +82,7 @@ impl AppBundle {
         self.program.is_same(&other.program)
             && self.files == other.files
             && self.slot == other.slot
-            && self.hears_events == other.hears_events
+            && self.receives_events == other.receives_events
     }
 }
 
@@ -92,31 +92,31 @@ pub type AppSet = Arc<Vec<Option<Arc<AppBundle>>>>;
 /// Returns a copy of the applications for one test run: with a store of its own, seeded random numbers, and only the
 /// named services (`None`: all).
 pub fn seeded(app_set: &AppSet, seed: u64, services: Option<&[String]>) -> Result<AppSet, String> {
-    let is_of = |volume: &AppBundle, name: &str| {
-        let rest = volume.name().strip_prefix(name);
-        volume.slot.is_some_and(|slot| {
+    let is_of = |bundle: &AppBundle, name: &str| {
+        let rest = bundle.name().strip_prefix(name);
+        bundle.slot.is_some_and(|slot| {
             rest.is_some_and(|rest| rest.is_empty() || *rest == format!("/{}", slot.instance))
         })
     };
     for name in services.unwrap_or_default() {
-        let mut volumes = app_set.iter().flatten();
-        if !volumes.any(|volume| is_of(volume, name)) {
+        let mut bundles = app_set.iter().flatten();
+        if !bundles.any(|bundle| is_of(bundle, name)) {
             return Err(format!("there is no service {name:?} in the configuration"));
         }
     }
-    let runs = |volume: &AppBundle| match services {
-        Some(names) if volume.slot.is_some() => names.iter().any(|name| is_of(volume, name)),
+    let runs = |bundle: &AppBundle| match services {
+        Some(names) if bundle.slot.is_some() => names.iter().any(|name| is_of(bundle, name)),
         _ => true,
     };
     let store = Arc::new(Store::default());
-    let volumes = app_set.iter().map(|volume| {
-        volume.as_ref().filter(|volume| runs(volume)).map(|volume| {
-            let mut volume = AppBundle::clone(volume);
-            volume.program.seed(&store, seed);
-            Arc::new(volume)
+    let bundles = app_set.iter().map(|bundle| {
+        bundle.as_ref().filter(|bundle| runs(bundle)).map(|bundle| {
+            let mut bundle = AppBundle::clone(bundle);
+            bundle.program.seed(&store, seed);
+            Arc::new(bundle)
         })
     });
-    Ok(Arc::new(volumes.collect()))
+    Ok(Arc::new(bundles.collect()))
 }
 
 /// An application by its name, configured or not.
@@ -174,27 +174,27 @@ impl AppRegistry {
             folder: config.server.snapshots.clone(),
             is_confined: config.server.sandbox,
         };
-        let mut put = |AppId(id), mut volume: AppBundle| {
-            volume.program.set_snapshots(&snapshots);
+        let mut put = |AppId(id), mut bundle: AppBundle| {
+            bundle.program.set_snapshots(&snapshots);
             if app_set.len() <= usize::from(id) {
                 app_set.resize_with(usize::from(id) + 1, || None);
             }
-            app_set[usize::from(id)] = Some(Arc::new(volume));
+            app_set[usize::from(id)] = Some(Arc::new(bundle));
         };
         for (place, app) in config.apps.iter().enumerate() {
-            let mut volume = match &app.processes {
+            let mut bundle = match &app.processes {
                 Some(processes) => {
                     let spawner = Arc::clone(&spawner);
                     self.in_processes(app, processes, spawner, &config.databases)
                 }
                 None => self.read(app, AppRole::Clients, None, &config.databases)?,
             };
-            volume.hears_events = config.listener == Some(place);
-            put(self.id(&app.name), volume);
+            bundle.receives_events = config.listener == Some(place);
+            put(self.id(&app.name), bundle);
         }
         for service in &config.services {
-            for (name, volume) in self.service_instances(service, &config.databases)? {
-                put(self.id(&name), volume);
+            for (name, bundle) in self.service_instances(service, &config.databases)? {
+                put(self.id(&name), bundle);
             }
         }
         Ok(Arc::new(app_set))
@@ -220,18 +220,18 @@ impl AppRegistry {
             restart: *restart,
         };
         let first = self.read(app, role(1), Some(slot(1)), databases)?;
-        let volumes = (1..=*instances).map(|instance| {
-            let mut volume = first.clone();
-            volume.slot = Some(slot(instance));
-            if let Some(program) = volume.program.script_mut() {
+        let bundles = (1..=*instances).map(|instance| {
+            let mut bundle = first.clone();
+            bundle.slot = Some(slot(instance));
+            if let Some(program) = bundle.program.script_mut() {
                 program.app.role = role(instance);
                 if *instances > 1 {
                     program.app.name = format!("{}/{instance}", app.name);
                 }
             }
-            (format!("\0{}/{instance}", app.name), volume)
+            (format!("\0{}/{instance}", app.name), bundle)
         });
-        Ok(volumes.collect())
+        Ok(bundles.collect())
     }
 
     /// Returns the id of an application's name.
@@ -292,7 +292,7 @@ impl AppRegistry {
             AppRole::Service { .. } => Arc::default(),
         };
         let store = Arc::clone(&self.store);
-        let mut volume = AppBundle {
+        let mut bundle = AppBundle {
             warnings: Vec::new(),
             program: Program::Script(Box::new(veche_script::Program {
                 app,
@@ -303,13 +303,13 @@ impl AppRegistry {
             })),
             files,
             slot,
-            hears_events: false,
+            receives_events: false,
             kinds,
         };
-        let trial = HostedRuntime::start(&volume.program, &Host::default(), 0);
+        let trial = HostedRuntime::start(&bundle.program, &Host::default(), 0);
         let mut trial = trial.map_err(|error| failed(&error))?;
-        volume.warnings = warnings_of(&mut trial);
-        Ok(volume)
+        bundle.warnings = warnings_of(&mut trial);
+        Ok(bundle)
     }
 }
 
@@ -334,7 +334,7 @@ impl AppRegistry {
             program: Program::PerEvent(Arc::new(program)),
             files: None,
             slot: None,
-            hears_events: false,
+            receives_events: false,
             kinds: self.hook_kinds(self.id(&app.name)),
         }
     }
@@ -369,7 +369,7 @@ impl AppRegistry {
             program: Program::Workers(program),
             files: app.files.as_deref().map(Arc::from),
             slot: None,
-            hears_events: false,
+            receives_events: false,
             kinds: self.hook_kinds(self.id(&app.name)),
         }
     }

@@ -77,7 +77,7 @@ impl Lifecycle {
 impl RunningApp {
     /// Returns whether the application is a service, configured or not.
     pub(super) fn is_service(&self) -> bool {
-        self.volume.slot.is_some()
+        self.bundle.slot.is_some()
     }
 
     /// Returns whether the service, its older code or anything that they started is running.
@@ -89,12 +89,12 @@ impl RunningApp {
 
     /// Returns whether the application is a running service.
     pub(super) fn is_running(&self) -> bool {
-        self.life.is_some() && self.runtime.service_state() == ServiceState::Runs
+        self.lifecycle.is_some() && self.runtime.service_state() == ServiceState::Runs
     }
 
     /// Returns the time at which the lifecycle needs attention, in monotonic milliseconds.
     pub(super) fn lifecycle_due_ms(&self) -> u64 {
-        match self.life.as_ref().map(|life| life.state) {
+        match self.lifecycle.as_ref().map(|lifecycle| lifecycle.state) {
             Some(LifecycleState::New) if !self.runtime.has_older() => 0,
             Some(LifecycleState::Due { at_ms }) => at_ms,
             Some(LifecycleState::Runs { .. })
@@ -155,7 +155,7 @@ impl AppHosts {
         for id in self.services() {
             self.run(id, None, shared, |app, _| {
                 if app.is_busy() {
-                    let (name, tasks) = (app.volume.name(), app.runtime.tasks());
+                    let (name, tasks) = (app.bundle.name(), app.runtime.tasks());
                     warn!(target: LOG, app = name, tasks, "the service did not stop in time: ending it");
                 }
                 app.runtime.abort();
@@ -179,7 +179,7 @@ impl AppHosts {
         let Some(app) = self.app(id).filter(|app| app.lifecycle_due_ms() <= now_ms) else {
             return;
         };
-        let Some(state) = app.life.as_ref().map(|life| life.state) else {
+        let Some(state) = app.lifecycle.as_ref().map(|lifecycle| lifecycle.state) else {
             return;
         };
         match state {
@@ -197,8 +197,8 @@ impl AppHosts {
 
     fn restart_service(&mut self, id: AppId, shared: &mut Context) {
         let Some(app) = self.app(id) else { return };
-        let result = app.runtime.restart(&app.volume.program);
-        match result.map_err(|error| app.volume.start_error(&error)) {
+        let result = app.runtime.restart(&app.bundle.program);
+        match result.map_err(|error| app.bundle.start_error(&error)) {
             Ok(()) => {
                 shared.stats.service_restarts.add(1);
                 self.begin_service(id, shared);
@@ -213,8 +213,8 @@ impl AppHosts {
     pub(super) fn begin_service(&mut self, id: AppId, shared: &mut Context) {
         let since_ms = shared.now.mono_ms;
         self.run(id, None, shared, |app, now| {
-            if let Some(life) = &mut app.life {
-                life.state = LifecycleState::Runs { since_ms };
+            if let Some(lifecycle) = &mut app.lifecycle {
+                lifecycle.state = LifecycleState::Runs { since_ms };
             }
             // A VM needs its first turn before its first call.
             app.runtime.turn(now);
@@ -226,10 +226,10 @@ impl AppHosts {
     fn service_ended(&mut self, id: AppId, has_failed: bool, ran_ms: u64, shared: &Context) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };
-        let (Some(life), name) = (&mut app.life, app.volume.name()) else {
+        let (Some(lifecycle), name) = (&mut app.lifecycle, app.bundle.name()) else {
             return;
         };
-        let again = match life.restart {
+        let again = match lifecycle.restart {
             RestartPolicy::Always => true,
             RestartPolicy::OnFailure => has_failed,
             RestartPolicy::Never => false,
@@ -237,12 +237,12 @@ impl AppHosts {
         let how = if has_failed { "failed" } else { "is done" };
         if !again {
             info!(target: LOG, app = name, "the service {how}");
-            life.state = LifecycleState::Over;
+            lifecycle.state = LifecycleState::Over;
             return;
         }
-        let wait_ms = life.restart_delay_ms(ran_ms);
+        let wait_ms = lifecycle.restart_delay_ms(ran_ms);
         let at_ms = now_ms + wait_ms;
-        life.state = LifecycleState::Due { at_ms };
+        lifecycle.state = LifecycleState::Due { at_ms };
         if has_failed {
             warn!(target: LOG, app = name, "the service {how}: restarting in {wait_ms} ms");
         } else {
@@ -257,14 +257,14 @@ mod tests {
 
     #[test]
     fn it_waits_longer_each_time_until_it_has_run_well() {
-        let mut life = Lifecycle::new(RestartPolicy::OnFailure);
-        let waits: Vec<u64> = (0..10).map(|_| life.restart_delay_ms(5)).collect();
+        let mut lifecycle = Lifecycle::new(RestartPolicy::OnFailure);
+        let waits: Vec<u64> = (0..10).map(|_| lifecycle.restart_delay_ms(5)).collect();
         let expected = [
             200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000,
         ];
         assert_eq!(waits, expected);
-        assert_eq!(life.restart_delay_ms(RAN_WELL_MS - 1), 30_000);
-        assert_eq!(life.restart_delay_ms(RAN_WELL_MS), 200);
-        assert_eq!(life.restart_delay_ms(0), 400);
+        assert_eq!(lifecycle.restart_delay_ms(RAN_WELL_MS - 1), 30_000);
+        assert_eq!(lifecycle.restart_delay_ms(RAN_WELL_MS), 200);
+        assert_eq!(lifecycle.restart_delay_ms(0), 400);
     }
 }

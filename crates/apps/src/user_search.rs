@@ -97,9 +97,9 @@ impl AppHosts {
             until_ms: shared.now.mono_ms + PATIENCE_MS,
         };
         if find.missing == 0 {
-            return self.finds.over.push((app, token, find.outcome()));
+            return self.user_searches.over.push((app, token, find.outcome()));
         }
-        self.finds.under_way.insert((app, token), find);
+        self.user_searches.under_way.insert((app, token), find);
         for worker in (0..self.workers).filter(|worker| *worker != self.worker) {
             let bytes = user.len();
             let search = UserSearch {
@@ -131,15 +131,15 @@ impl AppHosts {
     /// Handles the answer of another worker.
     pub(super) fn search_answered(&mut self, app: AppId, finding: UserSearchResult) {
         let key = (app, finding.token);
-        let Some(find) = self.finds.under_way.get_mut(&key) else {
+        let Some(find) = self.user_searches.under_way.get_mut(&key) else {
             return;
         };
         find.places.extend(finding.places);
         find.missing -= 1;
         if find.missing == 0
-            && let Some(find) = self.finds.under_way.remove(&key)
+            && let Some(find) = self.user_searches.under_way.remove(&key)
         {
-            self.finds.over.push((app, key.1, find.outcome()));
+            self.user_searches.over.push((app, key.1, find.outcome()));
         }
     }
 
@@ -147,7 +147,7 @@ impl AppHosts {
     pub(super) fn deliver_searches(&mut self, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let late = self
-            .finds
+            .user_searches
             .under_way
             .extract_if(|_, find| find.until_ms <= now_ms);
         let late = late.map(|((app, token), _)| {
@@ -159,8 +159,8 @@ impl AppHosts {
                 Err(CallError::new(CallErrorKind::Timeout, words)),
             )
         });
-        self.finds.over.extend(late);
-        for (app, token, outcome) in std::mem::take(&mut self.finds.over) {
+        self.user_searches.over.extend(late);
+        for (app, token, outcome) in std::mem::take(&mut self.user_searches.over) {
             self.run(app, None, shared, |app, now| {
                 app.runtime.handle_outcome(token, outcome, now);
             });

@@ -78,8 +78,8 @@ fn links_in_place_of_files_are_not_followed() {
             ("run", Ok((archive, _))) => archive.close().expect("closed"),
             (_, Ok(_)) => panic!("{name}: it is followed"),
             (_, Err(error)) => {
-                let told = error.to_string();
-                assert!(told.contains("symbolic link"), "{name}: {told}");
+                let message = error.to_string();
+                assert!(message.contains("symbolic link"), "{name}: {message}");
             }
         }
         assert_eq!(fs::read(&precious).expect("there"), b"", "{name}");
@@ -481,8 +481,8 @@ fn a_disk_that_can_not_be_asked_is_asked_again_after_a_pause() {
     let stats = archive.stats();
     assert_eq!((stats.errors, stats.fsyncs), (1, 0));
     assert!(stats.is_failing && worker.writer.is_failing());
-    let told = stats.last_error.expect("an error");
-    assert!(told.contains("history.sqlite-wal"), "{told}");
+    let message = stats.last_error.expect("an error");
+    assert!(message.contains("history.sqlite-wal"), "{message}");
 }
 
 #[test]

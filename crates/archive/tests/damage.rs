@@ -36,7 +36,7 @@ fn archive_with_log(name: &str, batches: u64) -> (Folder, Vec<Model>) {
 
 /// The reported state of the end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum TailState {
     Nothing,
     /// The end was an incomplete commit.
     Torn,
@@ -45,16 +45,16 @@ enum Said {
 }
 
 /// Returns the number of the batch whose content the archive has, and the report about the rest.
-fn state_of(loaded: LoadedStreams, models: &[Model]) -> (usize, Said) {
-    let said = match loaded.warnings() {
-        [] => Said::Nothing,
-        [Warning::Tail { bytes: 1.. }] => Said::Torn,
-        [Warning::Cut { bytes: 1.., .. }] => Said::Lost,
+fn state_of(loaded: LoadedStreams, models: &[Model]) -> (usize, TailState) {
+    let state = match loaded.warnings() {
+        [] => TailState::Nothing,
+        [Warning::Tail { bytes: 1.. }] => TailState::Torn,
+        [Warning::Cut { bytes: 1.., .. }] => TailState::Lost,
         others => panic!("{others:?}"),
     };
     let mut model = Model::of(loaded);
     let last = model.top(&marker(0)) as usize;
-    if said == Said::Lost {
+    if state == TailState::Lost {
         for (name, channel) in &mut model.0 {
             let before = models[last].0[name].epoch;
             assert_ne!(channel.epoch, before, "{name} keeps its epoch over a gap");
@@ -65,7 +65,7 @@ fn state_of(loaded: LoadedStreams, models: &[Model]) -> (usize, Said) {
         model == models[last],
         "not what was there after batch {last}"
     );
-    (last, said)
+    (last, state)
 }
 
 fn wal_path(folder: &Folder) -> std::path::PathBuf {
@@ -87,15 +87,15 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
         };
         fs::write(wal_path(&copy), &whole[..length]).expect("written");
         let (archive, loaded) = open(&copy, FsyncPolicy::Never);
-        let (last, said) = state_of(loaded, &models);
+        let (last, state) = state_of(loaded, &models);
         let is_within_a_frame = (length - 32) % FRAME_BYTES > 0;
         assert!(
-            said == Said::Torn || !is_within_a_frame,
-            "cut at {length}, {last} batches: {said:?}"
+            state == TailState::Torn || !is_within_a_frame,
+            "cut at {length}, {last} batches: {state:?}"
         );
         assert_ne!(
-            said,
-            Said::Lost,
+            state,
+            TailState::Lost,
             "cut at {length}: a kill may have done that"
         );
         seen += usize::from(0 < last && last < 60);
@@ -153,11 +153,18 @@ fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bo
     let epochs: Vec<_> = { models[models.len() - 1].0.values() }
         .map(|channel| channel.epoch)
         .collect();
-    let (last, said) = state_of(loaded, models);
+    let (last, state) = state_of(loaded, models);
     let is_whole = last + 1 == models.len();
     assert_eq!(
-        (said == Said::Lost, said),
-        (!is_whole, if is_whole { Said::Nothing } else { Said::Lost }),
+        (state == TailState::Lost, state),
+        (
+            !is_whole,
+            if is_whole {
+                TailState::Nothing
+            } else {
+                TailState::Lost
+            }
+        ),
         "damaged at {at}, {last} batches"
     );
     // A kill before anything else is written; the log is too short for a checkpoint meanwhile.

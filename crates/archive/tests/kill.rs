@@ -35,17 +35,18 @@ fn child() {
             scope.spawn(move || {
                 let mut writer = Worker::new(archive);
                 let first = model.top(&marker(worker)) + 1;
-                let mut told = 0;
+                let mut reported = 0;
                 for number in first.. {
                     let records = batch(worker, number, &model);
                     records.iter().for_each(|record| model.apply(record));
                     let at = writer.append(records);
                     // A few batches are in flight at any time.
                     writer.wait(at.saturating_sub(4));
-                    if writer.durable > told {
-                        told = writer.durable;
+                    if writer.durable > reported {
+                        reported = writer.durable;
                         let checkpoints = archive.stats().checkpoints;
-                        let line = format!("durable {worker} {} {checkpoints}\n", first - 1 + told);
+                        let line =
+                            format!("durable {worker} {} {checkpoints}\n", first - 1 + reported);
                         let mut out = std::io::stdout().lock();
                         out.write_all(line.as_bytes())
                             .and_then(|()| out.flush())

@@ -50,7 +50,7 @@ pub enum CertificateTrust {
     /// The certificates in a PEM file.
     File(PathBuf),
     /// All certificates are accepted without verification.
-    Anybody,
+    Insecure,
 }
 
 /// A read of a streamed body.

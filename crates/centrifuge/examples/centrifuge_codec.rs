@@ -22,7 +22,7 @@ use veche_centrifuge::{
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Question {
+enum CodecRequest {
     Read {
         read: String,
         encoding: String,
@@ -38,7 +38,7 @@ fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
     for line in io::stdin().lock().lines() {
         let answer = match serde_json::from_str(&line?)? {
-            Question::Read {
+            CodecRequest::Read {
                 read,
                 encoding,
                 r#as,
@@ -51,12 +51,12 @@ fn main() -> io::Result<()> {
                 look(encoding, &message, &r#as)
                     .unwrap_or_else(|error| json!({ "error": error.to_string() }))
             }
-            Question::Delta { delta: (old, new) } => {
+            CodecRequest::Delta { delta: (old, new) } => {
                 let bytes = |text| BASE64_STANDARD.decode(text).map_err(io::Error::other);
                 let delta = fossil_delta(&bytes(old)?, &bytes(new)?);
                 json!(delta.map(|delta| BASE64_STANDARD.encode(delta)))
             }
-            Question::Write {} => json!(samples()),
+            CodecRequest::Write {} => json!(samples()),
         };
         writeln!(out, "{answer}")?;
         out.flush()?;

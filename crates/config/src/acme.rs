@@ -73,8 +73,8 @@ impl Config {
     /// Returns the ordered certificates without duplicates.
     pub fn ordered(&self) -> Vec<AcmeCertificate> {
         let mut all: Vec<AcmeCertificate> = Vec::new();
-        let sealed = self.listeners.iter().filter_map(|l| l.tls.as_ref());
-        for certificate in sealed.flat_map(|tls| &tls.certificates) {
+        let tls_configs = self.listeners.iter().filter_map(|l| l.tls.as_ref());
+        for certificate in tls_configs.flat_map(|tls| &tls.certificates) {
             if let CertificateOrigin::Acme(ordered) = certificate
                 && !all.contains(ordered)
             {

@@ -57,7 +57,7 @@ pub(super) struct Environment<'w> {
     /// Returns the canonical path, even if only the parent folder exists; `None` if it can't be determined.
     pub(super) real: &'w dyn Fn(&Path) -> Option<PathBuf>,
     /// Returns whether every user of the machine may read a file.
-    pub(super) is_for_everybody: &'w dyn Fn(&Path) -> bool,
+    pub(super) is_world_readable: &'w dyn Fn(&Path) -> bool,
     /// Reads a certificate and its key; the error is an actionable line.
     pub(super) certificate: &'w dyn Fn(&Path, &Path) -> Result<CertificateFacts, String>,
     /// Reads a secret from elsewhere; the error is an actionable line without the secret.
@@ -471,7 +471,7 @@ impl Checker<'_> {
                     self.only_for_some(name, at, &file);
                     Some(file)
                 }
-                SecretSource::Here(_) if (self.world.is_for_everybody)(self.file) => {
+                SecretSource::Here(_) if (self.world.is_world_readable)(self.file) => {
                     let file = shown(self.file);
                     let why = format!(
                         "{name}: every user of this machine can read {file}; chmod o= {file}, or move the value to a separate file"
@@ -488,7 +488,7 @@ impl Checker<'_> {
 
     /// Warns if a file with a secret is readable for everyone.
     fn only_for_some(&mut self, name: &str, at: Option<usize>, file: &Path) {
-        if (self.world.is_for_everybody)(file) {
+        if (self.world.is_world_readable)(file) {
             let file = shown(file);
             let why =
                 format!("{name}: every user of this machine may read {file}; chmod o= {file}");

@@ -89,11 +89,11 @@ fn is_name(text: &str) -> bool {
 
 fn directive_of(section: Section, name: &str, message: &str) -> Option<&'static Directive> {
     let named = |name: &str| section.directives().find(|one| one.name == name);
-    let said = message
+    let quoted = message
         .split_once(": ")
         .and_then(|(before, _)| named(before));
     let meant = || nearest(name, section.directives().map(|one| one.name)).and_then(named);
-    said.or_else(|| named(name)).or_else(meant)
+    quoted.or_else(|| named(name)).or_else(meant)
 }
 
 fn is_secret(name: &str, directive: Option<&Directive>) -> bool {

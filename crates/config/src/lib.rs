@@ -76,7 +76,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ProblemReport> {
             is_folder: &Path::is_dir,
             is_file: &Path::is_file,
             real: &real,
-            is_for_everybody: &is_for_everybody,
+            is_world_readable: &is_world_readable,
             certificate: &|certificate, key| match Certificate::read(certificate, key) {
                 Ok(read) => Ok(checked::CertificateFacts {
                     valid_from_s: read.valid_from_s(),
@@ -110,7 +110,7 @@ pub fn parse_again(path: &Path, text: &str) -> Result<Config, ProblemReport> {
             is_folder: &|_| true,
             is_file: &|_| true,
             real: &|_| None,
-            is_for_everybody: &|_| false,
+            is_world_readable: &|_| false,
             certificate: &|_, _| Ok(checked::CertificateFacts::unchecked()),
             client_ca: &|_| Ok(()),
             jwt_keys: &|_| Ok(None),
@@ -135,7 +135,7 @@ fn real(path: &Path) -> Option<PathBuf> {
 }
 
 /// Returns whether users besides the owner and group may read a file.
-fn is_for_everybody(file: &Path) -> bool {
+fn is_world_readable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }

@@ -29,7 +29,7 @@ pub fn namespaces(config: &Config) -> Namespaces {
             join_leave: namespace.join_leave,
             force_push_join_leave: namespace.force_push_join_leave,
             leave_delay_ms: as_ms(namespace.leave_delay),
-            event_level: namespace.told,
+            event_level: namespace.event_level,
             drop_when_slow: namespace.slow_miss,
             delta_mode: namespace.differences,
             tags_filter: namespace.tags_filter,

@@ -62,7 +62,7 @@ fn checked(text: &str) -> Result<Config, ProblemReport> {
                 Ok(below) => Some(Path::new("/etc/veche/chat").join(below)),
                 Err(_) => Some(path.components().collect()),
             },
-            is_for_everybody: &|path| path.ends_with("exposed.key"),
+            is_world_readable: &|path| path.ends_with("exposed.key"),
             certificate: &certificate,
             client_ca: &|path| match path.ends_with("ca.pem") {
                 true => Ok(()),
@@ -220,7 +220,7 @@ fn a_full_file() {
         fragments_max: 65_536,
         inflate_ratio_max: Some(200),
         pacing: None,
-        keeping: None,
+        drop_policy: None,
         has_positions: false,
     };
     let channels = vec![
@@ -324,7 +324,7 @@ fn the_defaults() {
         fragments_max: 1_024,
         inflate_ratio_max: Some(200),
         pacing: None,
-        keeping: None,
+        drop_policy: None,
         has_positions: false,
     };
     assert_eq!(

@@ -544,7 +544,7 @@ pub struct WebSocketConfig {
     /// The rate limit of one client; `None`: unlimited.
     pub pacing: Option<RateLimits>,
     /// What happens to a slow consumer's publications; `None`: it is disconnected.
-    pub keeping: Option<DropPolicy>,
+    pub drop_policy: Option<DropPolicy>,
     /// Whether clients receive the position of each publication.
     pub has_positions: bool,
 }
@@ -565,7 +565,7 @@ pub struct NamespaceConfig {
     /// Whether clients receive joins and leaves without requesting them.
     pub force_push_join_leave: bool,
     /// Which events are sent to the back end.
-    pub told: EventLevel,
+    pub event_level: EventLevel,
     /// The time in which a disconnected user may reconnect without a leave event; 0: none.
     pub leave_delay: Duration,
     /// Whether clients may receive deltas.

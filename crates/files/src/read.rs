@@ -17,12 +17,12 @@ use crate::walk::walk;
 /// [`FileFault::UntrustedLink`](crate::FileFault::UntrustedLink).
 pub fn read(path: &Path) -> io::Result<File> {
     let found = walk(path, true)?;
-    let judge = |about| {
+    let check = |about| {
         check_kind(&about)?;
         found.check_owner(&about)
     };
     // Checked before opening, because opening a device can have side effects.
-    judge(statat(
+    check(statat(
         &found.folder,
         &found.name,
         AtFlags::SYMLINK_NOFOLLOW,
@@ -30,6 +30,6 @@ pub fn read(path: &Path) -> io::Result<File> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = openat(&found.folder, &found.name, flags, Mode::empty())?;
-    judge(fstat(&file)?)?;
+    check(fstat(&file)?)?;
     Ok(file.into())
 }

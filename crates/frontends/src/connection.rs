@@ -154,9 +154,9 @@ impl Connection {
     }
 
     /// Handles a trusted client certificate, received before the first byte of data.
-    pub fn handle_certificate(&mut self, certified: CertificateNames) {
+    pub fn handle_certificate(&mut self, certificate_names: CertificateNames) {
         if let Stage::Http(http) = &mut self.stage {
-            http.set_certified(certified);
+            http.set_certificate_names(certificate_names);
         }
     }
 
@@ -305,11 +305,12 @@ impl Connection {
     pub fn handle_identity(
         &mut self,
         id: ConnectionId,
-        finding: IdentityResult,
+        identity_result: IdentityResult,
         shared: &mut Context,
     ) {
         if let Stage::Socket(socket) = &mut self.stage {
-            if socket.handle_identity(&finding) && self.blocked == Some(WaitReason::Answer) {
+            if socket.handle_identity(&identity_result) && self.blocked == Some(WaitReason::Answer)
+            {
                 self.resume(id, shared);
             }
             return;
@@ -317,7 +318,7 @@ impl Connection {
         let Stage::Http(http) = &mut self.stage else {
             return;
         };
-        let then = match http.handle_identity(id, finding, shared) {
+        let then = match http.handle_identity(id, identity_result, shared) {
             None => return,
             Some(Ok(then)) => then,
             Some(Err(error)) => {

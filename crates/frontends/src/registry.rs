@@ -251,15 +251,15 @@ impl Session for AnySession {
 
     fn handle_hook_decision(
         &mut self,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        each!(self, session => Session::handle_hook_decision(session, question, decision, cx))
+        each!(self, session => Session::handle_hook_decision(session, request_id, decision, cx))
     }
 
-    fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
-        each!(self, session => Session::handle_identity(session, finding))
+    fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
+        each!(self, session => Session::handle_identity(session, identity_result))
     }
 
     fn set_peer(&mut self, peer: IpAddr) {

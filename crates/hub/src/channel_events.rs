@@ -358,14 +358,14 @@ mod tests {
 
     fn hub() -> Hub {
         let mut namespaces = Namespaces::new();
-        let told = |told, leave_delay_ms| NamespaceOptions {
-            event_level: told,
+        let options = |event_level, leave_delay_ms| NamespaceOptions {
+            event_level,
             leave_delay_ms,
             ..NamespaceOptions::default()
         };
-        namespaces.insert("#", told(EventLevel::Occupancy, 5_000));
-        namespaces.insert("room", told(EventLevel::Members, 5_000));
-        namespaces.insert("hall", told(EventLevel::Members, 0));
+        namespaces.insert("#", options(EventLevel::Occupancy, 5_000));
+        namespaces.insert("room", options(EventLevel::Members, 5_000));
+        namespaces.insert("hall", options(EventLevel::Members, 0));
         let latest = crate::HistoryOptions {
             size: 1,
             ttl_ms: 60_000,
@@ -375,7 +375,7 @@ mod tests {
         };
         let price = NamespaceOptions {
             history: Some(latest),
-            ..told(EventLevel::Occupancy, 0)
+            ..options(EventLevel::Occupancy, 0)
         };
         namespaces.insert("price", price);
         let mut hub = Hub::new(WorkerId(0), 1, 1, Options::default());
@@ -397,12 +397,18 @@ mod tests {
             conn_info: None,
             chan_info: None,
         };
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(Arc::new(client)),
             ..SubscribeOptions::default()
         };
         let name = ChannelName::new(channel).expect("a valid name");
-        let result = hub.subscribe(session(generation), name, Ticket(0), &joining, &mut Nowhere);
+        let result = hub.subscribe(
+            session(generation),
+            name,
+            Ticket(0),
+            &subscribe_options,
+            &mut Nowhere,
+        );
         result.expect("there is room");
     }
 
@@ -417,7 +423,7 @@ mod tests {
     fn taken(hub: &mut Hub) -> Vec<String> {
         let mut list = Vec::new();
         assert_eq!(hub.take_channel_events(&mut list), 0);
-        let told = |one: &ChannelEvent| {
+        let describe = |one: &ChannelEvent| {
             let what = match &one.kind {
                 ChannelEventKind::Joined(client) => format!("{} joined", client.client),
                 ChannelEventKind::Left(client) => format!("{} left", client.client),
@@ -425,7 +431,7 @@ mod tests {
             };
             format!("{} {what}", one.channel)
         };
-        list.iter().map(told).collect()
+        list.iter().map(describe).collect()
     }
 
     #[test]

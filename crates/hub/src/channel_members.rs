@@ -226,8 +226,10 @@ impl Presence {
 
     /// Home: iterates over the members of channels, including those in their leave delay.
     pub(crate) fn local_members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
-        let rosters = self.channels.iter();
-        rosters.flat_map(|(name, roster)| roster.clients().map(move |client| (name, client)))
+        let all_members = self.channels.iter();
+        all_members.flat_map(|(name, channel_members)| {
+            channel_members.clients().map(move |client| (name, client))
+        })
     }
 
     /// Returns whether a timer is pending.
@@ -255,58 +257,61 @@ mod tests {
 
     #[test]
     fn without_a_delay_each_connection_joins_and_leaves() {
-        let mut roster = ChannelMembers::default();
+        let mut channel_members = ChannelMembers::default();
         let (one, two) = (client("ann", "1"), client("ann", "2"));
-        assert!(news(roster.join(&one, false)) && news(roster.join(&two, false)));
+        assert!(news(channel_members.join(&one, false)) && news(channel_members.join(&two, false)));
         let both = PresenceStats {
             clients: 2,
             users: 1,
         };
-        assert_eq!(roster.stats(), both);
-        assert_eq!(roster.leave(&one, None), LeaveEffect::Announced);
-        assert_eq!(roster.leave(&one, None), LeaveEffect::Unknown);
-        assert_eq!(roster.leave(&two, None), LeaveEffect::Announced);
-        assert_eq!(roster.stats(), PresenceStats::default());
+        assert_eq!(channel_members.stats(), both);
+        assert_eq!(channel_members.leave(&one, None), LeaveEffect::Announced);
+        assert_eq!(channel_members.leave(&one, None), LeaveEffect::Unknown);
+        assert_eq!(channel_members.leave(&two, None), LeaveEffect::Announced);
+        assert_eq!(channel_members.stats(), PresenceStats::default());
     }
 
     #[test]
     fn with_a_delay_users_come_and_go() {
-        let mut roster = ChannelMembers::default();
+        let mut channel_members = ChannelMembers::default();
         let due = Some((5, 1));
         let (one, two, three) = (client("ann", "1"), client("ann", "2"), client("ann", "3"));
-        assert!(news(roster.join(&one, true)));
-        assert!(!news(roster.join(&two, true)));
-        assert_eq!(roster.leave(&one, due), LeaveEffect::Unannounced);
-        assert_eq!(roster.leave(&two, due), LeaveEffect::Delayed);
+        assert!(news(channel_members.join(&one, true)));
+        assert!(!news(channel_members.join(&two, true)));
+        assert_eq!(channel_members.leave(&one, due), LeaveEffect::Unannounced);
+        assert_eq!(channel_members.leave(&two, due), LeaveEffect::Delayed);
         let still = PresenceStats {
             clients: 1,
             users: 1,
         };
-        assert_eq!(roster.stats(), still);
-        assert_eq!(roster.leaving(), [(5, 1)]);
-        let back = roster.join(&three, true);
+        assert_eq!(channel_members.stats(), still);
+        assert_eq!(channel_members.leaving(), [(5, 1)]);
+        let back = channel_members.join(&three, true);
         assert_eq!((back.is_announced, back.was_leaving), (false, due));
-        assert_eq!(roster.stats(), still);
-        assert_eq!(roster.leave(&three, due), LeaveEffect::Delayed);
-        roster.expire(&three);
-        assert_eq!(roster.stats(), PresenceStats::default());
-        assert!(news(roster.join(&one, true)));
+        assert_eq!(channel_members.stats(), still);
+        assert_eq!(channel_members.leave(&three, due), LeaveEffect::Delayed);
+        channel_members.expire(&three);
+        assert_eq!(channel_members.stats(), PresenceStats::default());
+        assert!(news(channel_members.join(&one, true)));
     }
 
     #[test]
     fn the_order_of_members_is_not_random() {
         let all: Vec<_> = (0..40).map(|one| client("", &one.to_string())).collect();
         let listed = || {
-            let mut roster = ChannelMembers::default();
+            let mut channel_members = ChannelMembers::default();
             for one in &all {
-                roster.join(one, false);
+                channel_members.join(one, false);
             }
             // The first, a middle and the last one.
             for gone in [0, 17, 39] {
-                assert_eq!(roster.leave(&all[gone], None), LeaveEffect::Announced);
+                assert_eq!(
+                    channel_members.leave(&all[gone], None),
+                    LeaveEffect::Announced
+                );
             }
-            assert!(!news(roster.join(&all[5], false)), "it is there");
-            let names = roster.clients().map(|one| one.client.to_string());
+            assert!(!news(channel_members.join(&all[5], false)), "it is there");
+            let names = channel_members.clients().map(|one| one.client.to_string());
             names.collect::<Vec<_>>()
         };
         let first = listed();
@@ -322,11 +327,17 @@ mod tests {
 
     #[test]
     fn anonymous_members_leave_at_once() {
-        let mut roster = ChannelMembers::default();
+        let mut channel_members = ChannelMembers::default();
         let (one, two) = (client("", "1"), client("", "2"));
-        assert!(news(roster.join(&one, true)) && news(roster.join(&two, true)));
-        assert_eq!(roster.leave(&one, Some((5, 1))), LeaveEffect::Announced);
-        assert_eq!(roster.leave(&two, Some((5, 2))), LeaveEffect::Announced);
-        assert_eq!(roster.stats(), PresenceStats::default());
+        assert!(news(channel_members.join(&one, true)) && news(channel_members.join(&two, true)));
+        assert_eq!(
+            channel_members.leave(&one, Some((5, 1))),
+            LeaveEffect::Announced
+        );
+        assert_eq!(
+            channel_members.leave(&two, Some((5, 2))),
+            LeaveEffect::Announced
+        );
+        assert_eq!(channel_members.stats(), PresenceStats::default());
     }
 }

@@ -12,7 +12,7 @@ impl<E: Engine> Hub<E> {
         &mut self,
         (session, ticket): (ConnectionId, Ticket),
         channel: ChannelName<'_>,
-        question: ChannelQuery,
+        query: ChannelQuery,
         outlet: &mut impl Outlet,
     ) -> RequestOutcome<HubReply> {
         let hash = self.channels.hash(channel.as_str());
@@ -22,13 +22,13 @@ impl<E: Engine> Hub<E> {
                 from: home,
                 reply: Some((session, ticket)),
             };
-            let answer = self.answer_query(channel.as_str(), &question, origin);
+            let answer = self.answer_query(channel.as_str(), &query, origin);
             return answer.map_or(RequestOutcome::Pending, RequestOutcome::Done);
         }
         let channel = self.channel_name(hash, channel.as_str());
         let mail = HubMessage::Query {
             channel,
-            question,
+            query,
             session,
             ticket,
         };
@@ -41,13 +41,13 @@ impl<E: Engine> Hub<E> {
         &mut self,
         from: WorkerId,
         channel: &str,
-        question: &ChannelQuery,
+        query: &ChannelQuery,
         (session, ticket): (ConnectionId, Ticket),
         outlet: &mut impl Outlet,
     ) {
         let reply = Some((session, ticket));
         let origin = Origin { from, reply };
-        if let Some(answer) = self.answer_query(channel, question, origin) {
+        if let Some(answer) = self.answer_query(channel, query, origin) {
             self.reply(origin, answer, outlet);
         }
     }
@@ -77,10 +77,10 @@ impl<E: Engine> Hub<E> {
     fn answer_query(
         &mut self,
         channel: &str,
-        question: &ChannelQuery,
+        query: &ChannelQuery,
         origin: Origin,
     ) -> Option<HubReply> {
-        Some(match question {
+        Some(match query {
             ChannelQuery::History(query) => {
                 HubReply::History(self.read_history(channel, query, origin)?)
             }

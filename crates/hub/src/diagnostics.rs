@@ -42,13 +42,13 @@ impl<E: Engine> Hub<E> {
     /// Iterates over non-zero resources held for sessions: none once all sessions have ended and all leave delays have
     /// passed.
     pub fn session_resources(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let [members, rosters, leaving] = self.presence.sizes();
+        let [members, all_members, leaving] = self.presence.sizes();
         [
             ("subscriptions", self.subscriptions.len().into()),
             ("channels with subscribers", self.occupied.into()),
             ("users", self.users.into()),
             ("members", members as u64),
-            ("rosters", rosters as u64),
+            ("rosters", all_members as u64),
             ("users within their leave delay", leaving as u64),
         ]
         .into_iter()

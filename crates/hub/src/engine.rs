@@ -134,7 +134,7 @@ pub trait Engine {
 
     /// Reports the request once everything submitted before it is done; called while requests of the channel are
     /// pending.
-    fn fence(&mut self, slot: u32, receipt: RequestContext);
+    fn fence(&mut self, slot: u32, request_context: RequestContext);
 
     /// Starts the feed of a channel that gets its first subscriber on this node. A channel with history has a slot. A
     /// deferred reply arrives as [`EngineReport::Following`], unless [`unfollow`](Self::unfollow) is called first.
@@ -150,7 +150,7 @@ pub trait Engine {
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome>;
 
     /// Returns whether this process knows of no stored publications of the channel.
@@ -162,7 +162,7 @@ pub trait Engine {
         kept: StoredChannel<'_>,
         query: &HistoryQuery,
         answer_max: usize,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<HistoryPage, HistoryError>>;
 
     /// Reads the stored publications from a position up to the top, to close a gap or for subscribers;
@@ -176,7 +176,7 @@ pub trait Engine {
     fn remove(
         &mut self,
         kept: StoredChannel<'_>,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>>;
 
     /// Called before a removal is answered: publications submitted before it and delivered since are removed too.
@@ -428,11 +428,11 @@ pub struct LocalMembers<'a> {
 impl LocalMembers<'_> {
     /// Returns the members, or [`PresenceError::TooMany`].
     pub fn list(&self) -> Result<Box<[Arc<ClientInfo>]>, PresenceError> {
-        let Some(roster) = self.members else {
+        let Some(channel_members) = self.members else {
             return Ok(Box::default());
         };
-        match roster.stats().clients as usize <= crate::MEMBERS_MAX {
-            true => Ok(roster.clients().cloned().collect()),
+        match channel_members.stats().clients as usize <= crate::MEMBERS_MAX {
+            true => Ok(channel_members.clients().cloned().collect()),
             false => Err(PresenceError::TooMany),
         }
     }
@@ -538,13 +538,15 @@ impl EngineReport {
     /// The channel whose subscribers need room for the entry.
     pub(crate) fn channel(&self) -> Option<u32> {
         match self {
-            Self::Item(_, receipt) => receipt.as_ref().map(|receipt| receipt.channel),
-            Self::Skipped(receipt, _)
-            | Self::Published(receipt, ..)
-            | Self::Failed(receipt)
-            | Self::Fence(receipt)
-            | Self::Removed(receipt, _)
-            | Self::History(receipt, _) => Some(receipt.channel),
+            Self::Item(_, request_context) => request_context
+                .as_ref()
+                .map(|request_context| request_context.channel),
+            Self::Skipped(request_context, _)
+            | Self::Published(request_context, ..)
+            | Self::Failed(request_context)
+            | Self::Fence(request_context)
+            | Self::Removed(request_context, _)
+            | Self::History(request_context, _) => Some(request_context.channel),
             Self::Following(..)
             | Self::Segment(..)
             | Self::Member(..)

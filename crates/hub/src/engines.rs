@@ -89,8 +89,8 @@ impl Engine for NodeEngine {
         on!(self, pending_count(slot))
     }
 
-    fn fence(&mut self, slot: u32, receipt: RequestContext) {
-        on!(self, fence(slot, receipt));
+    fn fence(&mut self, slot: u32, request_context: RequestContext) {
+        on!(self, fence(slot, request_context));
     }
 
     #[inline]
@@ -106,9 +106,9 @@ impl Engine for NodeEngine {
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome> {
-        on!(self, join(kept, joining))
+        on!(self, join(kept, subscribe_options))
     }
 
     fn is_empty(&self, slot: u32) -> bool {
@@ -120,9 +120,9 @@ impl Engine for NodeEngine {
         kept: StoredChannel<'_>,
         query: &HistoryQuery,
         answer_max: usize,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<HistoryPage, HistoryError>> {
-        on!(self, read(kept, query, answer_max, receipt))
+        on!(self, read(kept, query, answer_max, request_context))
     }
 
     fn read_since(&mut self, slot: u32, read: crate::history_segment::HistoryRead) {
@@ -136,9 +136,9 @@ impl Engine for NodeEngine {
     fn remove(
         &mut self,
         kept: StoredChannel<'_>,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>> {
-        on!(self, remove(kept, receipt))
+        on!(self, remove(kept, request_context))
     }
 
     fn before_removal_reply(&mut self, slot: u32) {

@@ -133,8 +133,8 @@ impl<E: Engine> Hub<E> {
         origin: Origin,
     ) -> Option<Result<Box<HistoryPage>, HistoryError>> {
         let answer_max = self.history_answer_max;
-        let page = self.query_engine(channel, origin, |engine, kept, receipt| {
-            engine.read(kept, query, answer_max, receipt)
+        let page = self.query_engine(channel, origin, |engine, kept, request_context| {
+            engine.read(kept, query, answer_max, request_context)
         })?;
         Some(page.map(Box::new))
     }
@@ -168,14 +168,14 @@ impl<E: Engine> Hub<E> {
             history: &history,
             now_ms: self.expiry_clock_ms(),
         };
-        let receipt = RequestContext {
+        let request_context = RequestContext {
             channel: index,
             origin,
             options: None,
             repeated: None,
             has_slot: true,
         };
-        let answer = match ask(&mut self.engine, kept, receipt) {
+        let answer = match ask(&mut self.engine, kept, request_context) {
             EngineReply::Ready(answer) => Some(answer),
             EngineReply::Deferred => {
                 self.channels[index].waiting += 1;

@@ -193,11 +193,16 @@ impl<E: Engine> Hub<E> {
                 session,
                 ticket,
                 registration,
-                joining,
+                subscribe_options,
             } => {
                 let caller = (session, ticket);
-                let joined =
-                    self.register_subscriber(from, channel, caller, registration, &joining);
+                let joined = self.register_subscriber(
+                    from,
+                    channel,
+                    caller,
+                    registration,
+                    &subscribe_options,
+                );
                 if let EngineReply::Ready(joined) = joined {
                     outlet.send_message(
                         from,
@@ -245,11 +250,11 @@ impl<E: Engine> Hub<E> {
             }
             HubMessage::Query {
                 channel,
-                question,
+                query,
                 session,
                 ticket,
             } => {
-                self.receive_query(from, &channel, &question, (session, ticket), outlet);
+                self.receive_query(from, &channel, &query, (session, ticket), outlet);
             }
             HubMessage::List {
                 pattern,

@@ -109,10 +109,10 @@ impl<E: Engine> Hub<E> {
     /// for credit.
     pub(crate) fn send_join_leaves(&mut self, outlet: &mut impl Outlet) -> bool {
         self.join_leave_queue.may_progress = false;
-        let mut told = 0;
+        let mut sent = 0;
         // Consecutive channels skipped so far.
         let mut passed = 0;
-        while told < SENT_PER_TURN_MAX
+        while sent < SENT_PER_TURN_MAX
             && passed < SKIPPED_PER_TURN_MAX.min(self.join_leave_queue.turns.len())
         {
             let Some(index) = self.next_join_leave_channel() else {
@@ -126,14 +126,14 @@ impl<E: Engine> Hub<E> {
                 continue;
             }
             passed = 0;
-            told += 1;
+            sent += 1;
             if let Some((event, client)) = self.join_leave_queue.pop() {
                 self.send_join_leave(index, event, client, outlet);
             }
             self.channels.release(index);
         }
         // If none could be sent, wait for a turn that returns credit.
-        told == SENT_PER_TURN_MAX && !self.join_leave_queue.is_empty()
+        sent == SENT_PER_TURN_MAX && !self.join_leave_queue.is_empty()
     }
 
     fn next_join_leave_channel(&mut self) -> Option<u32> {

@@ -40,7 +40,7 @@ impl<E: Engine> Hub<E> {
         session: ConnectionId,
         channel: ChannelName<'_>,
         ticket: Ticket,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
         outlet: &mut impl Outlet,
     ) -> Result<RequestOutcome<Option<Box<SubscribeOutcome>>>, SubscribeError> {
         match self.subscriptions.session_state(session) {
@@ -59,18 +59,24 @@ impl<E: Engine> Hub<E> {
             return Err(SubscribeError::AlreadySubscribed);
         }
         let registration = self.subscriptions.insert(session, index);
-        if let Some(client) = &joining.client {
+        if let Some(client) = &subscribe_options.client {
             let members = &mut self.presence.members;
             members.insert(registration.slot, Arc::clone(client));
         }
         let Some(home) = self.channels[index].home.remote_worker() else {
-            let EngineReply::Ready(joined) = self.join(index, joining) else {
+            let EngineReply::Ready(joined) = self.join(index, subscribe_options) else {
                 let caller = (session, ticket);
-                self.add_pending_subscriber(index, self.me, caller, registration, joining);
+                self.add_pending_subscriber(
+                    index,
+                    self.me,
+                    caller,
+                    registration,
+                    subscribe_options,
+                );
                 return Ok(RequestOutcome::Pending);
             };
             self.make_live(index, registration.slot);
-            self.member_joined(index, joining.client.as_ref());
+            self.member_joined(index, subscribe_options.client.as_ref());
             if joined.is_some() {
                 self.evict_over_budget();
             }
@@ -86,7 +92,7 @@ impl<E: Engine> Hub<E> {
                 session,
                 ticket,
                 registration,
-                joining: joining.clone(),
+                subscribe_options: subscribe_options.clone(),
             },
         );
         Ok(RequestOutcome::Pending)
@@ -129,7 +135,7 @@ impl<E: Engine> Hub<E> {
         name: Arc<str>,
         caller: (ConnectionId, Ticket),
         registration: Registration,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
         let hash = self.channels.hash(&name);
         debug_assert_eq!(
@@ -141,11 +147,11 @@ impl<E: Engine> Hub<E> {
             Some(index) => index,
             None => self.channels.insert(hash, name, Home::LOCAL),
         };
-        let EngineReply::Ready(joined) = self.join(index, joining) else {
-            self.add_pending_subscriber(index, from, caller, registration, joining);
+        let EngineReply::Ready(joined) = self.join(index, subscribe_options) else {
+            self.add_pending_subscriber(index, from, caller, registration, subscribe_options);
             return EngineReply::Deferred;
         };
-        self.add_remote_subscriber(index, from, joining.client.as_ref());
+        self.add_remote_subscriber(index, from, subscribe_options.client.as_ref());
         if joined.is_some() {
             self.evict_over_budget();
         }

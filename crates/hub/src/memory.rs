@@ -168,10 +168,10 @@ impl MemoryEngine {
     }
 
     /// Queues a request after the pending ones of its channel.
-    fn enqueue_pending(&mut self, slot: u32, task: PendingReport, receipt: RequestContext) {
+    fn enqueue_pending(&mut self, slot: u32, task: PendingReport, request_context: RequestContext) {
         self.streams.add_pending(slot, false);
         if let Some(log) = &mut self.log {
-            log.push(task, receipt);
+            log.push(task, request_context);
         }
     }
 
@@ -238,18 +238,18 @@ impl Engine for MemoryEngine {
         }
     }
 
-    fn fence(&mut self, slot: u32, receipt: RequestContext) {
-        self.enqueue_pending(slot, PendingReport::Fence, receipt);
+    fn fence(&mut self, slot: u32, request_context: RequestContext) {
+        self.enqueue_pending(slot, PendingReport::Fence, request_context);
     }
 
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome> {
         let stream = self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
-        let since = joining.since.as_ref();
-        let latest_max = if joining.recover_all {
+        let since = subscribe_options.since.as_ref();
+        let latest_max = if subscribe_options.recover_all {
             RECOVERED_MAX
         } else {
             1
@@ -283,7 +283,7 @@ impl Engine for MemoryEngine {
     fn remove(
         &mut self,
         kept: StoredChannel<'_>,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>> {
         self.streams.trimmed(kept.slot, kept.history, kept.now_ms);
         self.streams.clear(kept.slot);
@@ -298,7 +298,7 @@ impl Engine for MemoryEngine {
             let channel = Arc::clone(kept.name);
             log.published.push(LogRecord::Trimmed { channel, below });
         }
-        self.enqueue_pending(kept.slot, PendingReport::Removed, receipt);
+        self.enqueue_pending(kept.slot, PendingReport::Removed, request_context);
         EngineReply::Deferred
     }
 
@@ -335,12 +335,12 @@ impl Engine for MemoryEngine {
 
     fn poll(&mut self) -> Option<EngineReport> {
         let pending = self.log.as_mut()?.pop()?;
-        let receipt = pending.receipt;
+        let request_context = pending.request_context;
         Some(match pending.task {
-            PendingReport::Item(item) => EngineReport::Item(item, Some(receipt)),
-            PendingReport::Skipped => EngineReport::Skipped(receipt, None),
-            PendingReport::Fence => EngineReport::Fence(receipt),
-            PendingReport::Removed => EngineReport::Removed(receipt, Ok(())),
+            PendingReport::Item(item) => EngineReport::Item(item, Some(request_context)),
+            PendingReport::Skipped => EngineReport::Skipped(request_context, None),
+            PendingReport::Fence => EngineReport::Fence(request_context),
+            PendingReport::Removed => EngineReport::Removed(request_context, Ok(())),
         })
     }
 

@@ -49,7 +49,7 @@ pub enum HubMessage {
         /// The subscription to confirm.
         registration: Registration,
         /// The options of the subscription.
-        joining: SubscribeOptions,
+        subscribe_options: SubscribeOptions,
     },
     /// From the home: the subscriber is counted and receives all further publications.
     Subscribed {
@@ -105,7 +105,7 @@ pub enum HubMessage {
         /// Name of the queried channel, whose home is the receiver.
         channel: Arc<str>,
         /// The kind of query, with its parameters.
-        question: ChannelQuery,
+        query: ChannelQuery,
         /// The session to reply to.
         session: ConnectionId,
         /// The ticket of that session.

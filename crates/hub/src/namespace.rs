@@ -394,15 +394,15 @@ mod tests {
 
     #[test]
     fn patterns_precede_names_and_literals_precede_parameters() {
-        let told = |told| NamespaceOptions {
-            event_level: told,
+        let options = |event_level| NamespaceOptions {
+            event_level,
             ..NamespaceOptions::default()
         };
         let mut all = Namespaces::new();
-        all.insert("", told(EventLevel::Members));
+        all.insert("", options(EventLevel::Members));
         for (pattern, options) in [
-            ("/users/:user", told(EventLevel::Off)),
-            ("/users/all", told(EventLevel::Occupancy)),
+            ("/users/:user", options(EventLevel::Off)),
+            ("/users/all", options(EventLevel::Occupancy)),
         ] {
             all.insert_pattern(PathPattern::new(pattern).expect("a pattern"), options);
         }

@@ -35,7 +35,7 @@ pub(crate) struct PublicationLog {
 pub(crate) struct Pending {
     batch: u64,
     pub(crate) task: PendingReport,
-    pub(crate) receipt: RequestContext,
+    pub(crate) request_context: RequestContext,
 }
 
 /// The report that follows once the batch is durable.
@@ -65,7 +65,7 @@ impl PublicationLog {
         self.count >= PENDING_MAX || self.bytes >= PENDING_BYTES_MAX
     }
 
-    pub(crate) fn push(&mut self, task: PendingReport, receipt: RequestContext) {
+    pub(crate) fn push(&mut self, task: PendingReport, request_context: RequestContext) {
         let is_awaited = match &task {
             PendingReport::Item(item) => {
                 self.bytes += item.publication.payload.bytes.len();
@@ -86,7 +86,7 @@ impl PublicationLog {
         queue.push_back(Pending {
             batch,
             task,
-            receipt,
+            request_context,
         });
     }
 

@@ -68,14 +68,14 @@ impl PendingSubscriber {
         from: WorkerId,
         (session, ticket): (ConnectionId, Ticket),
         registration: Registration,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> Self {
         Self {
             from,
             session,
             ticket,
             registration,
-            options: joining.clone(),
+            options: subscribe_options.clone(),
             reads: 0,
             is_refused: false,
         }
@@ -132,7 +132,7 @@ impl<E: Engine> Hub<E> {
     pub(crate) fn join(
         &mut self,
         index: u32,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> EngineReply<Option<Box<SubscribeOutcome>>> {
         let history = self.namespaces.of(&self.channels[index].name).history;
         let slot = history.is_some().then(|| self.open_stream(index));
@@ -148,7 +148,7 @@ impl<E: Engine> Hub<E> {
             history: &history,
             now_ms: self.expiry_clock_ms(),
         };
-        let EngineReply::Ready(joined) = self.engine.join(kept, joining) else {
+        let EngineReply::Ready(joined) = self.engine.join(kept, subscribe_options) else {
             let pending = self.joins.entry(index);
             pending.or_insert_with(|| ChannelJoins::new(Following::Done));
             return EngineReply::Deferred;
@@ -214,12 +214,13 @@ impl<E: Engine> Hub<E> {
         from: WorkerId,
         caller: (ConnectionId, Ticket),
         registration: Registration,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) {
-        let joiner = PendingSubscriber::new(from, caller, registration, joining);
+        let pending_subscriber =
+            PendingSubscriber::new(from, caller, registration, subscribe_options);
         if let Some(pending) = self.joins.get_mut(&index) {
             self.channels[index].waiting += 1;
-            pending.subscribers.push(joiner);
+            pending.subscribers.push(pending_subscriber);
             self.start_join_read(index);
         }
     }
@@ -272,15 +273,15 @@ impl<E: Engine> Hub<E> {
         pending.following = Following::Done;
         // The feed begins at a position of its own, to which queued items do not belong: they are dropped.
         self.feed_queues.remove(&index);
-        let joiners = std::mem::take(&mut pending.subscribers);
-        for joiner in joiners {
-            match joiner.is_refused {
-                true => self.requeue(index, joiner),
-                false => match self.join(index, &joiner.options) {
+        let pending_subscribers = std::mem::take(&mut pending.subscribers);
+        for pending_subscriber in pending_subscribers {
+            match pending_subscriber.is_refused {
+                true => self.requeue(index, pending_subscriber),
+                false => match self.join(index, &pending_subscriber.options) {
                     EngineReply::Ready(joined) => {
-                        self.complete_join(index, &joiner, joined, outlet)
+                        self.complete_join(index, &pending_subscriber, joined, outlet)
                     }
-                    EngineReply::Deferred => self.requeue(index, joiner),
+                    EngineReply::Deferred => self.requeue(index, pending_subscriber),
                 },
             }
         }
@@ -289,9 +290,9 @@ impl<E: Engine> Hub<E> {
         self.evict_over_budget();
     }
 
-    fn requeue(&mut self, index: u32, joiner: PendingSubscriber) {
+    fn requeue(&mut self, index: u32, pending_subscriber: PendingSubscriber) {
         if let Some(pending) = self.joins.get_mut(&index) {
-            pending.subscribers.push(joiner);
+            pending.subscribers.push(pending_subscriber);
         }
     }
 
@@ -302,17 +303,17 @@ impl<E: Engine> Hub<E> {
             return;
         };
         let mut here = Vec::new();
-        for joiner in &mut pending.subscribers {
-            if joiner.is_refused {
+        for pending_subscriber in &mut pending.subscribers {
+            if pending_subscriber.is_refused {
                 continue;
             }
-            joiner.is_refused = true;
-            let (session, ticket) = (joiner.session, joiner.ticket);
-            let registration = joiner.registration;
-            match joiner.from == self.me {
+            pending_subscriber.is_refused = true;
+            let (session, ticket) = (pending_subscriber.session, pending_subscriber.ticket);
+            let registration = pending_subscriber.registration;
+            match pending_subscriber.from == self.me {
                 true => here.push((session, ticket, registration)),
                 false => outlet.send_message(
-                    joiner.from,
+                    pending_subscriber.from,
                     HubMessage::Refused {
                         session,
                         ticket,
@@ -330,28 +331,28 @@ impl<E: Engine> Hub<E> {
     fn complete_join(
         &mut self,
         index: u32,
-        joiner: &PendingSubscriber,
+        pending_subscriber: &PendingSubscriber,
         joined: Option<Box<SubscribeOutcome>>,
         outlet: &mut impl Outlet,
     ) {
         self.channels[index].waiting -= 1;
-        let client = joiner.options.client.as_ref();
-        let (session, ticket) = (joiner.session, joiner.ticket);
-        let registration = joiner.registration;
-        if joiner.from == self.me {
+        let client = pending_subscriber.options.client.as_ref();
+        let (session, ticket) = (pending_subscriber.session, pending_subscriber.ticket);
+        let registration = pending_subscriber.registration;
+        if pending_subscriber.from == self.me {
             self.has_new_subscribers = true;
             self.make_live(index, registration.slot);
             self.member_joined(index, client);
             return outlet.send_reply(session, ticket, HubReply::Subscribed(joined));
         }
-        self.add_remote_subscriber(index, joiner.from, client);
+        self.add_remote_subscriber(index, pending_subscriber.from, client);
         let mail = HubMessage::Subscribed {
             session,
             ticket,
             registration,
             joined,
         };
-        outlet.send_message(joiner.from, mail);
+        outlet.send_message(pending_subscriber.from, mail);
     }
 
     /// Home: starts a read for pending subscribers unless one is in progress.
@@ -415,7 +416,7 @@ impl<E: Engine> Hub<E> {
         let (Some(slot), Some(history)) = (slot, history) else {
             return self.complete_joins_without_history(index, outlet);
         };
-        let joiners = std::mem::take(&mut pending.subscribers);
+        let pending_subscribers = std::mem::take(&mut pending.subscribers);
         let position = self.engine.position(slot);
         let reaches = |offset| chain.is_some_and(|chain| chain.index_after(offset).is_some());
         let is_behind = |since: &Since| {
@@ -428,23 +429,27 @@ impl<E: Engine> Hub<E> {
             .as_ref()
             .is_some_and(|fed| read.start <= ReadStart::Since(0) && fed.publications.is_empty());
         let mut is_ahead = false;
-        for mut joiner in joiners {
-            if joiner.is_refused {
-                self.requeue(index, joiner);
+        for mut pending_subscriber in pending_subscribers {
+            if pending_subscriber.is_refused {
+                self.requeue(index, pending_subscriber);
                 continue;
             }
-            joiner.reads += 1;
+            pending_subscriber.reads += 1;
             // Another read may still help: this one does not reach back far enough, or the feed has not reached the
             // segment.
-            let since = joiner.options.since.as_deref().unwrap_or_default();
+            let since = pending_subscriber
+                .options
+                .since
+                .as_deref()
+                .unwrap_or_default();
             let knows_more = since.iter().any(is_behind);
-            let reaches_further = joiner.read_start(history.recovery) < read.start;
+            let reaches_further = pending_subscriber.read_start(history.recovery) < read.start;
             let is_open = chain.is_some() && (fed.is_none() || reaches_further || knows_more);
-            let recovered = match (&joiner.options.since, &fed) {
+            let recovered = match (&pending_subscriber.options.since, &fed) {
                 (None, _) => None,
                 (Some(_), None) => Some(Recovered::default()),
                 (Some(since), Some(fed)) => {
-                    let latest_max = if joiner.options.recover_all {
+                    let latest_max = if pending_subscriber.options.recover_all {
                         RECOVERED_MAX
                     } else {
                         1
@@ -453,9 +458,9 @@ impl<E: Engine> Hub<E> {
                 }
             };
             let is_whole = recovered.as_ref().is_none_or(|one| one.is_complete);
-            if !is_whole && is_open && joiner.reads < READS_MAX {
+            if !is_whole && is_open && pending_subscriber.reads < READS_MAX {
                 is_ahead |= knows_more;
-                self.requeue(index, joiner);
+                self.requeue(index, pending_subscriber);
                 continue;
             }
             if is_empty {
@@ -465,7 +470,7 @@ impl<E: Engine> Hub<E> {
                 position,
                 recovered,
             };
-            self.complete_join(index, &joiner, Some(Box::new(joined)), outlet);
+            self.complete_join(index, &pending_subscriber, Some(Box::new(joined)), outlet);
         }
         if is_ahead {
             // Their position includes items that this node has not delivered yet.
@@ -495,12 +500,13 @@ impl<E: Engine> Hub<E> {
             return;
         }
         pending.reading = None;
-        let joiners = std::mem::take(&mut pending.subscribers);
-        let (refused, waiting): (Vec<_>, Vec<_>) =
-            joiners.into_iter().partition(|one| one.is_refused);
+        let pending_subscribers = std::mem::take(&mut pending.subscribers);
+        let (refused, waiting): (Vec<_>, Vec<_>) = pending_subscribers
+            .into_iter()
+            .partition(|one| one.is_refused);
         pending.subscribers = refused;
-        for joiner in waiting {
-            self.complete_join(index, &joiner, None, outlet);
+        for pending_subscriber in waiting {
+            self.complete_join(index, &pending_subscriber, None, outlet);
         }
         self.remove_joins_if_empty(index);
     }

@@ -24,9 +24,9 @@ impl<E: Engine> Hub<E> {
             return;
         }
         let presence = &mut self.presence;
-        let roster = presence.channels.entry(Arc::clone(name)).or_default();
+        let channel_members = presence.channels.entry(Arc::clone(name)).or_default();
         let is_by_user = namespace.leave_delay_ms > 0;
-        let arrival = roster.join(client, is_by_user);
+        let arrival = channel_members.join(client, is_by_user);
         let returned = arrival
             .was_leaving
             .and_then(|key| presence.leaving.remove(&key));
@@ -50,7 +50,7 @@ impl<E: Engine> Hub<E> {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
         let presence = &mut self.presence;
-        let Some(roster) = presence.channels.get_mut(name) else {
+        let Some(channel_members) = presence.channels.get_mut(name) else {
             return;
         };
         presence.serial += 1;
@@ -59,8 +59,8 @@ impl<E: Engine> Hub<E> {
         let may_return = namespace.has_members()
             && namespace.leave_delay_ms > 0
             && presence.leaving.len() < LEAVING_MAX;
-        let departure = roster.leave(client, may_return.then_some(key));
-        if roster.is_empty() {
+        let departure = channel_members.leave(client, may_return.then_some(key));
+        if channel_members.is_empty() {
             presence.channels.remove(name);
         }
         match departure {
@@ -114,8 +114,8 @@ impl<E: Engine> Hub<E> {
 
     /// Home: ends all leave delays of a channel.
     pub(crate) fn expire_leaves_of(&mut self, channel: &Arc<str>) {
-        let roster = self.presence.channels.get(channel);
-        for key in roster.map_or_else(Vec::new, ChannelMembers::leaving) {
+        let channel_members = self.presence.channels.get(channel);
+        for key in channel_members.map_or_else(Vec::new, ChannelMembers::leaving) {
             if let Some((_, client)) = self.presence.leaving.remove(&key) {
                 self.finish_leave(channel, &client);
             }
@@ -123,13 +123,13 @@ impl<E: Engine> Hub<E> {
     }
 
     fn finish_leave(&mut self, channel: &Arc<str>, client: &Arc<ClientInfo>) {
-        let rosters = &mut self.presence.channels;
-        let Some(roster) = rosters.get_mut(channel) else {
+        let all_members = &mut self.presence.channels;
+        let Some(channel_members) = all_members.get_mut(channel) else {
             return;
         };
-        roster.expire(client);
-        if roster.is_empty() {
-            rosters.remove(channel);
+        channel_members.expire(client);
+        if channel_members.is_empty() {
+            all_members.remove(channel);
         }
         self.member_changed(channel, FeedEvent::Left, client, true, true);
     }
@@ -162,10 +162,10 @@ impl<E: Engine> Hub<E> {
         if !self.namespaces.of(channel).presence {
             return Some(Err(PresenceError::Off));
         }
-        let roster = self.presence.channels.get(channel);
+        let channel_members = self.presence.channels.get(channel);
         let here = LocalMembers {
             channel,
-            members: roster,
+            members: channel_members,
         };
         match ask(&mut self.engine, here, QueryContext(origin)) {
             EngineReply::Ready(answer) => Some(answer),

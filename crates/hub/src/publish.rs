@@ -132,8 +132,8 @@ impl<E: Engine> Hub<E> {
             return found;
         }
         let has_key = terms.is_some_and(|terms| terms.idempotency_key.is_some());
-        let is_heard = || self.wildcard_entry(name).is_some() || self.engine.reaches_others();
-        if !has_key && self.namespaces.of(name).history.is_none() && !is_heard() {
+        let has_receivers = || self.wildcard_entry(name).is_some() || self.engine.reaches_others();
+        if !has_key && self.namespaces.of(name).history.is_none() && !has_receivers() {
             return None;
         }
         Some(self.entry(hash, name))

@@ -99,7 +99,7 @@ struct Topic {
 #[derive(Debug)]
 enum Task {
     Publish {
-        receipt: RequestContext,
+        request_context: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
         /// Set once the order is sent: the position that the channel had at least at that time.
@@ -108,7 +108,7 @@ enum Task {
     Fence(RequestContext),
     Check(Box<wire::Check>),
     History {
-        receipt: RequestContext,
+        request_context: RequestContext,
         query: HistoryQuery,
         answer_max: usize,
         read: Box<wire::Read>,
@@ -120,7 +120,7 @@ enum Task {
         expired_ms: u64,
     },
     Remove {
-        receipt: RequestContext,
+        request_context: RequestContext,
         channel: Arc<str>,
     },
     Member {
@@ -347,19 +347,21 @@ impl RemoteEngine {
     fn give_up(&mut self, task: Task) {
         let report = match task {
             Task::Publish {
-                receipt, publish, ..
+                request_context,
+                publish,
+                ..
             } => {
                 self.waiting_bytes -= publish.data.len();
-                EngineReport::Failed(receipt)
+                EngineReport::Failed(request_context)
             }
-            Task::Fence(receipt) => EngineReport::Fence(receipt),
-            Task::History { receipt, .. } => {
-                EngineReport::History(receipt, Err(HistoryError::Unavailable))
-            }
+            Task::Fence(request_context) => EngineReport::Fence(request_context),
+            Task::History {
+                request_context, ..
+            } => EngineReport::History(request_context, Err(HistoryError::Unavailable)),
             Task::Chain { read, order, .. } => EngineReport::Segment(order.channel, read, None),
-            Task::Remove { receipt, .. } => {
-                EngineReport::Removed(receipt, Err(HistoryError::Unavailable))
-            }
+            Task::Remove {
+                request_context, ..
+            } => EngineReport::Removed(request_context, Err(HistoryError::Unavailable)),
             Task::Member { notice, .. } => {
                 self.has_forgotten = true;
                 match notice {

@@ -132,14 +132,14 @@ impl<E: Engine> Hub<E> {
             return Some(first);
         }
         let slot = self.open_stream(index);
-        let receipt = RequestContext {
+        let request_context = RequestContext {
             channel: index,
             origin,
             options: terms.cloned(),
             repeated: Some(first),
             has_slot: true,
         };
-        self.engine.fence(slot, receipt);
+        self.engine.fence(slot, request_context);
         self.channels[index].waiting += 1;
         None
     }
@@ -159,21 +159,24 @@ impl<E: Engine> Hub<E> {
     }
 
     fn handle_report(&mut self, report: EngineReport, outlet: &mut impl Outlet) {
-        let (receipt, answer) = match report {
-            EngineReport::Item(item, Some(receipt)) if !self.is_next(&receipt, &item) => {
+        let (request_context, answer) = match report {
+            EngineReport::Item(item, Some(request_context))
+                if !self.is_next(&request_context, &item) =>
+            {
                 // The subscribers receive it through the feed queue.
-                let published = self.complete_own_publication(&receipt, item.publication.position);
+                let published =
+                    self.complete_own_publication(&request_context, item.publication.position);
                 self.receive_item(item, outlet);
-                (receipt, HubReply::Published(published))
+                (request_context, HubReply::Published(published))
             }
-            EngineReport::Item(item, Some(receipt)) => {
-                let published = self.feed_own_publication(&receipt, *item, outlet);
-                (receipt, HubReply::Published(published))
+            EngineReport::Item(item, Some(request_context)) => {
+                let published = self.feed_own_publication(&request_context, *item, outlet);
+                (request_context, HubReply::Published(published))
             }
-            EngineReport::Skipped(receipt, position) => {
+            EngineReport::Skipped(request_context, position) => {
                 let position = match position {
-                    None if receipt.has_slot => {
-                        let slot = self.open_stream(receipt.channel);
+                    None if request_context.has_slot => {
+                        let slot = self.open_stream(request_context.channel);
                         Some(self.engine.position(slot))
                     }
                     position => position,
@@ -184,37 +187,41 @@ impl<E: Engine> Hub<E> {
                     position,
                     is_skipped: true,
                 };
-                self.record_key(receipt.channel, receipt.options.as_deref(), published);
-                (receipt, HubReply::Published(published))
+                self.record_key(
+                    request_context.channel,
+                    request_context.options.as_deref(),
+                    published,
+                );
+                (request_context, HubReply::Published(published))
             }
-            EngineReport::Fence(receipt) => {
-                let name = &self.channels[receipt.channel].name;
-                let key = { receipt.options.as_deref() }
+            EngineReport::Fence(request_context) => {
+                let name = &self.channels[request_context.channel].name;
+                let key = { request_context.options.as_deref() }
                     .and_then(|terms| terms.idempotency_key.as_deref());
                 let found = self
                     .idempotency
                     .find(name, key.unwrap_or_default(), self.now.mono_ms);
-                let published = found.or(receipt.repeated).unwrap_or_default();
-                (receipt, HubReply::Published(published))
+                let published = found.or(request_context.repeated).unwrap_or_default();
+                (request_context, HubReply::Published(published))
             }
-            EngineReport::Published(receipt, position, nodes) => {
-                let mut published = self.complete_own_publication(&receipt, position);
+            EngineReport::Published(request_context, position, nodes) => {
+                let mut published = self.complete_own_publication(&request_context, position);
                 published.nodes = nodes;
-                (receipt, HubReply::Published(published))
+                (request_context, HubReply::Published(published))
             }
-            EngineReport::Failed(receipt) => {
-                self.forget_key(&receipt);
-                (receipt, HubReply::Failed)
+            EngineReport::Failed(request_context) => {
+                self.forget_key(&request_context);
+                (request_context, HubReply::Failed)
             }
-            EngineReport::Removed(receipt, removed) => {
+            EngineReport::Removed(request_context, removed) => {
                 if removed.is_ok() {
-                    let slot = self.open_stream(receipt.channel);
+                    let slot = self.open_stream(request_context.channel);
                     self.engine.before_removal_reply(slot);
                 }
-                (receipt, HubReply::HistoryRemoved(removed))
+                (request_context, HubReply::HistoryRemoved(removed))
             }
-            EngineReport::History(receipt, page) => {
-                (receipt, HubReply::History(page.map(Box::new)))
+            EngineReport::History(request_context, page) => {
+                (request_context, HubReply::History(page.map(Box::new)))
             }
             EngineReport::Item(item, None) => return self.receive_item(item, outlet),
             EngineReport::Following(channel, is_following) => {
@@ -223,8 +230,8 @@ impl<E: Engine> Hub<E> {
             EngineReport::Segment(channel, read, chain) => {
                 return self.receive_segment(&channel, read, chain, outlet);
             }
-            EngineReport::Member(notice, is_told) => {
-                if is_told && notice.is_announced {
+            EngineReport::Member(notice, notifies_subscribers) => {
+                if notifies_subscribers && notice.is_announced {
                     self.announce_member(&notice.channel, notice.event, &notice.client);
                 }
                 return;
@@ -261,23 +268,23 @@ impl<E: Engine> Hub<E> {
                 return;
             }
         };
-        self.complete_request(&receipt);
-        self.reply(receipt.origin, answer, outlet);
+        self.complete_request(&request_context);
+        self.reply(request_context.origin, answer, outlet);
     }
 
     /// Lets a failed publication with a key be retried.
-    fn forget_key(&mut self, receipt: &RequestContext) {
-        let terms = receipt.options.as_deref();
+    fn forget_key(&mut self, request_context: &RequestContext) {
+        let terms = request_context.options.as_deref();
         if let Some(key) = terms.and_then(|terms| terms.idempotency_key.as_deref()) {
-            let name = &self.channels[receipt.channel].name;
+            let name = &self.channels[request_context.channel].name;
             self.idempotency.remove(name, key);
         }
     }
 
     /// Records that a report was handled: its channel has one pending request less.
-    fn complete_request(&mut self, receipt: &RequestContext) {
-        let index = receipt.channel;
-        if receipt.has_slot {
+    fn complete_request(&mut self, request_context: &RequestContext) {
+        let index = request_context.channel;
+        if request_context.has_slot {
             let slot = self.open_stream(index);
             self.engine.report_handled(slot);
         } else if let Entry::Occupied(mut count) = self.unslotted.entry(index) {
@@ -292,20 +299,20 @@ impl<E: Engine> Hub<E> {
     }
 
     /// Returns whether an item can be delivered at once because nothing before it is missing.
-    fn is_next(&self, receipt: &RequestContext, item: &FeedItem) -> bool {
-        let slot = self.channels[receipt.channel].home.stream();
+    fn is_next(&self, request_context: &RequestContext, item: &FeedItem) -> bool {
+        let slot = self.channels[request_context.channel].home.stream();
         let (Some(position), Some(slot)) = (item.publication.position, slot) else {
             return true;
         };
         let last = self.engine.position(slot);
         let links = last.epoch == position.epoch && last.offset == item.predecessor;
-        links && !self.feed_queues.contains_key(&receipt.channel)
+        links && !self.feed_queues.contains_key(&request_context.channel)
     }
 
     /// Records that a publication of this home was ordered, whose item arrives separately.
     fn complete_own_publication(
         &mut self,
-        receipt: &RequestContext,
+        request_context: &RequestContext,
         position: Option<Position>,
     ) -> PublishOutcome {
         let published = PublishOutcome {
@@ -314,20 +321,24 @@ impl<E: Engine> Hub<E> {
             position,
             is_skipped: false,
         };
-        self.record_key(receipt.channel, receipt.options.as_deref(), published);
+        self.record_key(
+            request_context.channel,
+            request_context.options.as_deref(),
+            published,
+        );
         published
     }
 
     /// Delivers a publication that this home has submitted.
     fn feed_own_publication(
         &mut self,
-        receipt: &RequestContext,
+        request_context: &RequestContext,
         item: FeedItem,
         outlet: &mut impl Outlet,
     ) -> PublishOutcome {
-        let index = receipt.channel;
+        let index = request_context.channel;
         let position = item.publication.position;
-        let terms = receipt.options.as_deref();
+        let terms = request_context.options.as_deref();
         let previous = self.before_delivery(index, &item.publication, terms);
         let ordered = OrderedPublication {
             previous,

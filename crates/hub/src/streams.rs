@@ -254,9 +254,9 @@ impl Streams {
                 NO_MEMBER => self.accounts.pool(history.budget),
                 owner => self.accounts.pool_of(owner),
             };
-            let heir = self.accounts.open(pool, publisher);
+            let new_owner = self.accounts.open(pool, publisher);
             place.lead = lead;
-            return self.move_to(index, heir, held);
+            return self.move_to(index, new_owner, held);
         }
         place.lead = lead;
         let change = (held, place.held());
@@ -449,8 +449,8 @@ impl Streams {
         }
         let pool = self.accounts.pool(history.budget);
         if self.accounts.pool_of(owner) != pool {
-            let heir = self.accounts.account_in_pool(owner, pool);
-            self.move_to(index, heir, held);
+            let new_owner = self.accounts.account_in_pool(owner, pool);
+            self.move_to(index, new_owner, held);
         }
     }
 

@@ -36,10 +36,12 @@ impl<E: Engine> Hub<E> {
         let Some(wildcard) = self.wildcard_entry(name) else {
             return 0;
         };
-        let said = ordered.info.as_deref();
+        let member_info = ordered.info.as_deref();
         let info = PublicationInfo {
-            client: said.and_then(|info| info.client.clone()),
-            tags: said.map(|info| info.tags.clone()).unwrap_or_default(),
+            client: member_info.and_then(|info| info.client.clone()),
+            tags: member_info
+                .map(|info| info.tags.clone())
+                .unwrap_or_default(),
             channel: Some(Arc::clone(name)),
         };
         let passed_on = OrderedPublication {

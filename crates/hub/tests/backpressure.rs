@@ -241,13 +241,13 @@ fn a_full_queue_refuses_and_a_sweep_makes_room() {
     let mut outlet = TestOutlet::default();
     let channel = names(&home).remove(0);
     for index in 0..20 {
-        let joining = SubscribeOptions::default();
+        let subscribe_options = SubscribeOptions::default();
         subscribe(
             &mut home,
             session(index),
             name(&channel),
             Ticket(0),
-            &joining,
+            &subscribe_options,
             &mut outlet,
         )
         .expect("there is room");
@@ -286,11 +286,11 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
     let mut outlet = TestOutlet::default();
     let mut home = Hub::new(HOME, 4, 5, Options::default());
     let mut namespaces = Namespaces::new();
-    let told = NamespaceOptions {
+    let with_joins = NamespaceOptions {
         join_leave: true,
         ..NamespaceOptions::default()
     };
-    namespaces.insert("", told);
+    namespaces.insert("", with_joins);
     home.set_history(Arc::new(namespaces), usize::MAX);
     let names = names(&home);
     let (blocked, free) = (&names[0], &names[1]);
@@ -303,7 +303,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
             conn_info: None,
             chan_info: None,
         };
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(Arc::new(client)),
             ..SubscribeOptions::default()
         };
@@ -312,7 +312,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
             session(index),
             name(channel),
             Ticket(0),
-            &joining,
+            &subscribe_options,
             outlet,
         )
         .expect("there is room");
@@ -330,12 +330,12 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
     // With credit the waiting publications are delivered too, each to the remote and the local subscribers.
     outlet.credits[usize::from(FAR.0)] = usize::MAX;
     while home.sweep(1 << 20, &mut outlet) {}
-    let told = outlet.take();
-    let far = told.iter().filter(|line| line.ends_with("to 2")).count();
+    let sent = outlet.take();
+    let far = sent.iter().filter(|line| line.ends_with("to 2")).count();
     assert_eq!(far, MANY as usize);
     let near = format!("Joined {blocked}");
     assert_eq!(
-        told.iter().filter(|line| **line == near).count(),
+        sent.iter().filter(|line| **line == near).count(),
         (MANY * MANY) as usize
     );
     assert!(!home.has_pending_output());

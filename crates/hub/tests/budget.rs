@@ -108,7 +108,7 @@ fn join(
     channel: &str,
     since: Option<Since>,
 ) -> (Since, Option<(bool, usize)>) {
-    let joining = SubscribeOptions {
+    let subscribe_options = SubscribeOptions {
         since: since.map(|since| Arc::from([since])),
         ..SubscribeOptions::default()
     };
@@ -118,7 +118,7 @@ fn join(
         session(index),
         name(channel),
         Ticket(0),
-        &joining,
+        &subscribe_options,
         &mut last,
     );
     result.expect("there is room");

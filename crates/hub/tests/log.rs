@@ -118,9 +118,9 @@ impl World {
     }
 
     /// Subscribes at the home: the outcome is immediate and is added to the others.
-    fn join(&mut self, session: ConnectionId, joining: &SubscribeOptions) {
+    fn join(&mut self, session: ConnectionId, subscribe_options: &SubscribeOptions) {
         let (hub, outlet) = (&mut self.hub, &mut self.outlet);
-        let outcome = hub.subscribe(session, channel(), Ticket(0), joining, outlet);
+        let outcome = hub.subscribe(session, channel(), Ticket(0), subscribe_options, outlet);
         let Ok(RequestOutcome::Done(joined)) = outcome else {
             panic!("{outcome:?}");
         };
@@ -177,8 +177,8 @@ impl World {
             ..HistoryQuery::default()
         };
         let from = (ANN, Ticket(0));
-        let question = ChannelQuery::History(query);
-        let outcome = self.hub.query(from, channel(), question, &mut self.outlet);
+        let query = ChannelQuery::History(query);
+        let outcome = self.hub.query(from, channel(), query, &mut self.outlet);
         let RequestOutcome::Done(HubReply::History(Ok(page))) = outcome else {
             panic!("{outcome:?}");
         };
@@ -287,7 +287,7 @@ fn joins_and_leaves_follow_earlier_publications() {
         conn_info: None,
         chan_info: None,
     };
-    let joining = SubscribeOptions {
+    let subscribe_options = SubscribeOptions {
         client: Some(Arc::new(client)),
         ..SubscribeOptions::default()
     };
@@ -296,7 +296,7 @@ fn joins_and_leaves_follow_earlier_publications() {
         generation: 1,
     };
     let joins = |world: &mut World| {
-        world.join(bob, &joining);
+        world.join(bob, &subscribe_options);
         world.hub.sweep(9, &mut world.outlet);
     };
     joins(&mut world);
@@ -318,10 +318,8 @@ fn a_removal_is_answered_when_the_log_has_it() {
     assert_eq!(world.durable(), ["1: to 0 at 1"]);
     world.publish(2, "b", None).expect("room");
     let from = (ANN, Ticket(3));
-    let question = ChannelQuery::RemoveHistory;
-    let outcome = world
-        .hub
-        .query(from, channel(), question, &mut world.outlet);
+    let query = ChannelQuery::RemoveHistory;
+    let outcome = world.hub.query(from, channel(), query, &mut world.outlet);
     assert_eq!(outcome, RequestOutcome::Pending);
     world.publish(4, "c", None).expect("room");
     // The batch that the reply waits for removes what was ordered before, including undelivered publications.

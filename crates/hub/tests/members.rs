@@ -51,7 +51,7 @@ struct Wires {
     seen: BTreeMap<(WorkerId, String), Seen>,
     answers: Vec<(ConnectionId, Ticket, HubReply)>,
     /// Joins and leaves delivered to any session.
-    told: usize,
+    presence_events: usize,
 }
 
 struct Port<'w> {
@@ -81,7 +81,7 @@ impl Outlet for Port<'_> {
     }
 
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
-        self.wires.told += 1;
+        self.wires.presence_events += 1;
         if session.index > 0 {
             return;
         }
@@ -91,16 +91,16 @@ impl Outlet for Port<'_> {
         let by_user = delivery.channel.starts_with("hall") && !client.user.is_empty();
         let key = (self.me, delivery.channel.to_owned());
         let seen = self.wires.seen.entry(key).or_default();
-        let (set, who) = match by_user {
+        let (set, member) = match by_user {
             true => (&mut seen.users, client.user.to_string()),
             false => (&mut seen.clients, client.client.to_string()),
         };
-        let was_told = match delivery.event {
-            FeedEvent::Joined => set.insert(who),
-            FeedEvent::Left => set.remove(&who),
+        let has_changed = match delivery.event {
+            FeedEvent::Joined => set.insert(member),
+            FeedEvent::Left => set.remove(&member),
             FeedEvent::Published => panic!("nothing is published"),
         };
-        assert!(was_told, "{:?} told twice of {client:?}", delivery.event);
+        assert!(has_changed, "{:?} told twice of {client:?}", delivery.event);
     }
 
     fn send_reply(&mut self, session: ConnectionId, ticket: Ticket, answer: HubReply) {
@@ -217,13 +217,20 @@ impl World {
         });
         let key = (worker, session, channel);
         self.members.insert(key, Arc::clone(&client));
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(client),
             ..SubscribeOptions::default()
         };
         let (hub, mut port) = self.at(worker);
         let channel = name(CHANNELS[channel]);
-        let result = subscribe(hub, session, channel, Ticket(0), &joining, &mut port);
+        let result = subscribe(
+            hub,
+            session,
+            channel,
+            Ticket(0),
+            &subscribe_options,
+            &mut port,
+        );
         result.expect("there is room");
     }
 
@@ -267,11 +274,11 @@ impl World {
         }
     }
 
-    fn ask(&mut self, worker: WorkerId, channel: &str, question: ChannelQuery) -> HubReply {
+    fn ask(&mut self, worker: WorkerId, channel: &str, query: ChannelQuery) -> HubReply {
         let caller = session(0);
         self.wires.answers.clear();
         let (hub, mut port) = self.at(worker);
-        match hub.query((caller, Ticket(9)), name(channel), question, &mut port) {
+        match hub.query((caller, Ticket(9)), name(channel), query, &mut port) {
             RequestOutcome::Done(answer) => answer,
             RequestOutcome::Pending => {
                 self.settle();
@@ -350,7 +357,7 @@ fn a_page_reload_is_no_leave_and_no_join() {
             conn_info: None,
             chan_info: None,
         };
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(Arc::new(client)),
             ..SubscribeOptions::default()
         };
@@ -361,7 +368,7 @@ fn a_page_reload_is_no_leave_and_no_join() {
             session(generation),
             channel,
             Ticket(0),
-            &joining,
+            &subscribe_options,
             &mut port,
         );
         result.expect("there is room");
@@ -414,7 +421,7 @@ fn last_members_may_return() {
                 conn_info: None,
                 chan_info: None,
             };
-            let joining = SubscribeOptions {
+            let subscribe_options = SubscribeOptions {
                 client: Some(Arc::new(client)),
                 ..SubscribeOptions::default()
             };
@@ -428,7 +435,7 @@ fn last_members_may_return() {
                 session,
                 name(CHANNELS[1]),
                 Ticket(0),
-                &joining,
+                &subscribe_options,
                 &mut port,
             );
             result.expect("there is room");
@@ -460,11 +467,11 @@ fn last_members_may_return() {
         leave(&mut world, generation);
         world.pass(DELAY_MS - 1);
         assert_eq!(present(&mut world), named(generation));
-        world.wires.told = 0;
+        world.wires.presence_events = 0;
         join(&mut world, generation + 1);
         world.settle();
         assert_eq!(present(&mut world), named(generation + 1));
-        assert_eq!(world.wires.told, 0, "nobody has joined");
+        assert_eq!(world.wires.presence_events, 0, "nobody has joined");
     }
     leave(&mut world, 3);
     world.pass(DELAY_MS);
@@ -476,8 +483,8 @@ fn last_members_may_return() {
 #[test]
 fn channels_without_presence_say_so() {
     let mut world = World::new(2, 2);
-    for question in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
-        match world.ask(WorkerId(0), "other:1", question) {
+    for query in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
+        match world.ask(WorkerId(0), "other:1", query) {
             HubReply::Presence(Err(why)) | HubReply::PresenceStats(Err(why)) => {
                 assert_eq!(why, PresenceError::Off);
             }

@@ -292,8 +292,8 @@ fn counted_history_bytes_match_allocated_bytes() {
     let before = hub.gauges().history_bytes;
     let allocated = measure(|| {
         for channel in &names {
-            let question = ChannelQuery::RemoveHistory;
-            hub.query(caller, name(channel), question, &mut Tally::default());
+            let query = ChannelQuery::RemoveHistory;
+            hub.query(caller, name(channel), query, &mut Tally::default());
         }
     });
     let streams = share(&hub, before, allocated.bytes_current);

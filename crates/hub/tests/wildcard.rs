@@ -125,13 +125,13 @@ impl World {
 
     fn subscribe(&mut self, worker: WorkerId, index: u32, channel: &'static str) {
         let (hub, mut port) = self.at(worker);
-        let joining = SubscribeOptions::default();
+        let subscribe_options = SubscribeOptions::default();
         let result = subscribe(
             hub,
             session(index),
             name(channel),
             Ticket(0),
-            &joining,
+            &subscribe_options,
             &mut port,
         );
         result.expect("there is room");
@@ -219,8 +219,8 @@ impl World {
     /// Checks that all subscribers of a channel received the same.
     fn check(&self, taken: &BTreeMap<&'static str, u32>) {
         let mut orders: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for (who, subscribed) in &self.subscribed {
-            let given = self.wires.given.get(who).map_or(&[][..], |given| given);
+        for (session, subscribed) in &self.subscribed {
+            let given = self.wires.given.get(session).map_or(&[][..], |given| given);
             let hears = |channel: &&str| *channel == *subscribed || *subscribed == WILDCARD;
             let expected: Vec<_> = match *subscribed {
                 WILDCARD => HEARD.to_vec(),
@@ -239,7 +239,7 @@ impl World {
                     taken.get(channel).copied().unwrap_or(0)
                 );
                 let first = orders.entry(channel).or_insert_with(|| numbers.clone());
-                assert_eq!(*first, numbers, "{who:?} {channel}");
+                assert_eq!(*first, numbers, "{session:?} {channel}");
             }
         }
     }
@@ -279,19 +279,23 @@ fn wildcard_and_direct_subscribers_receive_the_same() {
 
         // After unsubscribing nothing is received, while others still receive everything.
         let all: Vec<_> = world.subscribed.clone().into_iter().collect();
-        for (who, channel) in all {
+        for (session, channel) in all {
             if channel == WILDCARD && random.bool() {
-                world.unsubscribe(who, channel);
-                world.subscribed.remove(&who);
-                world.wires.given.remove(&who);
+                world.unsubscribe(session, channel);
+                world.subscribed.remove(&session);
+                world.wires.given.remove(&session);
             }
         }
         world.settle();
         world.wires.given.clear();
         let taken = world.run(&mut random, 300);
         world.check(&taken);
-        let heard = world.wires.given.keys();
-        assert!(heard.clone().all(|who| world.subscribed.contains_key(who)));
+        let receivers = world.wires.given.keys();
+        assert!(
+            receivers
+                .clone()
+                .all(|session| world.subscribed.contains_key(session))
+        );
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct AnswerCache {
 
 #[derive(Debug)]
 struct CachedAnswer {
-    finding: IdentityResult,
+    identity_result: IdentityResult,
     until_ms: u64,
     number: u64,
 }
@@ -37,17 +37,22 @@ impl AnswerCache {
     pub(super) fn find(&mut self, digest: &AnswerDigest, now_ms: u64) -> Option<IdentityResult> {
         let entry = self.entries.get(digest)?;
         if now_ms < entry.until_ms {
-            return Some(entry.finding.clone());
+            return Some(entry.identity_result.clone());
         }
         self.entries.remove(digest);
         None
     }
 
-    pub(super) fn insert(&mut self, digest: AnswerDigest, finding: IdentityResult, until_ms: u64) {
+    pub(super) fn insert(
+        &mut self,
+        digest: AnswerDigest,
+        identity_result: IdentityResult,
+        until_ms: u64,
+    ) {
         self.count += 1;
         let number = self.count;
         let entry = CachedAnswer {
-            finding,
+            identity_result,
             until_ms,
             number,
         };

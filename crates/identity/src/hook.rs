@@ -1,7 +1,7 @@
 //! The identity hook: a back end that identifies users. Responses are cached, identical requests are merged,
 //! concurrency is limited, and requests are suspended while the back end fails.
 
-mod question;
+mod exchange;
 
 use std::sync::{Arc, Weak};
 
@@ -47,7 +47,7 @@ pub(super) struct HookBackend {
 #[derive(Debug)]
 struct HookState {
     gate: ConcurrencyLimit<HookCall>,
-    questions: PendingLookups,
+    lookups: PendingLookups,
     warnings: LogThrottle,
 }
 
@@ -76,7 +76,7 @@ impl HookBackend {
                     options.concurrency,
                     CircuitBreaker::new(options.failures, as_ms(options.pause)),
                 ),
-                questions: PendingLookups::new(
+                lookups: PendingLookups::new(
                     options.cache_entries as usize,
                     options.waiting,
                     ended,
@@ -104,16 +104,14 @@ impl HookBackend {
     ) -> Result<bool, (LookupOutcome, IdentityResult)> {
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
-        let HookState {
-            gate, questions, ..
-        } = &mut *state;
+        let HookState { gate, lookups, .. } = &mut *state;
         let may_wait = |is_new: bool| match !is_new || gate.may_ask(now_ms) {
             true => Ok(()),
             false => Err(()),
         };
-        let looked_up = questions.look_up(digest, asking, now_ms, may_wait);
+        let looked_up = lookups.look_up(digest, asking, now_ms, may_wait);
         looked_up.map_err(|spared| match spared {
-            NotAsked::Known(finding) => (LookupOutcome::Cached, finding),
+            NotAsked::Known(identity_result) => (LookupOutcome::Cached, identity_result),
             NotAsked::Crowded => (LookupOutcome::Crowded, NO_ANSWER),
             NotAsked::Barred(()) => (LookupOutcome::Paused, NO_ANSWER),
         })
@@ -145,8 +143,8 @@ impl HookBackend {
     }
 
     fn answered(&self, digest: AnswerDigest, client: &str, outcome: CallOutcome) {
-        let mut said = question::read(FetchResponse::of(outcome), self.options.cache_time);
-        self.figures.count_lookup(match &said.finding {
+        let mut parsed = exchange::read(FetchResponse::of(outcome), self.options.cache_time);
+        self.figures.count_lookup(match &parsed.identity_result {
             IdentityResult::Verified(_) => LookupOutcome::Named,
             IdentityResult::Failed(AuthError::RejectedByHook | AuthError::ForbiddenByHook) => {
                 LookupOutcome::Refused
@@ -157,27 +155,27 @@ impl HookBackend {
         let mut state = self.state.lock();
         let HookState {
             gate,
-            questions,
+            lookups,
             warnings,
         } = &mut *state;
-        let refused = gate.ended(said.ending, client, now_ms);
+        let refused = gate.ended(parsed.ending, client, now_ms);
         let next = gate.start_next();
-        let asking = questions.answered(&digest, &mut said.finding);
+        let asking = lookups.answered(&digest, &mut parsed.identity_result);
         let digests = refused.iter().flatten().map(|get| &get.digest);
-        let unanswered = questions.take_unsent(digests);
-        if let Some(kept) = said.cache_time(unix_now_ms()) {
+        let unanswered = lookups.take_unsent(digests);
+        if let Some(kept) = parsed.cache_time(unix_now_ms()) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
-            questions.store(digest, said.finding.clone(), until_ms);
+            lookups.store(digest, parsed.identity_result.clone(), until_ms);
         }
-        let trouble = said
-            .trouble
+        let problem = parsed
+            .problem
             .filter(|_| warnings.is_due(now_ms) || refused.is_some());
-        if trouble.is_some() {
+        if problem.is_some() {
             warnings.mark_logged(now_ms);
         }
         drop(state);
-        if let Some(trouble) = trouble {
-            warn!(target: TARGET, "identity hook {}: {trouble}", self.url);
+        if let Some(problem) = problem {
+            warn!(target: TARGET, "identity hook {}: {problem}", self.url);
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;
@@ -186,7 +184,7 @@ impl HookBackend {
                 .iter()
                 .for_each(|_| self.figures.count_lookup(LookupOutcome::Paused));
         }
-        self.complete(asking, &said.finding);
+        self.complete(asking, &parsed.identity_result);
         self.complete(unanswered, &NO_ANSWER);
         if let Some(next) = next {
             self.send(next);
@@ -196,19 +194,17 @@ impl HookBackend {
     /// Fails queued requests without sending them.
     pub(super) fn refuse_queued(&self) {
         let mut state = self.state.lock();
-        let HookState {
-            gate, questions, ..
-        } = &mut *state;
+        let HookState { gate, lookups, .. } = &mut *state;
         let queue = gate.take_queue();
-        let unanswered = questions.take_unsent(queue.iter().map(|get| &get.digest));
+        let unanswered = lookups.take_unsent(queue.iter().map(|get| &get.digest));
         drop(state);
         self.complete(unanswered, &NO_ANSWER);
     }
 
-    fn complete(&self, asking: Vec<WaitingClient>, finding: &IdentityResult) {
+    fn complete(&self, asking: Vec<WaitingClient>, identity_result: &IdentityResult) {
         self.figures.waiting.sub(asking.len() as u64);
         for WaitingClient { id, sink } in asking {
-            sink.complete(id, finding.clone());
+            sink.complete(id, identity_result.clone());
         }
     }
 }
@@ -219,28 +215,28 @@ const NO_ANSWER: IdentityResult = IdentityResult::Failed(AuthError::HookUnavaila
 impl IdentityBackend for HookBackend {
     fn begin(
         &self,
-        question: &IdentityRequest<'_>,
+        request: &IdentityRequest<'_>,
         id: ConnectionId,
         sink: &Arc<dyn CompletionSink>,
         _: Now,
     ) -> MaybeDeferred<IdentityResult> {
-        let headers = question::forwarded_headers(question, &self.options.headers);
-        let digest = question::digest(&headers);
+        let headers = exchange::forwarded_headers(request, &self.options.headers);
+        let digest = exchange::digest(&headers);
         let sink = Arc::clone(sink);
         // The gauge is increased before a completion can decrease it.
         self.figures.waiting.add(1);
         match self.look_up(digest, WaitingClient { id, sink }) {
-            Err((asked, finding)) => {
+            Err((asked, identity_result)) => {
                 self.figures.waiting.sub(1);
                 self.figures.count_lookup(asked);
-                return MaybeDeferred::Ready(finding);
+                return MaybeDeferred::Ready(identity_result);
             }
             Ok(false) => self.figures.count_lookup(LookupOutcome::Joined),
             Ok(true) => {
                 let get = HookCall {
                     digest,
                     headers,
-                    client: question.client.to_canonical().to_string().into(),
+                    client: request.client.to_canonical().to_string().into(),
                 };
                 let now = self.state.lock().gate.admit(get);
                 if let Some(get) = now {

@@ -233,8 +233,8 @@ mod tests {
     struct RecordedResults(Mutex<Vec<IdentityResult>>);
 
     impl CompletionSink for RecordedResults {
-        fn complete(&self, _: ConnectionId, finding: IdentityResult) {
-            self.0.lock().push(finding);
+        fn complete(&self, _: ConnectionId, identity_result: IdentityResult) {
+            self.0.lock().push(identity_result);
         }
     }
 
@@ -259,10 +259,13 @@ mod tests {
             .set_keys(Keys::secret(b"a secret that is long enough for it").expect("long enough"));
         keyring.fetching.lock().due = Some(now());
 
-        let told = Arc::new(RecordedResults::default());
-        let sink = Arc::clone(&told) as Arc<dyn CompletionSink>;
+        let results = Arc::new(RecordedResults::default());
+        let sink = Arc::clone(&results) as Arc<dyn CompletionSink>;
         assert!(keyring.fetch(ID, &sink, seen.as_ref()));
-        assert!(matches!(told.0.lock()[..], [IdentityResult::KeysFetched]));
+        assert!(matches!(
+            results.0.lock()[..],
+            [IdentityResult::KeysFetched]
+        ));
         let fetching = keyring.fetching.lock();
         assert!(!fetching.is_under_way);
         assert_eq!(fetching.asked, None);

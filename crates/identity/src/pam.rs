@@ -91,9 +91,9 @@ pub(super) struct PasswordService {
 
 #[derive(Debug)]
 struct PamState {
-    questions: PendingLookups,
+    lookups: PendingLookups,
     refused: AnswerCache,
-    shares: PerAddressQuota,
+    quota: PerAddressQuota,
     warnings: LogThrottle,
 }
 
@@ -112,9 +112,9 @@ impl PasswordService {
             pam: Arc::clone(pam),
             key,
             state: Mutex::new(PamState {
-                questions: PendingLookups::new(CACHE_ENTRIES_MAX, pam.options.waiting, ended),
+                lookups: PendingLookups::new(CACHE_ENTRIES_MAX, pam.options.waiting, ended),
                 refused: AnswerCache::new(REFUSED_MAX),
-                shares: PerAddressQuota::new(pam.options.wrong_per_address, pam.options.waiting),
+                quota: PerAddressQuota::new(pam.options.wrong_per_address, pam.options.waiting),
                 warnings: LogThrottle::default(),
             }),
             me: Weak::clone(me),
@@ -144,13 +144,13 @@ impl PasswordService {
         let now_ms = self.pam.clock.now_ms();
         let mut state = self.state.lock();
         let PamState {
-            questions,
+            lookups,
             refused,
-            shares,
+            quota,
             ..
         } = &mut *state;
-        if let Some(finding) = refused.find(&digest, now_ms) {
-            return Err((LookupOutcome::Cached, finding));
+        if let Some(identity_result) = refused.find(&digest, now_ms) {
+            return Err((LookupOutcome::Cached, identity_result));
         }
         let may_wait = |is_new: bool| match self.pam.barred(client) {
             Some(wait_s) if is_new => Err((
@@ -159,17 +159,17 @@ impl PasswordService {
                     retry_after_s: wait_s,
                 },
             )),
-            _ if !shares.has_room(client, is_new) => {
+            _ if !quota.has_room(client, is_new) => {
                 Err((LookupOutcome::Crowded, AuthError::VerifierBusy))
             }
             _ => Ok(()),
         };
-        let looked_up = questions.look_up(digest, asking, now_ms, may_wait);
+        let looked_up = lookups.look_up(digest, asking, now_ms, may_wait);
         if let Ok(is_new) = looked_up {
-            shares.add(client, is_new);
+            quota.add(client, is_new);
         }
         looked_up.map_err(|spared| match spared {
-            NotAsked::Known(finding) => (LookupOutcome::Cached, finding),
+            NotAsked::Known(identity_result) => (LookupOutcome::Cached, identity_result),
             NotAsked::Crowded => (
                 LookupOutcome::Crowded,
                 IdentityResult::Failed(AuthError::VerifierBusy),
@@ -183,9 +183,9 @@ impl PasswordService {
         &self,
         outcome: Result<PamReply, CheckError>,
     ) -> (LookupOutcome, IdentityResult, Option<String>) {
-        let failed = |trouble: String| {
-            let finding = IdentityResult::Failed(AuthError::VerifierUnavailable);
-            (LookupOutcome::Failed, finding, Some(trouble))
+        let failed = |problem: String| {
+            let identity_result = IdentityResult::Failed(AuthError::VerifierUnavailable);
+            (LookupOutcome::Failed, identity_result, Some(problem))
         };
         match outcome {
             Ok(PamReply::Accepted(user)) => (
@@ -195,18 +195,18 @@ impl PasswordService {
             ),
             Ok(PamReply::Refused(why)) => {
                 debug!(target: TARGET, "pam {}: refused: {why}", self.service);
-                let finding = IdentityResult::Failed(AuthError::WrongCredentials);
-                (LookupOutcome::Refused, finding, None)
+                let identity_result = IdentityResult::Failed(AuthError::WrongCredentials);
+                (LookupOutcome::Refused, identity_result, None)
             }
             Ok(PamReply::Failed(why) | PamReply::Unusable(why)) => failed(why),
             Ok(PamReply::Ready) => {
                 failed("a helper announced its start instead of answering".to_owned())
             }
             Err(CheckError::Barred { wait_s }) => {
-                let finding = IdentityResult::Failed(AuthError::TooManyAttempts {
+                let identity_result = IdentityResult::Failed(AuthError::TooManyAttempts {
                     retry_after_s: wait_s,
                 });
-                (LookupOutcome::Throttled, finding, None)
+                (LookupOutcome::Throttled, identity_result, None)
             }
             Err(CheckError::Late) => failed(format!(
                 "no helper was free within {:?}",
@@ -237,16 +237,16 @@ impl PasswordVerifier for PasswordService {
         // The gauge is increased before a completion can decrease it.
         figures.waiting.add(1);
         match self.look_up(digest, WaitingClient { id, sink }, client) {
-            Err((asked, finding)) => {
+            Err((asked, identity_result)) => {
                 figures.waiting.sub(1);
                 figures.asked(asked);
-                return MaybeDeferred::Ready(finding);
+                return MaybeDeferred::Ready(identity_result);
             }
             Ok(false) => figures.asked(LookupOutcome::Joined),
             Ok(true) => {
                 let observer = self.me.upgrade().expect("it exists while it is called");
                 self.pam.pool.submit(PasswordCheck {
-                    question: PamRequest {
+                    request: PamRequest {
                         service: self.service.clone(),
                         user: credentials.user,
                         password: credentials.password,
@@ -273,7 +273,7 @@ impl CheckObserver for PasswordService {
 
     fn checked(&self, ticket: CheckTicket, outcome: Result<PamReply, CheckError>) {
         let is_charged = counts_as_failure(&outcome);
-        let (asked, mut finding, trouble) = self.read(outcome);
+        let (asked, mut identity_result, problem) = self.read(outcome);
         let figures = &self.pam.figures.passwords;
         figures.asked(asked);
         let now_ms = self.pam.clock.now_ms();
@@ -283,28 +283,28 @@ impl CheckObserver for PasswordService {
                 .record_failure(ticket.client, now_ms);
         }
         let mut state = self.state.lock();
-        let asking = state.questions.answered(&ticket.digest, &mut finding);
+        let asking = state.lookups.answered(&ticket.digest, &mut identity_result);
         if let (LookupOutcome::Named, Some(kept)) = (asked, self.pam.options.cache_time) {
             let until_ms = now_ms.saturating_add(as_ms(kept));
             state
-                .questions
-                .store(ticket.digest, finding.clone(), until_ms);
+                .lookups
+                .store(ticket.digest, identity_result.clone(), until_ms);
         }
         if asked == LookupOutcome::Refused {
             let until_ms = now_ms.saturating_add(REFUSED_MS);
             state
                 .refused
-                .insert(ticket.digest, finding.clone(), until_ms);
+                .insert(ticket.digest, identity_result.clone(), until_ms);
         }
-        state.shares.remove(ticket.client, asking.len());
-        let trouble = trouble.filter(|_| state.warnings.is_due(now_ms));
+        state.quota.remove(ticket.client, asking.len());
+        let problem = problem.filter(|_| state.warnings.is_due(now_ms));
         drop(state);
-        if let Some(trouble) = trouble {
-            warn!(target: TARGET, "pam {}: {trouble}", self.service);
+        if let Some(problem) = problem {
+            warn!(target: TARGET, "pam {}: {problem}", self.service);
         }
         figures.waiting.sub(asking.len() as u64);
         for WaitingClient { id, sink } in asking {
-            sink.complete(id, finding.clone());
+            sink.complete(id, identity_result.clone());
         }
     }
 }

@@ -64,8 +64,10 @@ impl PendingLookups {
         may_wait: impl FnOnce(bool) -> Result<(), E>,
     ) -> Result<bool, NotAsked<E>> {
         let known = self.cache.find(&digest, now_ms);
-        if let Some(finding) = known.filter(|finding| !self.is_ended(finding)) {
-            return Err(NotAsked::Known(finding));
+        if let Some(identity_result) =
+            known.filter(|identity_result| !self.is_ended(identity_result))
+        {
+            return Err(NotAsked::Known(identity_result));
         }
         let is_new = !self.asking.contains_key(&digest);
         // A client that retries while its lookup is pending costs the back end nothing.
@@ -82,8 +84,13 @@ impl PendingLookups {
     }
 
     /// Caches a result until `until_ms`.
-    pub(super) fn store(&mut self, digest: AnswerDigest, finding: IdentityResult, until_ms: u64) {
-        self.cache.insert(digest, finding, until_ms);
+    pub(super) fn store(
+        &mut self,
+        digest: AnswerDigest,
+        identity_result: IdentityResult,
+        until_ms: u64,
+    ) {
+        self.cache.insert(digest, identity_result, until_ms);
     }
 
     /// Removes and returns the clients that wait for a result, and adds to the result how many sessions had ended when
@@ -91,10 +98,10 @@ impl PendingLookups {
     pub(super) fn answered(
         &mut self,
         digest: &AnswerDigest,
-        finding: &mut IdentityResult,
+        identity_result: &mut IdentityResult,
     ) -> Vec<WaitingClient> {
         let (asked, asking) = self.asking.remove(digest).unwrap_or_default();
-        if let IdentityResult::Verified(word) = finding {
+        if let IdentityResult::Verified(word) = identity_result {
             word.disconnects_seen = asked;
         }
         self.waiting -= asking.len() as u32;
@@ -112,8 +119,8 @@ impl PendingLookups {
         asking
     }
 
-    fn is_ended(&self, finding: &IdentityResult) -> bool {
-        match finding {
+    fn is_ended(&self, identity_result: &IdentityResult) -> bool {
+        match identity_result {
             IdentityResult::Verified(word) => {
                 self.ended.has_since(&word.user, word.disconnects_seen, "")
             }

@@ -76,21 +76,21 @@ impl From<io::Error> for RunError {
 ///
 /// # Errors
 /// See [`RunError`]. Server faults are part of the report.
-pub fn run(plan: Plan, mut around: RunControl<'_>) -> Result<Report, RunError> {
+pub fn run(plan: Plan, mut run_control: RunControl<'_>) -> Result<Report, RunError> {
     let plan = Arc::new(plan);
     let own_before = resource_usage::own_rss_bytes();
-    let (pid, member) = (around.pid, around.worker_args.take());
-    let course = FinishedRun::follow(around, plan.warmup_ns, || {
+    let (pid, member) = (run_control.pid, run_control.worker_args.take());
+    let finished = FinishedRun::follow(run_control, plan.warmup_ns, || {
         Generators::spawn(&plan, member.as_ref())
     })?;
-    let tally = &course.tally;
-    let seconds = measured_seconds(&plan, &course);
+    let tally = &finished.tally;
+    let seconds = measured_seconds(&plan, &finished);
     let target = &plan.endpoints[0].target;
     let endpoints = plan.endpoints.iter();
     let addresses: Vec<SocketAddr> = endpoints
         .flat_map(|endpoint| endpoint.target.addresses.iter().copied())
         .collect();
-    let mut report = course.report(pid, seconds);
+    let mut report = finished.report(pid, seconds);
     report.target = format!(
         "{}://{}{}",
         target.scheme,
@@ -104,12 +104,12 @@ pub fn run(plan: Plan, mut around: RunControl<'_>) -> Result<Report, RunError> {
     if is_unstamped_echo && tally.unpaired + tally.unanswered > 0 {
         refuse_latencies(&mut report, tally);
     }
-    let grown = course.own_open_bytes.saturating_sub(own_before) as f64;
+    let grown = finished.own_open_bytes.saturating_sub(own_before) as f64;
     // With fewer connections the tester's own needs would dominate.
     if tally.opened >= 1000 && plan.processes <= 1 {
         report.generator.bytes_per_connection = Some(grown / tally.opened as f64);
     }
-    judge(&mut report, tally);
+    note_bottlenecks(&mut report, tally);
     Ok(report)
 }
 
@@ -118,19 +118,19 @@ pub fn run(plan: Plan, mut around: RunControl<'_>) -> Result<Report, RunError> {
 ///
 /// # Errors
 /// See [`RunError`].
-pub fn run_script(run: &Arc<ScriptRun>, around: RunControl<'_>) -> Result<Report, RunError> {
-    let pid = around.pid;
-    let course = FinishedRun::follow(around, run.plan().warmup_ns, || {
+pub fn run_script(run: &Arc<ScriptRun>, run_control: RunControl<'_>) -> Result<Report, RunError> {
+    let pid = run_control.pid;
+    let finished = FinishedRun::follow(run_control, run.plan().warmup_ns, || {
         Ok(Generators::Script(Arc::clone(run)))
     })?;
-    let length_ns = course.ended_ns.saturating_sub(course.from_ns);
+    let length_ns = finished.ended_ns.saturating_sub(finished.from_ns);
     let length_ns = length_ns.clamp(1, run.plan().duration_ns);
     let seconds = length_ns as f64 / SECOND as f64;
-    let mut report = course.report(pid, seconds);
+    let mut report = finished.report(pid, seconds);
     "script".clone_into(&mut report.kind);
     report.target.clone_from(&run.plan().url);
     report.script = Some(run.actions(seconds));
-    judge(&mut report, &course.tally);
+    note_bottlenecks(&mut report, &finished.tally);
     Ok(report)
 }
 
@@ -151,14 +151,14 @@ struct FinishedRun {
 impl FinishedRun {
     /// Follows a run from its first connect to its end.
     fn follow(
-        around: RunControl<'_>,
+        run_control: RunControl<'_>,
         warmup_ns: u64,
         muster: impl FnOnce() -> io::Result<Generators>,
     ) -> Result<Self, RunError> {
         let usage = |pid: u32| ProcessUsage::of(pid).ok_or(RunError::NoProcess(pid));
-        let before = around.pid.map(usage).transpose()?;
+        let before = run_control.pid.map(usage).transpose()?;
         let mut watcher = Watcher {
-            around,
+            run_control,
             party: muster()?,
             stops: 0,
             is_stopped: false,
@@ -166,7 +166,7 @@ impl FinishedRun {
             began_ns: now_ns(),
             stage: RunStage::Connecting,
         };
-        if watcher.around.hold_ns > 0 {
+        if watcher.run_control.hold_ns > 0 {
             watcher.party.hold(true);
         }
         watcher.wait_until(|sums, _| sums.ready);
@@ -180,24 +180,24 @@ impl FinishedRun {
         let from_ns = start + warmup_ns;
         watcher.enter(RunStage::WarmingUp);
         watcher.wait_until(|sums, now| sums.done || now >= from_ns);
-        let began = watcher.around.pid.and_then(ProcessUsage::of);
+        let began = watcher.run_control.pid.and_then(ProcessUsage::of);
         let own_began = watcher.own_usage();
         watcher.enter(RunStage::Measuring);
         watcher.wait_until(|sums, _| sums.done);
         let ended_ns = now_ns();
-        let mut ended = watcher.around.pid.and_then(ProcessUsage::of);
+        let mut ended = watcher.run_control.pid.and_then(ProcessUsage::of);
         let own_ended = watcher.own_usage();
         let own_open_bytes = resource_usage::own_rss_bytes();
         watcher.enter(RunStage::Finishing);
-        if watcher.around.hold_ns > 0 {
-            let until = ended_ns.saturating_add(watcher.around.hold_ns);
+        if watcher.run_control.hold_ns > 0 {
+            let until = ended_ns.saturating_add(watcher.run_control.hold_ns);
             let stops = watcher.stops;
             watcher.wait_until(|_, now| now >= until);
             // An interrupt that ends the hold has not ended the measurement.
             watcher.stops = watcher.stops.min(stops);
             watcher.party.hold(false);
             // The resident memory is that with idle connections.
-            let held = watcher.around.pid.and_then(ProcessUsage::of);
+            let held = watcher.run_control.pid.and_then(ProcessUsage::of);
             ended = ended.zip(held).map(|(ended, held)| ProcessUsage {
                 rss_bytes: held.rss_bytes,
                 ..ended
@@ -242,7 +242,7 @@ impl FinishedRun {
 }
 
 struct Watcher<'a> {
-    around: RunControl<'a>,
+    run_control: RunControl<'a>,
     party: Generators,
     stops: usize,
     is_stopped: bool,
@@ -274,11 +274,11 @@ impl Watcher<'_> {
                 return;
             }
             let before = self.stops;
-            while self.stops < self.around.interrupts.load(Relaxed) {
+            while self.stops < self.run_control.interrupts.load(Relaxed) {
                 self.stops += 1;
                 self.party.stop();
             }
-            if !self.is_stopped && self.around.stop.load(Relaxed) {
+            if !self.is_stopped && self.run_control.stop.load(Relaxed) {
                 self.is_stopped = true;
                 self.party.stop();
             }
@@ -286,7 +286,7 @@ impl Watcher<'_> {
             if self.stops > before && (self.stage == RunStage::Connecting || is_held) {
                 return;
             }
-            (self.around.progress)(RunProgress {
+            (self.run_control.progress)(RunProgress {
                 asked: sums.asked,
                 opened: sums.opened,
                 failed: sums.failed,
@@ -303,16 +303,16 @@ impl Watcher<'_> {
 }
 
 /// Returns the planned or the actual duration.
-fn measured_seconds(plan: &Plan, course: &FinishedRun) -> f64 {
-    let from_ns = course.from_ns;
+fn measured_seconds(plan: &Plan, finished: &FinishedRun) -> f64 {
+    let from_ns = finished.from_ns;
     let from = match plan.duration_ns {
         Some(_) => from_ns,
         None => {
-            let first_connect_ns = course.tally.first_connect_ns;
+            let first_connect_ns = finished.tally.first_connect_ns;
             first_connect_ns.unwrap_or(from_ns).max(from_ns)
         }
     };
-    let length = course.ended_ns.saturating_sub(from);
+    let length = finished.ended_ns.saturating_sub(from);
     let length = plan
         .duration_ns
         .map_or(length, |planned| planned.min(length));
@@ -449,7 +449,7 @@ const LATE: [f64; 2] = [0.01, 0.1];
 const LATE_MIN: u64 = 10;
 
 /// Determines whether the tester was the bottleneck.
-fn judge(report: &mut Report, tally: &Tally) {
+fn note_bottlenecks(report: &mut Report, tally: &Tally) {
     // Threads are compared individually: several half-idle threads add up to more than one busy one.
     let server_cpu = report.server.as_ref().map(|server| server.cpu_busiest);
     let generator = &mut report.generator;
@@ -460,7 +460,7 @@ fn judge(report: &mut Report, tally: &Tally) {
         ));
     }
     let late = tally.late_sends as f64 / tally.sent.max(1) as f64;
-    for (share, [said, decisive], words) in [
+    for (share, [reported, decisive], words) in [
         (
             generator.waited,
             WAITED,
@@ -484,7 +484,7 @@ fn judge(report: &mut Report, tally: &Tally) {
     ] {
         if share >= decisive {
             generator.reasons.push(words);
-        } else if share >= said {
+        } else if share >= reported {
             generator.remarks.push(words);
         }
     }
@@ -518,7 +518,7 @@ mod tests {
                 },
                 ..Report::default()
             };
-            judge(&mut report, &Tally::default());
+            note_bottlenecks(&mut report, &Tally::default());
             assert_eq!(report.generator.bottleneck, is_bottleneck, "{busiest}");
         }
     }
@@ -543,7 +543,7 @@ mod tests {
                 late_sends,
                 ..Tally::default()
             };
-            judge(&mut report, &tally);
+            note_bottlenecks(&mut report, &tally);
             let generator = &report.generator;
             assert_eq!(generator.reasons.len(), reasons, "{generator:?}");
             assert_eq!(generator.remarks.len(), remarks, "{generator:?}");

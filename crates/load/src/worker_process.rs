@@ -172,13 +172,13 @@ impl WorkerProcess {
 }
 
 /// Describes how a worker process ended without a tally: by a signal, or with an error.
-fn exit_description(status: ExitStatus, said: &io::Error) -> String {
+fn exit_description(status: ExitStatus, error: &io::Error) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!("killed by signal {signal}"),
-        (None, Some(code)) if said.kind() == io::ErrorKind::UnexpectedEof => {
+        (None, Some(code)) if error.kind() == io::ErrorKind::UnexpectedEof => {
             format!("ended early with exit code {code}")
         }
-        _ => said.to_string(),
+        _ => error.to_string(),
     }
 }
 

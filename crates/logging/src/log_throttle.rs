@@ -29,8 +29,8 @@ mod tests {
 
     #[test]
     fn one_line_in_ten_seconds() {
-        let mut seldom = LogThrottle::default();
-        assert!(seldom.is_due(5) && !seldom.is_due(10_004) && seldom.is_due(10_005));
-        assert!(!seldom.is_due(10_006));
+        let mut throttle = LogThrottle::default();
+        assert!(throttle.is_due(5) && !throttle.is_due(10_004) && throttle.is_due(10_005));
+        assert!(!throttle.is_due(10_006));
     }
 }

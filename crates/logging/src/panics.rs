@@ -62,11 +62,11 @@ mod tests {
     #[test]
     #[ignore = "not a test: a process that panics, for the test"]
     fn act_as_panicking() {
-        let Some(told) = std::env::var_os(TELLS) else {
+        let Some(setting) = std::env::var_os(TELLS) else {
             return;
         };
-        let told = told.into_string().expect("text");
-        let (level, file) = told.split_once(' ').expect("two words");
+        let setting = setting.into_string().expect("text");
+        let (level, file) = setting.split_once(' ').expect("two words");
         let _logs = crate::start(
             &LogSettings {
                 level: if level == "off" {
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_panic_is_a_line_of_the_log_before_the_process_dies() {
         let file = std::env::temp_dir().join(format!("veche-panic-{}.log", process::id()));
-        let is_told = |line: &str| {
+        let is_logged = |line: &str| {
             line.contains("ERROR")
                 && line.contains("panicked at ")
                 && line.contains("panics.rs:")
@@ -112,15 +112,15 @@ mod tests {
                 && line.contains("thread=\"worker 7\"")
         };
         let (log, stderr) = dies("info", &file, "0");
-        assert!(log.lines().count() == 1 && is_told(&log), "{log}");
+        assert!(log.lines().count() == 1 && is_logged(&log), "{log}");
         assert!(!stderr.contains("a bug"), "said twice: {stderr}");
 
         let (log, _) = dies("info", &file, "1");
-        assert!(log.lines().next().is_some_and(is_told), "{log}");
+        assert!(log.lines().next().is_some_and(is_logged), "{log}");
         assert!(log.contains("act_as_panicking"), "no backtrace: {log}");
 
         let (_, stderr) = dies("info", Path::new(""), "0");
-        assert!(stderr.lines().any(is_told), "{stderr}");
+        assert!(stderr.lines().any(is_logged), "{stderr}");
 
         // Without a log the panic is reported as in any other program.
         let (log, stderr) = dies("off", &file, "0");

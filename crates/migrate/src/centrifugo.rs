@@ -501,18 +501,18 @@ fn channels(
     hooks: &HookSettings,
     draft: &mut ConfigDraft,
 ) {
-    let around = NamespaceContext {
+    let namespace_context = NamespaceContext {
         has_tokens,
         asks_to_subscribe: hooks.has("subscribe"),
         asks_to_publish: hooks.has("publish"),
         position_ttl: settings.duration("channel.history_meta_ttl"),
     };
     if let Some(options) = settings.take("channel.without_namespace") {
-        namespaces::namespace("", SettingsTree::new(options), &around, draft);
+        namespaces::namespace("", SettingsTree::new(options), &namespace_context, draft);
     }
     for mut one in settings.objects("channel.namespaces") {
         match one.text("name") {
-            Some(name) => namespaces::namespace(&name, one, &around, draft),
+            Some(name) => namespaces::namespace(&name, one, &namespace_context, draft),
             None => draft.note("no counterpart: a namespace without a name"),
         }
     }

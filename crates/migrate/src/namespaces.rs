@@ -32,7 +32,7 @@ const ALWAYS: [&str; 10] = [
 pub(super) fn namespace(
     name: &str,
     mut options: SettingsTree,
-    around: &NamespaceContext,
+    namespace_context: &NamespaceContext,
     draft: &mut ConfigDraft,
 ) {
     let shown = match name {
@@ -41,7 +41,7 @@ pub(super) fn namespace(
     };
     draft.section("[[namespace]]");
     draft.set("name", string_literal(name));
-    let has_history = history(&shown, &mut options, around, draft);
+    let has_history = history(&shown, &mut options, namespace_context, draft);
     let presence = options.flag("presence");
     let join_leave = options.flag("join_leave");
     if presence {
@@ -60,7 +60,7 @@ pub(super) fn namespace(
     if options.flag("allow_tags_filter") {
         draft.set("tags_filter", true);
     }
-    access(&shown, &mut options, around, draft);
+    access(&shown, &mut options, namespace_context, draft);
     readers(&shown, "history", has_history, &mut options, draft);
     readers(&shown, "presence", presence, &mut options, draft);
     options.skip(&ALWAYS);
@@ -93,7 +93,7 @@ fn readers(
 fn history(
     shown: &str,
     options: &mut SettingsTree,
-    around: &NamespaceContext,
+    namespace_context: &NamespaceContext,
     draft: &mut ConfigDraft,
 ) -> bool {
     let size = options.number("history_size");
@@ -112,7 +112,10 @@ fn history(
     };
     draft.set("history_size", size);
     draft.set("history_ttl", string_literal(&ttl));
-    draft.set_text("position_ttl", meta_ttl.or(around.position_ttl.clone()));
+    draft.set_text(
+        "position_ttl",
+        meta_ttl.or(namespace_context.position_ttl.clone()),
+    );
     if mode.as_deref() == Some("cache") {
         draft.set("recovery", string_literal("latest"));
     }
@@ -148,7 +151,7 @@ fn is_for_client(
 fn access(
     shown: &str,
     options: &mut SettingsTree,
-    around: &NamespaceContext,
+    namespace_context: &NamespaceContext,
     draft: &mut ConfigDraft,
 ) {
     // Both the old and the new name are supported.
@@ -157,12 +160,12 @@ fn access(
     let asks_to_publish = asks(options, "proxy_publish", "publish_proxy_enabled");
     let for_client = is_for_client(shown, "subscribe", options, draft);
     let subscribe = match () {
-        () if asks_to_subscribe && around.asks_to_subscribe => "hook",
+        () if asks_to_subscribe && namespace_context.asks_to_subscribe => "hook",
         () if for_client => "client",
-        () if around.has_tokens => "token",
+        () if namespace_context.has_tokens => "token",
         () => "none",
     };
-    if asks_to_subscribe && !around.asks_to_subscribe {
+    if asks_to_subscribe && !namespace_context.asks_to_subscribe {
         draft.note(format!(
             "{shown}: subscriptions need a decision of the back end, but no endpoint is configured"
         ));
@@ -171,13 +174,13 @@ fn access(
     let by_client = is_for_client(shown, "publish", options, draft);
     let by_subscriber = options.flag("allow_publish_for_subscriber");
     let publish = match () {
-        () if asks_to_publish && around.asks_to_publish => Some("hook"),
+        () if asks_to_publish && namespace_context.asks_to_publish => Some("hook"),
         () if by_client => Some("client"),
         () if by_subscriber => Some("subscriber"),
         () => None,
     };
     draft.set_text("publish", publish.map(str::to_owned));
-    if asks_to_publish && !around.asks_to_publish {
+    if asks_to_publish && !namespace_context.asks_to_publish {
         draft.note(format!(
             "{shown}: publications need a decision of the back end, but no endpoint is configured"
         ));

@@ -530,13 +530,13 @@ impl Driver for Simulated {
         sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) -> io::Result<()> {
         self.stir();
-        let mut told = false;
+        let mut delivered = false;
         for _ in 0..self.dialed.len().min(self.options.accepts_max) {
             let Some((id, listener, peer)) = self.dialed.pop_front() else {
                 break;
             };
             if self.listeners[listener.0 as usize] {
-                told = true;
+                delivered = true;
                 sink(self, DriverEvent::Accepted { id, listener, peer });
             } else {
                 self.dialed.push_back((id, listener, peer));
@@ -546,12 +546,12 @@ impl Driver for Simulated {
             if let Some(near) = self.live(id)
                 && std::mem::take(&mut near.is_connecting)
             {
-                told = true;
+                delivered = true;
                 sink(self, DriverEvent::Connected { id });
             }
         }
         for (id, buffers, drained) in self.drain_unsent() {
-            told = true;
+            delivered = true;
             if buffers.is_empty() && !drained {
                 sink(self, DriverEvent::Progressed { id });
             }
@@ -566,7 +566,7 @@ impl Driver for Simulated {
         }
         for id in self.due() {
             if self.live(id).is_some() {
-                told = true;
+                delivered = true;
                 sink(self, DriverEvent::Timer { id });
             }
         }
@@ -578,29 +578,29 @@ impl Driver for Simulated {
             }
             match self.arrival(id) {
                 Some(Arrival::Bytes(mut bytes)) => {
-                    told = true;
+                    delivered = true;
                     let bytes = &mut bytes[..];
                     sink(self, DriverEvent::Received { id, bytes });
                 }
                 Some(Arrival::Fin) => {
-                    told = true;
+                    delivered = true;
                     sink(self, DriverEvent::Ended { id });
                 }
                 Some(Arrival::End) => {
-                    told = true;
+                    delivered = true;
                     let reason = self.end(id);
                     sink(self, DriverEvent::Closed { id, reason });
                 }
                 None => {}
             }
         }
-        self.has_delivered = told;
+        self.has_delivered = delivered;
         let waiting = self
             .local_ends
             .iter()
             .flatten()
             .any(|near| self.has_arrival(near));
-        if !told && !waiting && timeout != Some(Duration::ZERO) {
+        if !delivered && !waiting && timeout != Some(Duration::ZERO) {
             let timer_ms = self.timers.first_key_value().map(|(key, _)| key.0);
             let wake_ms = timeout.map(|timeout| {
                 let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);

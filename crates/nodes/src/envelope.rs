@@ -263,7 +263,7 @@ impl NodeMessage {
             Self::Leave => Ok(()),
             Self::Instruct(command) => command.serialize(&mut serializer),
             Self::Block(command) => command.serialize(&mut serializer),
-            Self::Connections(census) => census.as_ref().serialize(&mut serializer),
+            Self::Connections(list_request) => list_request.as_ref().serialize(&mut serializer),
             Self::Channels(query) => query.serialize(&mut serializer),
             Self::UserStatus(query) => query.serialize(&mut serializer),
             Self::Answer(reply) => reply.serialize(&mut serializer),

@@ -28,7 +28,7 @@ pub use port::EnginePort;
 use scripts::RedisKeys;
 use session::EngineSession;
 pub use shared::{EngineFigures, EngineSettings, Notice, Sentinel};
-use shared::{Said, SharedPorts};
+use shared::{ReportedState, SharedPorts};
 
 /// An engine outside this process; clones share it.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Outbound {
             settings,
             keys,
             figures: EngineFigures::default(),
-            said: Said::default(),
+            reported: ReportedState::default(),
             homes: Mutex::default(),
         });
         let own = Arc::clone(&shared);

@@ -107,8 +107,8 @@ impl Helper {
     ///
     /// # Errors
     /// There was no reply.
-    pub fn ask(&mut self, question: &PamRequest, until: Instant) -> Result<PamReply, HelperError> {
-        let sent = question.write(&mut self.socket);
+    pub fn ask(&mut self, request: &PamRequest, until: Instant) -> Result<PamReply, HelperError> {
+        let sent = request.write(&mut self.socket);
         sent.map_err(|_| HelperError::Unsent)?;
         self.receive(until)
     }

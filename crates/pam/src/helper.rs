@@ -73,9 +73,9 @@ fn serve(mut socket: UnixStream) -> io::Result<()> {
         Err(why) => return PamReply::Unusable(why).write(&mut socket),
     };
     PamReply::Ready.write(&mut socket)?;
-    while let Some(question) = PamRequest::read(&mut socket)? {
-        let answer = library.authenticate(&question);
-        drop(question);
+    while let Some(request) = PamRequest::read(&mut socket)? {
+        let answer = library.authenticate(&request);
+        drop(request);
         answer.write(&mut socket)?;
     }
     Ok(())

@@ -25,8 +25,8 @@ impl PamLibrary {
 
     /// Checks a password and the validity of the account. Takes as long as the modules do, which is seconds for a wrong
     /// password.
-    pub fn authenticate(&self, question: &PamRequest) -> PamReply {
-        let service = &question.service;
+    pub fn authenticate(&self, request: &PamRequest) -> PamReply {
+        let service = &request.service;
         if !service.files().iter().any(|file| file.is_file()) {
             return PamReply::Failed(service.missing());
         }
@@ -38,19 +38,19 @@ impl PamLibrary {
         let (Ok(name), Ok(folder), Ok(client), Some(talk)) = (
             CString::new(service.name()),
             folder.transpose(),
-            CString::new(question.client.as_str()),
-            PamCredentials::new(&question.user, &question.password),
+            CString::new(request.client.as_str()),
+            PamCredentials::new(&request.user, &request.password),
         ) else {
             return PamReply::Refused("the user name or password contains a NUL".to_owned());
         };
-        let judged = self.0.start(&name, folder.as_deref(), &talk);
-        let judged = judged.and_then(|mut transaction| {
+        let outcome = self.0.start(&name, folder.as_deref(), &talk);
+        let outcome = outcome.and_then(|mut transaction| {
             transaction.set_client(&client)?;
             transaction.authenticate()?;
             transaction.account()?;
             Ok(transaction.user().map(raw::account_name))
         });
-        match judged {
+        match outcome {
             Ok(user) => match user.map(CString::into_string) {
                 Some(Ok(user)) => PamReply::Accepted(user),
                 _ => PamReply::Failed("the user name that PAM returned is not UTF-8".to_owned()),

@@ -29,7 +29,7 @@ pub struct PamRequest {
 
 impl fmt::Debug for PamRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = out.debug_struct("Question");
+        let mut shown = out.debug_struct("PamRequest");
         shown.field("service", &self.service);
         shown.field("client", &self.client).finish_non_exhaustive()
     }
@@ -204,7 +204,7 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Erro
 mod tests {
     use super::*;
 
-    fn question(service: &str, password: &[u8]) -> PamRequest {
+    fn request(service: &str, password: &[u8]) -> PamRequest {
         PamRequest {
             service: PamService::parse(service).expect("a service"),
             user: "änn".to_owned(),
@@ -214,10 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_answers_travel() {
+    fn messages_are_read_as_written() {
         for service in ["veche", "/srv/pam/veche"] {
             let mut sent = Vec::new();
-            let asked = question(service, b"\xff:secret");
+            let asked = request(service, b"\xff:secret");
             asked.write(&mut sent).expect("written");
             let mut rest = sent.as_slice();
             let read = PamRequest::read(&mut rest).expect("read").expect("one");
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn truncated_and_oversized_frames_are_errors() {
         let mut sent = Vec::new();
-        question("veche", b"secret")
+        request("veche", b"secret")
             .write(&mut sent)
             .expect("written");
         for end in 1..sent.len() {
@@ -251,13 +251,13 @@ mod tests {
         }
         assert!(PamReply::read(&mut sent.as_slice()).is_err());
         assert!(PamReply::read(&mut [0xff; 8].as_slice()).is_err());
-        let long = question("veche", &[b'a'; FRAME_BYTES_MAX]);
+        let long = request("veche", &[b'a'; FRAME_BYTES_MAX]);
         assert!(long.write(&mut Vec::new()).is_err());
     }
 
     #[test]
     fn a_password_is_not_shown() {
-        let shown = format!("{:?}", question("veche", b"secret"));
+        let shown = format!("{:?}", request("veche", b"secret"));
         assert!(
             !shown.contains("secret") && !shown.contains("änn"),
             "{shown}"

@@ -19,7 +19,7 @@ impl Rules {
         Self(folder)
     }
 
-    fn judged(&self, library: &PamLibrary, service: &str, password: &[u8]) -> PamReply {
+    fn authenticate(&self, library: &PamLibrary, service: &str, password: &[u8]) -> PamReply {
         let service = self.0.join(service).to_string_lossy().into_owned();
         library.authenticate(&PamRequest {
             service: PamService::parse(&service).expect("a service"),
@@ -60,15 +60,15 @@ fn rules_decide() {
             "auth required pam_not_there.so\naccount required pam_permit.so\n",
         ),
     ]);
-    let judged = |service| rules.judged(&library, service, b"secret");
-    assert_eq!(judged("open"), PamReply::Accepted("ann".to_owned()));
-    assert!(matches!(judged("shut"), PamReply::Refused(_)));
-    assert!(matches!(judged("ended"), PamReply::Refused(_)));
-    assert!(matches!(judged("broken"), PamReply::Failed(_)));
-    let PamReply::Failed(why) = judged("missing") else {
+    let authenticate = |service| rules.authenticate(&library, service, b"secret");
+    assert_eq!(authenticate("open"), PamReply::Accepted("ann".to_owned()));
+    assert!(matches!(authenticate("shut"), PamReply::Refused(_)));
+    assert!(matches!(authenticate("ended"), PamReply::Refused(_)));
+    assert!(matches!(authenticate("broken"), PamReply::Failed(_)));
+    let PamReply::Failed(why) = authenticate("missing") else {
         panic!("there is no such service");
     };
     assert!(why.contains("does not exist"), "{why}");
-    let nul = rules.judged(&library, "open", b"sec\0ret");
+    let nul = rules.authenticate(&library, "open", b"sec\0ret");
     assert!(matches!(nul, PamReply::Refused(_)), "{nul:?}");
 }

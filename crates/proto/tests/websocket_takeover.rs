@@ -271,7 +271,7 @@ proptest! {
             let data = message(&mut random);
             let compressed = sender.write(&data, finals && random.u8(..4) == 0);
             let mut wire = frames(&compressed, mask, &mut random);
-            let mut heard = None;
+            let mut received = None;
             let mut rest = &mut wire[..];
             while !rest.is_empty() {
                 let count = random.usize(1..=piece_max.min(rest.len()));
@@ -279,13 +279,13 @@ proptest! {
                 while !piece.is_empty() {
                     let (taken, event) = decoder.decode(piece, &mut codecs, &LIMITS).unwrap();
                     if let Some(FrameEvent::Message { data, .. }) = event {
-                        heard = Some(data.to_vec());
+                        received = Some(data.to_vec());
                     }
                     piece = &mut piece[taken..];
                 }
                 rest = behind;
             }
-            prop_assert!(heard.as_ref() == Some(&data));
+            prop_assert!(received.as_ref() == Some(&data));
             prop_assert!(decoder.heap_bytes() <= (1 << *bits) + CONTEXT_BYTES);
         }
     }
@@ -345,8 +345,8 @@ fn parts_make_the_message() {
             while !rest.is_empty() {
                 let (taken, event) = decoder.decode(rest, &mut receiving, &LIMITS).unwrap();
                 match event {
-                    Some(FrameEvent::Message { data: heard, .. }) => {
-                        assert!(*heard == data);
+                    Some(FrameEvent::Message { data: received, .. }) => {
+                        assert!(*received == data);
                         messages += 1;
                     }
                     Some(FrameEvent::Ping(_)) => pings += 1,

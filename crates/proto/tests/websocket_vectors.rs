@@ -7,7 +7,7 @@ use veche_proto::websocket::{
 };
 
 #[derive(Debug, PartialEq, Eq, Clone)]
-enum Said {
+enum DecodedEvent {
     Message(MessageKind, Vec<u8>),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
@@ -19,7 +19,7 @@ struct Row {
     agreed: Option<deflate::DeflateParams>,
     limits: MessageLimits,
     wire: Vec<u8>,
-    events: Vec<Said>,
+    events: Vec<DecodedEvent>,
     error: Option<u16>,
     after: Option<usize>,
     midway: bool,
@@ -27,7 +27,7 @@ struct Row {
 
 /// The result of a row.
 struct Outcome {
-    said: Vec<Said>,
+    decoded: Vec<DecodedEvent>,
     /// The error, and the number of bytes consumed until then.
     error: Option<(ProtocolError, usize)>,
     midway: bool,
@@ -57,7 +57,7 @@ fn rows() {
 }
 
 fn check(name: &str, how: &str, row: &Row, outcome: &Outcome) {
-    assert_eq!(outcome.said, row.events, "{name}, {how}");
+    assert_eq!(outcome.decoded, row.events, "{name}, {how}");
     let code = outcome.error.map(|(error, _)| error.close_code());
     assert_eq!(code, row.error, "{name}, {how}: {:?}", outcome.error);
     assert_eq!(outcome.midway, row.midway, "{name}, {how}: midway");
@@ -72,14 +72,14 @@ fn encode_again(name: &str, mut row: Row, codecs: &mut Codecs) {
     };
     let mut encoder = Encoder::new(sender, row.agreed);
     row.wire.clear();
-    for said in &row.events {
-        match said {
-            Said::Message(kind, data) => {
+    for each in &row.events {
+        match each {
+            DecodedEvent::Message(kind, data) => {
                 encoder.encode(&mut row.wire, *kind, data, codecs, mask);
             }
-            Said::Ping(data) => encode_control(&mut row.wire, Opcode::Ping, data, mask),
-            Said::Pong(data) => encode_control(&mut row.wire, Opcode::Pong, data, mask),
-            Said::Close(code, reason) => encode_close(&mut row.wire, *code, reason, mask),
+            DecodedEvent::Ping(data) => encode_control(&mut row.wire, Opcode::Ping, data, mask),
+            DecodedEvent::Pong(data) => encode_control(&mut row.wire, Opcode::Pong, data, mask),
+            DecodedEvent::Close(code, reason) => encode_close(&mut row.wire, *code, reason, mask),
         }
     }
     (row.error, row.midway) = (None, false);
@@ -89,7 +89,7 @@ fn encode_again(name: &str, mut row: Row, codecs: &mut Codecs) {
 
 fn decode(row: &Row, codecs: &mut Codecs, mut next: impl FnMut(usize) -> usize) -> Outcome {
     let mut decoder = Decoder::new(row.role, row.agreed);
-    let mut said = Vec::new();
+    let mut decoded = Vec::new();
     let mut given = 0;
     while given < row.wire.len() {
         let count = next(row.wire.len() - given);
@@ -103,7 +103,7 @@ fn decode(row: &Row, codecs: &mut Codecs, mut next: impl FnMut(usize) -> usize) 
                 Err(error) => {
                     let error = Some((error, given));
                     return Outcome {
-                        said,
+                        decoded,
                         error,
                         midway: decoder.is_midway(),
                     };
@@ -111,12 +111,12 @@ fn decode(row: &Row, codecs: &mut Codecs, mut next: impl FnMut(usize) -> usize) 
             };
             match event {
                 Some(FrameEvent::Message { kind, data }) => {
-                    said.push(Said::Message(kind, data.to_vec()));
+                    decoded.push(DecodedEvent::Message(kind, data.to_vec()));
                 }
-                Some(FrameEvent::Ping(data)) => said.push(Said::Ping(data.to_vec())),
-                Some(FrameEvent::Pong(data)) => said.push(Said::Pong(data.to_vec())),
+                Some(FrameEvent::Ping(data)) => decoded.push(DecodedEvent::Ping(data.to_vec())),
+                Some(FrameEvent::Pong(data)) => decoded.push(DecodedEvent::Pong(data.to_vec())),
                 Some(FrameEvent::Close { code, reason }) => {
-                    said.push(Said::Close(code, reason.to_owned()));
+                    decoded.push(DecodedEvent::Close(code, reason.to_owned()));
                 }
                 None => assert_eq!(taken, left, "without an event all is taken"),
             }
@@ -124,7 +124,7 @@ fn decode(row: &Row, codecs: &mut Codecs, mut next: impl FnMut(usize) -> usize) 
         }
     }
     Outcome {
-        said,
+        decoded,
         error: None,
         midway: decoder.is_midway(),
     }
@@ -163,7 +163,7 @@ fn read(row: &Value) -> Row {
     }
 }
 
-fn event(event: &Value) -> Said {
+fn event(event: &Value) -> DecodedEvent {
     let (name, value) = event
         .as_object()
         .unwrap()
@@ -172,17 +172,17 @@ fn event(event: &Value) -> Said {
         .unwrap();
     let bytes = || hex(value.as_str().unwrap());
     match name.as_str() {
-        "text" => Said::Message(MessageKind::Text, value.as_str().unwrap().into()),
-        "binary" => Said::Message(MessageKind::Binary, bytes()),
-        "zeros" => Said::Message(
+        "text" => DecodedEvent::Message(MessageKind::Text, value.as_str().unwrap().into()),
+        "binary" => DecodedEvent::Message(MessageKind::Binary, bytes()),
+        "zeros" => DecodedEvent::Message(
             MessageKind::Binary,
             vec![0; value.as_u64().unwrap() as usize],
         ),
-        "ping" => Said::Ping(bytes()),
-        "pong" => Said::Pong(bytes()),
+        "ping" => DecodedEvent::Ping(bytes()),
+        "pong" => DecodedEvent::Pong(bytes()),
         "close" => {
             let code = value.as_u64().map(|code| code as u16);
-            Said::Close(code, event["reason"].as_str().unwrap().to_owned())
+            DecodedEvent::Close(code, event["reason"].as_str().unwrap().to_owned())
         }
         other => panic!("event {other}"),
     }

@@ -52,7 +52,7 @@ fn program() -> Program {
 struct World {
     runtime: PerEvent,
     /// The effects of the last call, except requests.
-    told: Vec<String>,
+    effects: Vec<String>,
     /// Requests without an outcome.
     asked: Vec<(Token, Box<FastcgiCall>)>,
 }
@@ -66,7 +66,7 @@ impl World {
         let Ok(runtime) = PerEvent::start(&program(), &Host::default(), 0);
         Self {
             runtime,
-            told: Vec::new(),
+            effects: Vec::new(),
             asked: Vec::new(),
         }
     }
@@ -78,12 +78,12 @@ impl World {
     }
 
     fn take(&mut self) {
-        self.told.clear();
+        self.effects.clear();
         let mut effects = Effects::default();
         self.runtime.take_effects(&mut effects);
         let (list, bytes) = effects.drain();
         for effect in list {
-            let told = match effect {
+            let line = match effect {
                 Effect::Call { call, token } => match *call {
                     Call::Fastcgi(request) => {
                         self.asked.push((token, request));
@@ -108,8 +108,12 @@ impl World {
                         String::from_utf8_lossy(data.of(bytes))
                     )
                 }
-                Effect::Subscribe { who, channel, .. } => {
-                    format!("subscribe {} {channel}", who.index)
+                Effect::Subscribe {
+                    connection,
+                    channel,
+                    ..
+                } => {
+                    format!("subscribe {} {channel}", connection.index)
                 }
                 Effect::Handshake { reply, .. } => match reply {
                     HandshakeReply::Accept { user, .. } => format!("accept {user:?}"),
@@ -131,7 +135,7 @@ impl World {
                 Effect::Log { text, .. } => format!("log {text}"),
                 other => panic!("{other:?}"),
             };
-            self.told.push(told);
+            self.effects.push(line);
         }
     }
 
@@ -182,7 +186,7 @@ impl World {
     fn open(&mut self) {
         self.handshake();
         self.answer("", "");
-        assert_eq!(self.told, ["accept None"]);
+        assert_eq!(self.effects, ["accept None"]);
         self.hear(Event::Open {
             id: ANN,
             request: request(),
@@ -264,14 +268,14 @@ fn effects_of_a_handshake_count_once_the_connection_is_open() {
     world.handshake();
     let effects = r#","effects":[{"effect":"subscribe","channel":"room"},{"effect":"attributes","set":{"n":1}},{"effect":"send","data":0}],"reply":{"user":"ann"}"#;
     world.answer(effects, "welcome");
-    assert_eq!(world.told, ["accept Some(\"ann\")"]);
+    assert_eq!(world.effects, ["accept Some(\"ann\")"]);
     let mut opened = request();
     opened.set_user("ann");
     world.hear(Event::Open {
         id: ANN,
         request: opened,
     });
-    assert_eq!(world.told, ["subscribe 3 room", "send 3 welcome"]);
+    assert_eq!(world.effects, ["subscribe 3 room", "send 3 welcome"]);
     assert!(world.runtime.is_open(ANN));
     world.message("hello");
     let head = world.head();
@@ -280,7 +284,7 @@ fn effects_of_a_handshake_count_once_the_connection_is_open() {
         "{head}"
     );
     world.answer(r#","effects":[{"effect":"send","data":0}]"#, "hello");
-    assert_eq!(world.told, ["send 3 hello", "ready"]);
+    assert_eq!(world.effects, ["send 3 hello", "ready"]);
 }
 
 #[test]
@@ -288,7 +292,7 @@ fn a_refusal_is_a_response() {
     let mut world = World::new();
     world.handshake();
     world.answer(r#","reply":{"status":401,"body":0}"#, "who?");
-    assert_eq!(world.told, ["refuse 401"]);
+    assert_eq!(world.effects, ["refuse 401"]);
     assert!(world.runtime.has_no_clients());
 }
 
@@ -312,7 +316,7 @@ fn a_close_waits_for_the_message_before_it() {
         r#","effects":[{"effect":"publish","channel":"room","data":0}]"#,
         "left",
     );
-    assert_eq!(world.told[0], "publish room left");
+    assert_eq!(world.effects[0], "publish room left");
     assert!(world.runtime.has_no_clients());
 }
 
@@ -321,16 +325,16 @@ fn where_nothing_has_time_each_event_has_its_outcome() {
     let mut world = World::new();
     world.handshake();
     world.fault(CallErrorKind::PoolFull);
-    assert_eq!(world.told, ["log open: why", "refuse 503"]);
+    assert_eq!(world.effects, ["log open: why", "refuse 503"]);
     world.open();
     world.message("hello");
     world.fault(CallErrorKind::PoolFull);
-    assert_eq!(world.told, ["log message: why", "close 1013"]);
+    assert_eq!(world.effects, ["log message: why", "close 1013"]);
     world.close();
     for _ in 0..3 {
         world.fault(CallErrorKind::PoolFull);
         assert_eq!(
-            (world.told.len(), world.asked.len()),
+            (world.effects.len(), world.asked.len()),
             (0, 1),
             "a close is asked again"
         );
@@ -342,7 +346,10 @@ fn where_nothing_has_time_each_event_has_its_outcome() {
         request: request(),
     });
     world.fault(CallErrorKind::PoolFull);
-    assert_eq!(world.told, ["log request: why", "respond 503 too busy\n"]);
+    assert_eq!(
+        world.effects,
+        ["log request: why", "respond 503 too busy\n"]
+    );
 }
 
 #[test]
@@ -356,7 +363,7 @@ fn a_handler_that_fails_ends_its_connection_alone() {
         world.open();
         world.message("hello");
         world.fault(kind);
-        assert_eq!(world.told, ["log message: why", "failed"]);
+        assert_eq!(world.effects, ["log message: why", "failed"]);
     }
     let mut world = World::new();
     world.open();
@@ -365,10 +372,13 @@ fn a_handler_that_fails_ends_its_connection_alone() {
         r#","effects":[{"effect":"send","data":0}],"failed":"app.php:1: oh""#,
         "first",
     );
-    assert_eq!(world.told, ["send 3 first", "log app.php:1: oh", "failed"]);
+    assert_eq!(
+        world.effects,
+        ["send 3 first", "log app.php:1: oh", "failed"]
+    );
     world.handshake();
     world.fault(CallErrorKind::Unreachable);
-    assert_eq!(world.told, ["log open: why", "refuse 500"]);
+    assert_eq!(world.effects, ["log open: why", "refuse 500"]);
 }
 
 #[test]
@@ -421,9 +431,9 @@ fn an_invalid_response_fails_the_event_without_effects() {
         let Token(id) = world.asked[0].0;
         let (status, body) = body(id);
         world.respond(status, body);
-        assert_eq!(world.told.len(), 2, "{:?}", world.told);
-        assert!(world.told[0].contains(why), "{why}: {:?}", world.told);
-        assert_eq!(world.told[1], "failed");
+        assert_eq!(world.effects.len(), 2, "{:?}", world.effects);
+        assert!(world.effects[0].contains(why), "{why}: {:?}", world.effects);
+        assert_eq!(world.effects[1], "failed");
     }
 }
 
@@ -435,7 +445,7 @@ fn a_client_that_is_gone_is_waited_for_no_more() {
         id: ANN,
         is_late: false,
     });
-    assert_eq!(world.told, ["cancel"]);
+    assert_eq!(world.effects, ["cancel"]);
     assert!(world.runtime.has_no_clients() && world.asked.is_empty());
 }
 
@@ -467,19 +477,19 @@ fn hooks_are_answered_by_number() {
         request: &hook,
     });
     world.answer(r#","reply":{"error":{"code":403,"message":"no"}}"#, "");
-    assert!(world.told[0].contains("403"), "{:?}", world.told);
+    assert!(world.effects[0].contains("403"), "{:?}", world.effects);
     world.hear(Event::Hook {
         number: 8,
         request: &hook,
     });
     world.fault(CallErrorKind::Timeout);
-    assert_eq!(world.told, ["log connect: why", "hook failed"]);
+    assert_eq!(world.effects, ["log connect: why", "hook failed"]);
     world.hear(Event::Hook {
         number: 9,
         request: &hook,
     });
     world.hear(Event::HookGone { number: 9 });
-    assert_eq!(world.told, ["cancel"]);
+    assert_eq!(world.effects, ["cancel"]);
 }
 
 #[test]
@@ -499,10 +509,10 @@ fn the_end_answers_all() {
     );
     world.runtime.fail_waiting();
     world.take();
-    let mut told = world.told.clone();
-    told.sort();
+    let mut effects = world.effects.clone();
+    effects.sort();
     assert_eq!(
-        told,
+        effects,
         [
             "failed",
             "log message: the application ends",

@@ -90,7 +90,7 @@ pub fn read(words: &str) -> ErrorInfo<'_> {
     let (words, _) = words
         .split_once("\nstack traceback:")
         .unwrap_or((words, ""));
-    let Some((message, kind, told)) = without_tag(words) else {
+    let Some((message, kind, tag_code)) = without_tag(words) else {
         let is = |what: &str| words.strip_suffix(what).is_some_and(is_place);
         let kind = match words {
             _ if is(CLOSED) || is(GONE) => IS_CLOSED,
@@ -104,7 +104,7 @@ pub fn read(words: &str) -> ErrorInfo<'_> {
             message: words,
         };
     };
-    let (code, passes) = match told {
+    let (code, passes) = match tag_code {
         Some(number) => (
             Some(CodeValue::Number(number)),
             number == ErrorCode::TooManyRequests.code(),
@@ -142,8 +142,8 @@ fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
 /// Returns the server's code from its place in the text, and whether the condition is temporary.
 fn code(message: &str) -> (Option<CodeValue<'_>>, bool) {
     let behind = |client: &str| message.split_once(client).map(|(_, behind)| behind);
-    if let Some(said) = behind("mysql: ") {
-        let number = said.split_once(" (").map(|(number, _)| number.parse());
+    if let Some(text) = behind("mysql: ") {
+        let number = text.split_once(" (").map(|(number, _)| number.parse());
         if let Some(Ok(number)) = number {
             return (
                 Some(CodeValue::Number(number)),
@@ -151,13 +151,13 @@ fn code(message: &str) -> (Option<CodeValue<'_>>, bool) {
             );
         }
     }
-    if let Some(said) = behind("redis: ") {
-        let (said, is_alone) = match said.strip_prefix("command ") {
+    if let Some(text) = behind("redis: ") {
+        let (text, is_alone) = match text.strip_prefix("command ") {
             // Other commands of the pipeline were executed.
-            Some(said) => (said.split_once(": ").map_or("", |(_, said)| said), false),
-            None => (said, true),
+            Some(text) => (text.split_once(": ").map_or("", |(_, text)| text), false),
+            None => (text, true),
         };
-        let name = said.split([' ', '\n']).next().unwrap_or_default();
+        let name = text.split([' ', '\n']).next().unwrap_or_default();
         let is_code = name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_uppercase());
         if is_code {
             let passes = is_alone && REDIS_PASSES.contains(&name);

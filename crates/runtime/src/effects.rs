@@ -84,7 +84,7 @@ pub enum Effect {
     /// every new publication, or by an outcome if the position was requested.
     Subscribe {
         /// The connection to subscribe.
-        who: ConnectionId,
+        connection: ConnectionId,
         /// The name of the channel, not validated.
         channel: String,
         /// Requests the position at which the subscription starts.
@@ -95,7 +95,7 @@ pub enum Effect {
     /// Ends a connection's subscription to a channel.
     Unsubscribe {
         /// The connection to unsubscribe.
-        who: ConnectionId,
+        connection: ConnectionId,
         /// The name of the channel, not validated.
         channel: String,
     },
@@ -104,7 +104,7 @@ pub enum Effect {
     /// [`WaitResult::No`](crate::WaitResult::No).
     Renew {
         /// The connection whose token is replaced.
-        who: ConnectionId,
+        connection: ConnectionId,
         /// The new token from the client.
         credential: Credential,
         /// The token of the waiting handler.
@@ -211,7 +211,7 @@ pub enum Effect {
         /// The name of the channel, not validated; `#user` is a user's personal channel.
         channel: String,
         /// The kind of the query.
-        inquiry: AppChannelQuery,
+        request: AppChannelQuery,
         /// The token of the waiting handler.
         token: Token,
     },

@@ -58,11 +58,11 @@ fn carried(file: &str, name: &str, origin: EventOrigin) -> (Vec<String>, Own) {
         other => panic!("{name}: {other:?}"),
     }
     let (list, bytes) = effects.drain();
-    let told = list.map(|effect| told(&effect, bytes)).collect();
-    (told, own)
+    let lines = list.map(|effect| effect_line(&effect, bytes)).collect();
+    (lines, own)
 }
 
-fn told(effect: &Effect, bytes: &[u8]) -> String {
+fn effect_line(effect: &Effect, bytes: &[u8]) -> String {
     let text =
         |span: &veche_runtime::ByteSpan| String::from_utf8_lossy(span.of(bytes)).into_owned();
     match effect {
@@ -87,12 +87,18 @@ fn told(effect: &Effect, bytes: &[u8]) -> String {
             data,
         } => format!("publish {channel} {kind:?} {is_json} {}", text(data)),
         Effect::Subscribe {
-            who,
+            connection,
             channel,
             place,
             token,
-        } => format!("subscribe {} {channel} {place:?} {}", who.index, token.0),
-        Effect::Unsubscribe { who, channel } => format!("unsubscribe {} {channel}", who.index),
+        } => format!(
+            "subscribe {} {channel} {place:?} {}",
+            connection.index, token.0
+        ),
+        Effect::Unsubscribe {
+            connection,
+            channel,
+        } => format!("unsubscribe {} {channel}", connection.index),
         Effect::Close { of, code, reason } => format!("close {} {code} {reason}", of.index),
         Effect::CloseFar {
             worker,
@@ -141,10 +147,10 @@ fn told(effect: &Effect, bytes: &[u8]) -> String {
         } => format!("command {method} {} {}", text(body), token.0),
         Effect::Find { user, limit, token } => format!("find {user} {limit} {}", token.0),
         Effect::Renew {
-            who,
+            connection,
             credential,
             token,
-        } => format!("renew {} {} {}", who.index, credential.0, token.0),
+        } => format!("renew {} {} {}", connection.index, credential.0, token.0),
         other => format!("{other:?}"),
     }
 }
@@ -270,8 +276,8 @@ fn answers_lead_to_effects_of_the_contract() {
         ),
     ];
     for (name, origin, expected) in table {
-        let (told, own) = carried("answers", name, *origin);
-        assert_eq!(told, *expected, "{name}");
+        let (lines, own) = carried("answers", name, *origin);
+        assert_eq!(lines, *expected, "{name}");
         assert!(
             own.attributes.is_empty() || name.contains("accepted with"),
             "{name}"
@@ -289,8 +295,8 @@ fn answers_lead_to_effects_of_the_contract() {
 
 #[test]
 fn attributes_are_kept_by_the_runtime() {
-    let (told, own) = carried("answers", "attributes", EventOrigin::Connection(ANN));
-    assert_eq!(told, ["ready 3"]);
+    let (lines, own) = carried("answers", "attributes", EventOrigin::Connection(ANN));
+    assert_eq!(lines, ["ready 3"]);
     let expected = [
         "0.3.1 admin Some(Boolean(true))",
         "0.3.1 gone None",
@@ -303,7 +309,7 @@ fn attributes_are_kept_by_the_runtime() {
 
 #[test]
 fn grants_are_those_of_any_runtime() {
-    let (told, _) = carried("answers", "connect, granted", EventOrigin::Hook(4));
+    let (lines, _) = carried("answers", "connect, granted", EventOrigin::Hook(4));
     let name = || Some(Blob::Json(br#"{"name":"Ann"}"#.to_vec()));
     let given = |channel: &str| ServerSubscription {
         channel: channel.to_owned(),
@@ -326,10 +332,10 @@ fn grants_are_those_of_any_runtime() {
         meta: Some(Blob::Json(b"{}".to_vec())),
         ..Grant::default()
     }));
-    assert_eq!(told, [format!("hook 4 {response:?}")]);
-    let told = |name| carried("answers", name, EventOrigin::Hook(4)).0.remove(0);
-    assert!(told("refresh, expired").contains("is_expired: true"));
-    let publish = told("publish, changed and not kept");
+    assert_eq!(lines, [format!("hook 4 {response:?}")]);
+    let lines = |name| carried("answers", name, EventOrigin::Hook(4)).0.remove(0);
+    assert!(lines("refresh, expired").contains("is_expired: true"));
+    let publish = lines("publish, changed and not kept");
     assert!(publish.contains("skips_history: true"), "{publish}");
 }
 
@@ -356,10 +362,10 @@ fn calls_are_effects_whose_answer_is_a_result() {
     for (name, origin, expected) in table {
         assert_eq!(carried("calls", name, *origin).0, *expected, "{name}");
     }
-    let (told, _) = carried("calls", "subscribe", EventOrigin::Handshake(ANN));
+    let (lines, _) = carried("calls", "subscribe", EventOrigin::Handshake(ANN));
     assert!(
-        told[0].starts_with("subscribe 3 room:1 Some(PositionRequest { since: Some("),
-        "{told:?}"
+        lines[0].starts_with("subscribe 3 room:1 Some(PositionRequest { since: Some("),
+        "{lines:?}"
     );
     let wire = |head: &ResultHead<'_>, payload: &[u8]| {
         let mut wire = Vec::new();

@@ -193,7 +193,7 @@ function veche.stopping(seconds)
   return native.is_retired()
 end
 
-local function told_to_stop()
+local function wake_stop_waits()
   for token in pairs(until_stop) do wake(token) end
 end
 
@@ -494,7 +494,8 @@ local function as_function(callable)
 end
 
 return veche, {
-  serve = serve, shake = shake, task_failed = task_failed, told_to_stop = told_to_stop, loaded = loaded, as_function = as_function,
+  serve = serve, shake = shake, task_failed = task_failed, wake_stop_waits = wake_stop_waits, loaded = loaded,
+  as_function = as_function,
   -- Exports for the modules in Lua.
   await = await, await_reply = await_reply, give_way = give_way, native = native, try_park = try_park, wake = wake, new_token = new_token,
   shared = native.shared, client = native.client, can_wait = can_wait, cannot_wait = cannot_wait, publish_later = publish_later,

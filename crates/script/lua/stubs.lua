@@ -28,13 +28,13 @@ end
 local function as_it_is(answer) return answer end
 
 -- Adds a stub's answer to a request.
-local function put_answer(question, name, number, answer, read, level)
+local function put_answer(request, name, number, answer, read, level)
   if is_failure(name, number, answer, level + 1) then
-    question.fails, question.words = answer.fails, answer.words
+    request.fails, request.words = answer.fails, answer.words
   else
-    question.answer = read(answer, name, number, level + 1)
+    request.answer = read(answer, name, number, level + 1)
   end
-  return question
+  return request
 end
 
 -- Calls the stub's function for each request, in a separate coroutine.
@@ -43,22 +43,22 @@ local function serve(stub, name, number, run, read)
     while true do
       local call = ask(name, { ask = "called", stub = stub }, 1)
       veche.spawn(function()
-        local question = { ask = "reply", call = call.call }
+        local request = { ask = "reply", call = call.call }
         local ok, why = pcall(function()
-          put_answer(question, name, number, run(unpack(call.arguments)), read, 1)
+          put_answer(request, name, number, run(unpack(call.arguments)), read, 1)
         end)
-        if not ok then question.error = type(why) == "string" and why or show(why) end
-        ask(name, question, 1)
+        if not ok then request.error = type(why) == "string" and why or show(why) end
+        ask(name, request, 1)
       end)
     end
   end)
 end
 
 local function add_stub(kind, name, number, method, target, answer, read)
-  local question = { ask = "stub", kind = kind, method = method, target = target, runs = type(answer) == "function" }
-  if not question.runs then put_answer(question, name, number, answer, read, 3) end
-  local stub = ask(name, question, 3)
-  if question.runs then serve(stub, name, number, answer, read) end
+  local request = { ask = "stub", kind = kind, method = method, target = target, runs = type(answer) == "function" }
+  if not request.runs then put_answer(request, name, number, answer, read, 3) end
+  local stub = ask(name, request, 3)
+  if request.runs then serve(stub, name, number, answer, read) end
   return stub
 end
 

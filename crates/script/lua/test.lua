@@ -75,11 +75,11 @@ end
 ---------------------------------------------------------------------------------------------------- asking
 
 -- Returns the answer, or nil and the reason. `level` as of `error`, of the caller.
-local function ask(name, question, level)
+local function ask(name, request, level)
   if not can_wait() then
     error(name .. ": only in a test.case, where it can wait, and not in a callback of table.sort and the like", level + 1)
   end
-  local token = await(native.ask, question)
+  local token = await(native.ask, request)
   local value, why = native.answer(token)
   if why then error(name .. ": " .. why, level + 1) end
   return value

@@ -113,8 +113,8 @@ impl ConnectionTable {
         }
         if slot.request.is_some() {
             load.bytes = load.bytes.saturating_add(bytes);
-            let is_much = load.is_full || load.bytes > RUN_BYTES_HIGH;
-            return Some(if is_much {
+            let must_wait = load.is_full || load.bytes > RUN_BYTES_HIGH;
+            return Some(if must_wait {
                 SendRoom::Over
             } else {
                 SendRoom::Yes

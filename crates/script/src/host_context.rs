@@ -123,7 +123,7 @@ pub(crate) struct HostContext {
     publishers: PublishWaiters,
     requests: RefCell<OpenRequests>,
     /// Undecided hook requests by number.
-    questions: RefCell<BTreeMap<u64, OpenHook>>,
+    open_hooks: RefCell<BTreeMap<u64, OpenHook>>,
     /// Tokens of the calls in progress.
     calls: RefCell<HashSet<Token, RandomState>>,
     /// The Redis servers used by the script, by number.
@@ -201,7 +201,7 @@ impl HostContext {
             yields: RefCell::default(),
             publishers: PublishWaiters::default(),
             requests: RefCell::default(),
-            questions: RefCell::default(),
+            open_hooks: RefCell::default(),
             calls: RefCell::default(),
             keyspaces: GrowingList::new("redis: no such server"),
             tables: RefCell::default(),
@@ -493,12 +493,12 @@ impl HostContext {
     }
 
     /// Starts a query of a channel.
-    pub(crate) fn query_channel(&self, channel: String, inquiry: AppChannelQuery) -> Token {
+    pub(crate) fn query_channel(&self, channel: String, request: AppChannelQuery) -> Token {
         let token = self.token();
         self.calls.borrow_mut().insert(token);
         self.effect(Effect::Inquire {
             channel,
-            inquiry,
+            request,
             token,
         });
         token

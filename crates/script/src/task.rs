@@ -26,7 +26,7 @@ pub(crate) enum TaskOwner {
     /// A handshake, by the number of its request.
     Handshake(u64),
     /// A hook request of a client of Centrifugo's protocol, by its number.
-    Question(u64, Hook),
+    Hook(u64, Hook),
     /// A batch of channel and user events.
     Events,
     /// A coroutine spawned by a script, by its number.
@@ -43,7 +43,7 @@ impl TaskOwner {
             Self::Connection(..) => "handler of a connection, after a wait",
             Self::Request(_) => "request",
             Self::Handshake(_) => "handshake",
-            Self::Question(_, hook) => hook_path(hook),
+            Self::Hook(_, hook) => hook_path(hook),
             Self::Events => "events",
             Self::Spawned(_) => "spawned",
         }

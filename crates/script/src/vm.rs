@@ -91,7 +91,7 @@ pub struct Vm {
     /// Whether `app.stop` is running.
     is_stopping: bool,
     /// Wakes the coroutines that wait for the stop signal.
-    told_to_stop: Function,
+    wake_stop_waits: Function,
     /// `app.start` has not ended: calls wait here, in order.
     gate: Option<VecDeque<u32>>,
     context: Rc<HostContext>,
@@ -505,7 +505,7 @@ impl Vm {
             RunEnd::Failed(failure) => {
                 self.close_streams(&coroutine);
                 let is_ruled = match owner {
-                    TaskOwner::Question(number, _) => self.respond_with_error(number, &coroutine),
+                    TaskOwner::Hook(number, _) => self.respond_with_error(number, &coroutine),
                     _ => false,
                 };
                 self.drop_dead(coroutine);

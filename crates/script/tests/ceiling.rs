@@ -36,18 +36,22 @@ fn memory_has_a_cap() {
         bench.open(ANN);
         bench.open(BOB);
         bench.text(ANN, "go");
-        let told = bench.told();
+        let effects = bench.effect_lines();
         assert!(
-            told[0].contains("not enough memory") || told[0].contains("string too large"),
-            "{body}: {told:?}"
+            effects[0].contains("not enough memory") || effects[0].contains("string too large"),
+            "{body}: {effects:?}"
         );
         // Afterwards there is memory again, for large messages too.
         let large = "y".repeat(1 << 20);
         for _ in 0..100 {
             bench.text(BOB, &large);
             // The VM may have to wait for a garbage collection.
-            let told = bench.told_soon();
-            assert!(told[0].starts_with("send bob"), "{body}: {:.100}", told[0]);
+            let effects = bench.next_effect_lines();
+            assert!(
+                effects[0].starts_with("send bob"),
+                "{body}: {:.100}",
+                effects[0]
+            );
         }
         assert!(bench.vm.memory_bytes() < 32 << 20);
     }
@@ -83,14 +87,15 @@ fn one_result_can_not_take_more_than_there_is() {
         bench.open(ANN);
         bench.open(BOB);
         bench.text(ANN, "go");
-        let told = bench.told();
-        let is_ended = told[0].contains("not enough memory") || told[0].contains("ran too long");
-        assert!(is_ended, "{body}: {told:?}");
+        let effects = bench.effect_lines();
+        let is_ended =
+            effects[0].contains("not enough memory") || effects[0].contains("ran too long");
+        assert!(is_ended, "{body}: {effects:?}");
         // Includes the amount by which the run may exceed the limit.
         let used = bench.vm.memory_bytes();
         assert!(used <= 44 << 20, "{body}: {} MiB", used >> 20);
         bench.text(BOB, "hello");
-        assert_eq!(bench.told_soon(), ["send bob text hello"], "{body}");
+        assert_eq!(bench.next_effect_lines(), ["send bob text hello"], "{body}");
         assert!(!bench.vm.is_broken(), "{body}");
     }
 }
@@ -122,7 +127,7 @@ fn scripts_grow_only_while_the_process_has_memory() {
     bench.open(ANN);
     for kept in 1..=10 {
         bench.text(ANN, "grow");
-        assert_eq!(bench.told(), [format!("send ann text {kept}")]);
+        assert_eq!(bench.effect_lines(), [format!("send ann text {kept}")]);
     }
     is_short.set(true);
     let before = bench.vm.memory_bytes();
@@ -131,13 +136,13 @@ fn scripts_grow_only_while_the_process_has_memory() {
         bench.open(BOB);
         bench.text(BOB, if round % 2 == 0 { "grow" } else { "leak" });
         // The VM may have to wait for a garbage collection.
-        let told = bench.told_soon();
-        if told[0].contains("not enough memory") {
+        let effects = bench.next_effect_lines();
+        if effects[0].contains("not enough memory") {
             refused += 1;
         }
         bench.close(BOB);
         bench.advance(1);
-        bench.told();
+        bench.effect_lines();
     }
     assert!(refused >= 20, "{refused}");
     let grown = bench.vm.memory_bytes() - before;
@@ -145,7 +150,7 @@ fn scripts_grow_only_while_the_process_has_memory() {
     assert!(grown < 12 << 20, "{grown}");
     // A handler that needs no more memory continues, and garbage is collected although the VM is idle.
     bench.text(ANN, "drop");
-    assert_eq!(bench.told_soon(), ["send ann text 0"]);
+    assert_eq!(bench.next_effect_lines(), ["send ann text 0"]);
     for _ in 0..4000 {
         bench.advance(1);
     }
@@ -153,7 +158,7 @@ fn scripts_grow_only_while_the_process_has_memory() {
     is_short.set(false);
     for kept in 1..=10 {
         bench.text(ANN, "grow");
-        assert_eq!(bench.told_soon(), [format!("send ann text {kept}")]);
+        assert_eq!(bench.next_effect_lines(), [format!("send ann text {kept}")]);
     }
 }
 
@@ -179,7 +184,7 @@ fn memory_near_its_limit_is_collected_in_slices() {
     let max = limits().memory_bytes_max;
     for _ in 0..1000 {
         bench.text(ANN, "fill");
-        bench.told_soon();
+        bench.next_effect_lines();
         if bench.vm.memory_bytes() > max / 8 * 7 {
             break;
         }
@@ -228,7 +233,7 @@ fn an_allocation_refused_at_the_limit_starts_no_collection() {
     // A run may exceed the limit before it is ended; memory that it retains stays allocated.
     bench.text(ANN, "go");
     bench.pass_some_turns(500);
-    bench.told();
+    bench.effect_lines();
     let max = limits().memory_bytes_max;
     assert!(bench.vm.memory_bytes() > max, "{}", bench.vm.memory_bytes());
     assert!(
@@ -240,8 +245,8 @@ fn an_allocation_refused_at_the_limit_starts_no_collection() {
             .vm
             .message(BOB, MessageKind::Text, b"hello", bench.now);
         assert_eq!(progress, HandlerProgress::Done);
-        let told = bench.told();
-        assert!(told[0].contains("not enough memory"), "{told:?}");
+        let effects = bench.effect_lines();
+        assert!(effects[0].contains("not enough memory"), "{effects:?}");
         assert!(
             bench.vm.deadline_ms() > bench.now.mono_ms,
             "no collection begins"

@@ -74,16 +74,16 @@ fn a_runaway_loop_ends_alone() {
         bench.open(ANN);
         bench.open(BOB);
         assert_eq!(bench.text(ANN, "go"), HandlerProgress::Done, "{what}");
-        let told = bench.told();
+        let effects = bench.effect_lines();
         assert!(
-            told.len() == 2
-                && told[0].contains("ran too long")
-                && told[0].contains("stack traceback"),
-            "{what}: {told:?}"
+            effects.len() == 2
+                && effects[0].contains("ran too long")
+                && effects[0].contains("stack traceback"),
+            "{what}: {effects:?}"
         );
-        assert_eq!(told[1], "failed ann", "{what}");
+        assert_eq!(effects[1], "failed ann", "{what}");
         bench.text(BOB, "hello");
-        assert_eq!(bench.told(), ["send bob text alive"], "{what}");
+        assert_eq!(bench.effect_lines(), ["send bob text alive"], "{what}");
     }
 }
 
@@ -119,7 +119,7 @@ fn a_hundred_thousand_coroutines_sleep_and_wake() {
     }
     bench.close(ANN);
     // The pauses of the garbage collector are not counted.
-    assert_eq!(bench.told(), ["100000"]);
+    assert_eq!(bench.effect_lines(), ["100000"]);
 }
 
 #[test]
@@ -150,19 +150,22 @@ fn many_handlers_within_their_budgets_share_turns() {
             .message(id, MessageKind::Text, i.to_string().as_bytes(), bench.now);
         waits += usize::from(progress == HandlerProgress::Waits);
     }
-    let told = bench.told().len();
-    assert!(waits > 0 && told > 0 && told < 200, "{waits} {told}");
+    let effects = bench.effect_lines().len();
+    assert!(
+        waits > 0 && effects > 0 && effects < 200,
+        "{waits} {effects}"
+    );
     // Later turns do the rest, in order.
     let mut sent = 0;
     for _ in 0..1000 {
         bench.advance(1);
         sent += bench
-            .told()
+            .effect_lines()
             .iter()
             .filter(|line| line.starts_with("send"))
             .count();
     }
-    assert_eq!(told + sent, 200);
+    assert_eq!(effects + sent, 200);
     assert_eq!(bench.vm.tasks(), 0);
 }
 
@@ -182,7 +185,7 @@ fn a_long_run_within_the_budget_is_not_ended() {
         },
     );
     bench.pass_time();
-    assert_eq!(bench.told(), ["whole"]);
+    assert_eq!(bench.effect_lines(), ["whole"]);
 }
 
 #[test]
@@ -213,8 +216,8 @@ fn what_nests_in_c_is_an_error_in_time() {
             bench.open(ANN);
             bench.text(ANN, "go");
             bench.advance(1);
-            let told = bench.told();
-            assert!(!told.is_empty() && told.len() < 100_000, "{body}");
+            let effects = bench.effect_lines();
+            assert!(!effects.is_empty() && effects.len() < 100_000, "{body}");
         });
         run.expect("a thread").join().expect("no panic");
     }
@@ -240,7 +243,7 @@ fn every_handler_is_limited() {
         bench.open(ANN);
         bench.text(ANN, "go");
         bench.advance(1);
-        assert!(!bench.told().is_empty(), "{body}");
+        assert!(!bench.effect_lines().is_empty(), "{body}");
     }
     // The table has no handlers, and its metatable is not used to find any.
     Bench::new("return setmetatable({}, { __index = function() while true do end end })");
@@ -262,11 +265,11 @@ fn what_a_script_sends_in_one_run_has_a_limit() {
     );
     bench.open(ANN);
     bench.text(ANN, "go");
-    let told = bench.told();
+    let effects = bench.effect_lines();
     assert!(
-        told.len() < 100 && told.iter().any(|line| line.contains("too much")),
+        effects.len() < 100 && effects.iter().any(|line| line.contains("too much")),
         "{}",
-        told.len()
+        effects.len()
     );
 }
 
@@ -284,8 +287,11 @@ fn a_pathological_pattern_is_an_error_in_time() {
         ));
         bench.open(ANN);
         bench.text(ANN, "go");
-        let told = bench.told();
-        assert!(told[0].contains("pattern too costly"), "{body}: {told:?}");
+        let effects = bench.effect_lines();
+        assert!(
+            effects[0].contains("pattern too costly"),
+            "{body}: {effects:?}"
+        );
     }
 }
 
@@ -314,7 +320,7 @@ fn errors_without_end_are_collected() {
     for _ in 0..3 {
         bench.text(ANN, "go");
         bench.advance(1);
-        assert_eq!(bench.told(), ["send ann text done"]);
+        assert_eq!(bench.effect_lines(), ["send ann text done"]);
     }
 }
 
@@ -331,10 +337,10 @@ fn globals_do_not_leak() {
     );
     bench.open(ANN);
     bench.text(ANN, "x");
-    let told = bench.told();
+    let effects = bench.effect_lines();
     assert!(
-        told[0].starts_with("2\tfalse\t") && told[0].contains("undeclared global 'leak'"),
-        "{told:?}"
+        effects[0].starts_with("2\tfalse\t") && effects[0].contains("undeclared global 'leak'"),
+        "{effects:?}"
     );
 }
 
@@ -356,23 +362,29 @@ fn there_is_no_way_out() {
         "getmetatable(_G)",
         "getmetatable('')",
     ] {
-        let told = Bench::run(&format!("print(type({what}))"));
-        assert!(told == ["nil"] || told == ["boolean"], "{what}: {told:?}");
+        let effects = Bench::run(&format!("print(type({what}))"));
+        assert!(
+            effects == ["nil"] || effects == ["boolean"],
+            "{what}: {effects:?}"
+        );
     }
-    let told = Bench::run(
+    let effects = Bench::run(
         "print(pcall(load(string.char(27, 76, 74))))  print(load('return 1 + 1')(), pcall(require, 'ffi'))",
     );
-    assert!(told[0].starts_with("false"), "{told:?}");
-    assert!(told[1].starts_with("2\tfalse"), "{told:?}");
-    let told = Bench::run(
+    assert!(effects[0].starts_with("false"), "{effects:?}");
+    assert!(effects[1].starts_with("2\tfalse"), "{effects:?}");
+    let effects = Bench::run(
         "local env = { x = 7 }
         print(load('return x', 'c', 't', env)(), load('return x', 'c', nil, env)(), load('return x', 'c', env)())
         print(pcall(load, 'return 1', 'c', 'b'))
         print(pcall(load, 'return 1', 'c', 'text', env))",
     );
-    assert_eq!(told[0], "7\t7\t7");
-    assert!(told[1].contains("bytecode can't be loaded"), "{told:?}");
-    assert!(told[2].contains("\"t\" expected"), "{told:?}");
+    assert_eq!(effects[0], "7\t7\t7");
+    assert!(
+        effects[1].contains("bytecode can't be loaded"),
+        "{effects:?}"
+    );
+    assert!(effects[2].contains("\"t\" expected"), "{effects:?}");
 }
 
 #[test]
@@ -391,39 +403,39 @@ fn an_error_is_its_handlers_alone_and_has_a_traceback() {
     );
     bench.open(ANN);
     bench.text(ANN, "boom");
-    let told = bench.told();
+    let effects = bench.effect_lines();
     assert!(
-        told[0].contains("app.lua:3: boom") && told[0].contains("'inner'"),
-        "{told:?}"
+        effects[0].contains("app.lua:3: boom") && effects[0].contains("'inner'"),
+        "{effects:?}"
     );
-    assert_eq!(told[1], "failed ann");
+    assert_eq!(effects[1], "failed ann");
     bench.close(ANN);
-    assert!(bench.told()[0] == "closed");
+    assert!(bench.effect_lines()[0] == "closed");
     bench.open(BOB);
     assert_eq!(bench.text(BOB, "wait"), HandlerProgress::Waits);
     bench.advance(1000);
-    let told = bench.told();
-    assert!(told[0].contains("app.lua:3: wait"), "{told:?}");
-    assert_eq!(told[1..], ["failed bob", "ready bob"]);
+    let effects = bench.effect_lines();
+    assert!(effects[0].contains("app.lua:3: wait"), "{effects:?}");
+    assert_eq!(effects[1..], ["failed bob", "ready bob"]);
     bench.text(BOB, "table");
-    assert!(bench.told()[0].contains("table"));
+    assert!(bench.effect_lines()[0].contains("table"));
 }
 
 #[test]
 fn a_handler_of_xpcall_finds_the_traceback() {
-    let told = Bench::run(
+    let effects = Bench::run(
         "local function inner() error('oh') end
         print(select(2, xpcall(function(x) inner() end, debug.traceback, 1)))",
     );
     assert!(
-        told[0].starts_with("app.lua:4: oh\nstack traceback:") && told[0].contains("'inner'"),
-        "{told:?}"
+        effects[0].starts_with("app.lua:4: oh\nstack traceback:") && effects[0].contains("'inner'"),
+        "{effects:?}"
     );
 }
 
 #[test]
 fn a_traceback_shows_where_it_is_asked_for() {
-    let told = Bench::run(
+    let effects = Bench::run(
         "local function show(...) return debug.traceback(...) end
         local function outer() local text = show('here') return text end
         print(outer())
@@ -447,7 +459,7 @@ fn a_traceback_shows_where_it_is_asked_for() {
     );
     let has = |line: usize, words: &[&str]| {
         for word in words {
-            assert!(told[line].contains(word), "{word}: {}", told[line]);
+            assert!(effects[line].contains(word), "{word}: {}", effects[line]);
         }
     };
     has(
@@ -461,12 +473,12 @@ fn a_traceback_shows_where_it_is_asked_for() {
     );
     has(1, &["app.lua:8: oh\nstack traceback:", "'inner'"]);
     has(2, &["spawned\nstack traceback:", "app.lua:14"]);
-    assert!(!told[2].contains("inner"), "{}", told[2]);
+    assert!(!effects[2].contains("inner"), "{}", effects[2]);
     has(3, &["'inner'"]);
     has(4, &["after\nstack traceback:", "app.lua:16"]);
     has(5, &["false", "worse"]);
     has(6, &["app.lua:18"]);
-    assert!(!told[6].contains("inner"), "{}", told[6]);
+    assert!(!effects[6].contains("inner"), "{}", effects[6]);
     has(7, &["app.lua:19", "of it\nstack traceback:"]);
     has(8, &["stack traceback:", "deep"]);
 }
@@ -494,24 +506,24 @@ fn a_traceback_has_the_line_of_an_error() {
         ));
         bench.open(ANN);
         bench.text(ANN, "go");
-        let told = bench.told();
+        let effects = bench.effect_lines();
         let place = format!("app.lua:{line}:");
-        let (message, trace) = told[0].split_once("stack traceback:").expect("one");
-        assert!(message.contains(&place), "{body}: {}", told[0]);
-        assert!(trace.contains(&place), "{body}: {}", told[0]);
+        let (message, trace) = effects[0].split_once("stack traceback:").expect("one");
+        assert!(message.contains(&place), "{body}: {}", effects[0]);
+        assert!(trace.contains(&place), "{body}: {}", effects[0]);
     }
 }
 
 #[test]
 fn bad_arguments_are_named() {
-    let told = Bench::run(
+    let effects = Bench::run(
         "local function bad(f, ...) print(select(2, pcall(f, ...))) end
         bad(veche.spawn) bad(veche.spawn, 5) bad(veche.sleep, -1) bad(veche.sleep, 1e300) bad(veche.sleep, {})
         bad(veche.timer.after, 'x', print) bad(veche.timer.after, 1) bad(veche.timer.every, 0, print)
         bad(coroutine.yield)",
     );
-    for line in &told[..8] {
-        assert!(line.contains("bad argument"), "{told:#?}");
+    for line in &effects[..8] {
+        assert!(line.contains("bad argument"), "{effects:#?}");
     }
 }
 
@@ -534,11 +546,13 @@ fn invalid_connections_are_an_error() {
         return app",
     );
     bench.open(ANN);
-    let told = bench.told();
-    assert_eq!(told.len(), 12, "{told:#?}");
+    let effects = bench.effect_lines();
+    assert_eq!(effects.len(), 12, "{effects:#?}");
     assert!(
-        told[..11].iter().all(|line| line.contains("bad argument")),
-        "{told:#?}"
+        effects[..11]
+            .iter()
+            .all(|line| line.contains("bad argument")),
+        "{effects:#?}"
     );
-    assert_eq!(told[11], "false");
+    assert_eq!(effects[11], "false");
 }

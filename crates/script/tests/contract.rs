@@ -88,9 +88,9 @@ fn of_worker(origin: EventOrigin, event: EventName, head: &str, payload: &[u8]) 
     effects
 }
 
-fn told(mut effects: Effects) -> Vec<String> {
+fn effect_lines(mut effects: Effects) -> Vec<String> {
     let (list, bytes) = effects.drain();
-    let told = list.filter_map(|effect| match effect {
+    let lines = list.filter_map(|effect| match effect {
         Effect::Send { to, kind, data } => {
             Some(format!("send {to:?} {kind:?} {:?}", data.of(bytes)))
         }
@@ -116,7 +116,7 @@ fn told(mut effects: Effects) -> Vec<String> {
         Effect::Log { .. } | Effect::Ready { .. } => None,
         other => Some(format!("{other:?}")),
     });
-    told.collect()
+    lines.collect()
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
         assert_eq!(progress, HandlerProgress::Done, "{what}");
         let mut effects = Effects::default();
         script.take_effects(&mut effects);
-        (what, told(effects))
+        (what, effect_lines(effects))
     };
     let open = Event::Open {
         id,
@@ -245,6 +245,6 @@ fn a_script_and_a_worker_process_have_the_same_effects() {
         let (what, effects) = of_script(event);
         assert!(!effects.is_empty(), "{what}");
         let worker = of_worker(origin, name, head, payload.as_bytes());
-        assert_eq!(effects, told(worker), "{what}");
+        assert_eq!(effects, effect_lines(worker), "{what}");
     }
 }

@@ -13,10 +13,11 @@ fn app(handlers: &str) -> Bench {
 }
 
 /// Returns the log entries of several turns, only the first line of each entry.
-fn told(bench: &mut Bench) -> Vec<String> {
+fn effect_lines(bench: &mut Bench) -> Vec<String> {
     bench.pass_some_turns(200);
-    let told = bench.told().into_iter();
-    told.map(|line| line.lines().next().unwrap_or_default().to_owned())
+    let effects = bench.effect_lines().into_iter();
+    effects
+        .map(|line| line.lines().next().unwrap_or_default().to_owned())
         .collect()
 }
 
@@ -39,14 +40,14 @@ fn a_loop_ends_with_its_connection() {
         let (line, close) = (line.clone(), format!("close\t1001\t{steps}"));
         [line, "failed".to_owned(), close]
     };
-    let told = told(&mut bench).into_iter();
-    let told: Vec<String> = told
+    let effects = effect_lines(&mut bench).into_iter();
+    let effects: Vec<String> = effects
         .map(|line| match line.starts_with("failed ") {
             true => "failed".to_owned(),
             false => line,
         })
         .collect();
-    assert_eq!(told, [each(2), each(2)].concat());
+    assert_eq!(effects, [each(2), each(2)].concat());
     assert_eq!(bench.vm.tasks(), 0);
 }
 
@@ -67,9 +68,9 @@ fn all_waits_fail_and_close_has_its_own() {
     bench.close(ANN);
     let line = |data: &str| format!("{data}\t{CLOSED}");
     let expected = ["one", "one", "two", "two"].map(line);
-    let told = told(&mut bench);
-    assert_eq!(told[..4], expected);
-    assert_eq!(told[4..], ["close\ttrue\tnil"]);
+    let effects = effect_lines(&mut bench);
+    assert_eq!(effects[..4], expected);
+    assert_eq!(effects[4..], ["close\ttrue\tnil"]);
     assert_eq!(bench.vm.tasks(), 0);
 }
 
@@ -81,10 +82,10 @@ fn a_call_to_the_world_is_cancelled() {
         function app.close() print('close') end");
     bench.open(ANN);
     bench.text(ANN, "go");
-    assert_eq!(bench.told().len(), 1);
+    assert_eq!(bench.effect_lines().len(), 1);
     bench.close(ANN);
     let failed = format!("false\t{CLOSED}");
-    assert_eq!(told(&mut bench), ["cancel call", &failed, "close"]);
+    assert_eq!(effect_lines(&mut bench), ["cancel call", &failed, "close"]);
 }
 
 #[test]
@@ -98,11 +99,11 @@ fn handlers_that_keep_waiting_are_stopped() {
     bench.text(ANN, "go");
     bench.text(ANN, "again");
     bench.close(ANN);
-    let told = told(&mut bench);
+    let effects = effect_lines(&mut bench);
     let stopped = "Error: a handler kept waiting after its connection was closed and was stopped";
-    let stops = told.iter().filter(|line| *line == stopped).count();
-    assert_eq!(stops, 2, "{told:?}");
-    assert_eq!(told.last().map(String::as_str), Some("close\t128"));
+    let stops = effects.iter().filter(|line| *line == stopped).count();
+    assert_eq!(stops, 2, "{effects:?}");
+    assert_eq!(effects.last().map(String::as_str), Some("close\t128"));
     assert_eq!(bench.vm.tasks(), 0);
 }
 
@@ -115,6 +116,9 @@ fn what_a_handler_has_spawned_goes_on() {
     bench.open(ANN);
     bench.text(ANN, "go");
     bench.close(ANN);
-    assert_eq!(told(&mut bench), [&format!("false\t{CLOSED}"), "done"]);
+    assert_eq!(
+        effect_lines(&mut bench),
+        [&format!("false\t{CLOSED}"), "done"]
+    );
     assert_eq!(bench.vm.tasks(), 0);
 }

@@ -43,7 +43,7 @@ fn batches_are_delivered_one_by_one() {
     bench.vm.deliver(&[NEWS, joined], 7, bench.now);
     assert!(!bench.vm.takes_events());
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         [
             "1\toccupied\tnews\tnil\tnil\tnil\t1.5\t7",
             "2\tjoined\tnews\tann\tc1\tAnn\t1.5\t7"
@@ -54,8 +54,8 @@ fn batches_are_delivered_one_by_one() {
     // An event whose handler fails is not delivered again.
     bench.vm.deliver(&[NEWS; 3], 0, bench.now);
     assert!(bench.vm.takes_events());
-    let told = bench.told();
-    assert!(told[3].contains("no more"), "{told:?}");
+    let effects = bench.effect_lines();
+    assert!(effects[3].contains("no more"), "{effects:?}");
     // A script without an event handler takes no events.
     let mut bench = Bench::new("return { request = function() end }");
     bench.vm.turn(bench.now);

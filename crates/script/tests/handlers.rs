@@ -20,7 +20,7 @@ fn an_echo() {
         .vm
         .message(ANN, MessageKind::Binary, b"\0\xff", bench.now);
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         ["send ann text hi", "send ann binary \0\u{fffd}"]
     );
     // A connection that was never opened, and one of an earlier generation.
@@ -32,7 +32,7 @@ fn an_echo() {
     bench
         .vm
         .message(stale, MessageKind::Text, b"late", bench.now);
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
 }
 
 #[test]
@@ -49,25 +49,25 @@ fn events_of_a_connection_come_in_order_even_if_one_waits() {
     assert_eq!(bench.open(ANN), HandlerProgress::Waits);
     assert_eq!(bench.text(ANN, "one"), HandlerProgress::Waits);
     assert_eq!(bench.open(BOB), HandlerProgress::Waits);
-    assert_eq!(bench.told(), ["open", "open"]);
+    assert_eq!(bench.effect_lines(), ["open", "open"]);
     bench.advance(999);
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
     bench.advance(1);
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         ["opened", "message one", "opened", "ready bob"]
     );
     assert_eq!(bench.text(ANN, "two"), HandlerProgress::Waits);
     bench.advance(2000);
-    assert_eq!(bench.told(), ["done", "message two"]);
+    assert_eq!(bench.effect_lines(), ["done", "message two"]);
     bench.advance(2000);
-    assert_eq!(bench.told(), ["done", "ready ann"]);
+    assert_eq!(bench.effect_lines(), ["done", "ready ann"]);
     bench.close(ANN);
-    assert_eq!(bench.told(), ["close\t1001\tbye\tnil\tclosed"]);
+    assert_eq!(bench.effect_lines(), ["close\t1001\tbye\tnil\tclosed"]);
     assert_eq!(bench.vm.tasks(), 0);
     // The index belongs to another connection now.
     assert_eq!(bench.text(ANN, "late"), HandlerProgress::Done);
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn an_index_may_be_anothers_while_a_handler_waits() {
     bench.text(next, "x");
     bench.advance(1000);
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         [
             "open\t0.3.1",
             "waited\t0.3.1",
@@ -107,7 +107,7 @@ fn an_index_may_be_anothers_while_a_handler_waits() {
     );
     bench.close(next);
     bench.advance(1000);
-    assert_eq!(bench.told(), ["close\t0.3.2"]);
+    assert_eq!(bench.effect_lines(), ["close\t0.3.2"]);
     assert_eq!(bench.vm.tasks(), 0);
 }
 
@@ -125,10 +125,10 @@ fn nothing_runs_before_start_has_ended() {
     bench.open(ANN);
     bench.text(ANN, "one");
     bench.vm.request(BOB, request("GET", "/x", ""), bench.now);
-    assert_eq!(bench.told(), ["start"]);
+    assert_eq!(bench.effect_lines(), ["start"]);
     bench.advance(1000);
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         [
             "started",
             "respond bob 200 [Content-Type: text/plain; charset=utf-8] /x",
@@ -157,13 +157,13 @@ fn a_close_before_the_end_of_start_is_delivered() {
         ..ANN
     };
     bench.open(next);
-    assert!(bench.told().is_empty());
+    assert!(bench.effect_lines().is_empty());
     bench.advance(1000);
-    let mut told = bench.told();
-    told.truncate(3);
-    assert_eq!(told, ["open\t0.3.1", "close\t0.3.1", "open\t0.3.2"]);
+    let mut effects = bench.effect_lines();
+    effects.truncate(3);
+    assert_eq!(effects, ["open\t0.3.1", "close\t0.3.1", "open\t0.3.2"]);
     bench.close(next);
-    assert_eq!(bench.told(), ["close\t0.3.2"]);
+    assert_eq!(bench.effect_lines(), ["close\t0.3.2"]);
     assert_eq!(bench.vm.tasks(), 0);
 }
 
@@ -198,7 +198,7 @@ fn what_a_connection_knows() {
     opening.set_user("ann");
     bench.vm.opened(ANN, opening, bench.now);
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         [
             "0.3.1\tann\t/room/7\t127.0.0.1\ttrue\tconnection 0.3.1",
             "a b\t\tc\tnil",
@@ -206,9 +206,9 @@ fn what_a_connection_knows() {
         ]
     );
     bench.text(ANN, "");
-    let told = bench.told();
-    assert_eq!(told[0], "Ann\tnil\ttrue");
-    for (line, words) in told[1..].iter().zip([
+    let effects = bench.effect_lines();
+    assert_eq!(effects[0], "Ann\tnil\ttrue");
+    for (line, words) in effects[1..].iter().zip([
         "not a table",
         "use conn.attributes.nick",
         "no field 'usr'",
@@ -234,7 +234,7 @@ fn sending_and_closing() {
     bench.open(ANN);
     bench.text(ANN, "x");
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         [
             "send bob text to other",
             "false\ttrue",
@@ -245,7 +245,7 @@ fn sending_and_closing() {
     bench.close(BOB);
     bench.open(ANN);
     bench.text(ANN, "x");
-    assert_eq!(bench.told()[0], "false\tnil\tclosed");
+    assert_eq!(bench.effect_lines()[0], "false\tnil\tclosed");
 }
 
 #[test]
@@ -276,12 +276,12 @@ fn subscribing_waits_for_the_home() {
     };
     bench.answer(token, WaitResult::Failed("too many".into()));
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         ["false\ttoo many", "unsubscribe ann room:7", "ready ann"]
     );
     // No handler waits for the answer any more.
     bench.answer(token, WaitResult::Done);
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
 }
 
 #[test]
@@ -304,32 +304,36 @@ fn errors_are_passed_to_the_script() {
         return app",
     );
     bench.open(ANN);
-    bench.told();
+    bench.effect_lines();
     for (data, expected) in [
         ("bad", "app.lua:13: bad\tconnection\t0\tnil\tGET\t/ws\ttrue"),
         ("task", "of a task\ttask\t0\tnil\tnil\tnil"),
     ] {
         bench.open(ANN);
-        bench.told();
+        bench.effect_lines();
         bench.text(ANN, data);
-        let told = bench.told();
-        let found = told.iter().any(|line| line.starts_with(expected));
-        assert!(found, "{data}: {told:?}");
+        let effects = bench.effect_lines();
+        let found = effects.iter().any(|line| line.starts_with(expected));
+        assert!(found, "{data}: {effects:?}");
     }
     bench.open(ANN);
-    bench.told();
+    bench.effect_lines();
     bench.text(ANN, "again");
-    let told = bench.told().join("\n");
+    let effects = bench.effect_lines().join("\n");
     assert!(
-        told.contains("Error: app.error has failed: app.lua:9: again"),
-        "{told}"
+        effects.contains("Error: app.error has failed: app.lua:9: again"),
+        "{effects}"
     );
-    assert_eq!(told.matches("app.error has failed").count(), 1, "{told}");
+    assert_eq!(
+        effects.matches("app.error has failed").count(),
+        1,
+        "{effects}"
+    );
 }
 
 #[test]
 fn publishing() {
-    let told = Bench::run(
+    let effects = Bench::run(
         r##"veche.publish("news", "hello")
         veche.push("ann", '{"a":1}')
         veche.publish("raw", "\255", "binary")
@@ -352,12 +356,12 @@ fn publishing() {
         print(pcall(veche.publish, "#ann", "x"))
         print(pcall(veche.push, "", "x"))"##,
     );
-    assert_eq!(told[0], "publish news text hello");
-    assert_eq!(told[1], "publish #ann text {\"a\":1}");
-    assert_eq!(told[2], "publish raw binary \u{fffd}");
-    assert_eq!(told[3], r#"publish news text [1,{"b":null}]"#);
-    assert_eq!(told[4], r#"publish news text {"a":1}"#);
-    for (line, words) in told[5..].iter().zip([
+    assert_eq!(effects[0], "publish news text hello");
+    assert_eq!(effects[1], "publish #ann text {\"a\":1}");
+    assert_eq!(effects[2], "publish raw binary \u{fffd}");
+    assert_eq!(effects[3], r#"publish news text [1,{"b":null}]"#);
+    assert_eq!(effects[4], r#"publish news text {"a":1}"#);
+    for (line, words) in effects[5..].iter().zip([
         "not UTF-8",
         "channel name",
         "channel name",
@@ -377,7 +381,7 @@ fn publishing() {
     ]) {
         assert!(line.starts_with("false") && line.contains(words), "{line}");
     }
-    assert_eq!(told.len(), 21);
+    assert_eq!(effects.len(), 21);
 }
 
 #[test]
@@ -392,9 +396,9 @@ fn requests_and_their_answers() {
         req.param("id", "7");
         bench.vm.request(ANN, req, bench.now);
         bench.pass_time();
-        let told = bench.told();
-        let last = told.last().expect("an answer");
-        assert!(last.contains(expected), "{handler}: {told:?}");
+        let effects = bench.effect_lines();
+        let last = effects.last().expect("an answer");
+        assert!(last.contains(expected), "{handler}: {effects:?}");
     };
     check(
         "return 'hello'",
@@ -447,9 +451,9 @@ fn handshakes() {
             .vm
             .handshake(ANN, request("GET", "/x", "token=7"), bench.now);
         bench.pass_time();
-        let told = bench.told();
-        let last = told.last().expect("a verdict");
-        assert!(last.contains(expected), "{handler}: {told:?}");
+        let effects = bench.effect_lines();
+        let last = effects.last().expect("a decision");
+        assert!(last.contains(expected), "{handler}: {effects:?}");
     };
     check("", "accept ann None None");
     check("return true", "accept ann None None");
@@ -497,23 +501,23 @@ fn modules_are_loaded_once_and_cycles_are_reported() {
         return {}",
         limits(),
     );
-    let told = bench.told();
-    assert_eq!(told[0], "a");
+    let effects = bench.effect_lines();
+    assert_eq!(effects[0], "a");
     assert!(
-        told[1].starts_with("true\tb\t") && told[1].contains("c → d → c"),
-        "{told:?}"
+        effects[1].starts_with("true\tb\t") && effects[1].contains("c → d → c"),
+        "{effects:?}"
     );
 }
 
 #[test]
 fn a_misspelt_handler_name_is_reported() {
     let mut bench = Bench::new("return { mesage = function() end }");
-    assert!(bench.told()[0].contains("app.mesage is never called"));
+    assert!(bench.effect_lines()[0].contains("app.mesage is never called"));
 }
 
 #[test]
 fn the_config_and_json() {
-    let told = Bench::run(
+    let effects = Bench::run(
         r#"local json = veche.json
         print(veche.config.greeting, veche.config.list[2], veche.config.nothing == json.null)
         print(json.encode({1, 2, {a = "x\n"}}), json.encode({}), json.encode(json.array{}), json.encode("é"))
@@ -525,12 +529,12 @@ fn the_config_and_json() {
         end
         for _, bad in ipairs { "", "{", "[1,]", ("["):rep(1000), "nul" } do print(pcall(json.decode, bad)) end"#,
     );
-    assert_eq!(told[0], "hello\t2\ttrue");
-    assert_eq!(told[1], "[1,2,{\"a\":\"x\\n\"}]\t{}\t[]\t\"é\"");
-    assert_eq!(told[2], "[]\ttrue\t1.5\té");
+    assert_eq!(effects[0], "hello\t2\ttrue");
+    assert_eq!(effects[1], "[1,2,{\"a\":\"x\\n\"}]\t{}\t[]\t\"é\"");
+    assert_eq!(effects[2], "[]\ttrue\t1.5\té");
     assert!(
-        told[3..].iter().all(|line| line.starts_with("false")),
-        "{told:#?}"
+        effects[3..].iter().all(|line| line.starts_with("false")),
+        "{effects:#?}"
     );
-    assert_eq!(told.len(), 3 + 7 + 5);
+    assert_eq!(effects.len(), 3 + 7 + 5);
 }

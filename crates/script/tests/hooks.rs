@@ -50,27 +50,24 @@ fn bench(handlers: &str) -> Bench {
 
 /// Returns the responses so far, with their numbers, and a description of all other effects.
 fn responses(bench: &mut Bench) -> (Vec<(u64, HookResponse)>, Vec<String>) {
-    let (mut responses, mut told) = (Vec::new(), Vec::new());
+    let (mut responses, mut effects) = (Vec::new(), Vec::new());
     for (line, effect) in bench.effects() {
         match effect {
-            Effect::Hook {
-                number: question,
-                response,
-            } => responses.push((question, response)),
-            _ => told.push(line),
+            Effect::Hook { number, response } => responses.push((number, response)),
+            _ => effects.push(line),
         }
     }
-    (responses, told)
+    (responses, effects)
 }
 
 fn ask(bench: &mut Bench, asked: &AppHookRequest<'_>) -> (HookResponse, Vec<String>) {
     bench.vm.turn(bench.now);
     bench.vm.decide(7, asked, bench.now);
-    let (mut responses, told) = responses(bench);
-    assert_eq!(responses.len(), 1, "{responses:?} {told:?}");
+    let (mut responses, effects) = responses(bench);
+    assert_eq!(responses.len(), 1, "{responses:?} {effects:?}");
     let (number, response) = responses.remove(0);
     assert_eq!(number, 7);
-    (response, told)
+    (response, effects)
 }
 
 /// Returns the response of a handler with this body.
@@ -82,7 +79,7 @@ fn decided(hook: Hook, body: &str) -> (HookResponse, Vec<String>) {
 
 fn granted(hook: Hook, body: &str) -> Grant {
     match decided(hook, body) {
-        (HookResponse::Granted(granted), told) if told.is_empty() => *granted,
+        (HookResponse::Granted(granted), effects) if effects.is_empty() => *granted,
         other => panic!("{other:?} of {body}"),
     }
 }
@@ -112,9 +109,13 @@ fn handlers_get_the_hook_request() {
             local data = two == 'bye' and two or two and (two.a[1] == 1 and two.a[2] == veche.null and 'data')
             veche.log.info(tostring(one) .. ',' .. tostring(data), client.id, client.user)
             return {}";
-        let (response, told) = decided(hook, body);
-        assert_eq!(response, HookResponse::Granted(Box::default()), "{told:?}");
-        assert_eq!(told, [format!("{arguments}\tc1\tann")], "{hook:?}");
+        let (response, effects) = decided(hook, body);
+        assert_eq!(
+            response,
+            HookResponse::Granted(Box::default()),
+            "{effects:?}"
+        );
+        assert_eq!(effects, [format!("{arguments}\tc1\tann")], "{hook:?}");
     }
     let headers: [(Box<str>, Box<[u8]>); 3] = [
         ("cookie".into(), b"sid=s; a=\"b\"".as_slice().into()),
@@ -142,9 +143,9 @@ fn handlers_get_the_hook_request() {
             return { data = data }
         end",
     );
-    let (response, told) = ask(&mut bench, &connect);
+    let (response, effects) = ask(&mut bench, &connect);
     assert_eq!(
-        told,
+        effects,
         ["c1 nobody websocket json binary js 5 t 127.0.0.1 s b 1, 2 1 news 2"]
     );
     // A request with binary data gets a response with binary data.
@@ -242,9 +243,9 @@ fn errors_and_disconnects_are_returned_or_raised() {
                 let mut bench = bench(&format!("function on.{}() {body} end", hook.name()));
                 bench.vm.decide(1, &asked(hook), bench.now);
                 bench.pass_time();
-                let (responses, told) = responses(&mut bench);
+                let (responses, effects) = responses(&mut bench);
                 assert_eq!(responses, [(1, expected.clone())], "{hook:?} {body}");
-                assert_eq!(told, [""; 0], "{body}");
+                assert_eq!(effects, [""; 0], "{body}");
             }
         }
     }
@@ -389,19 +390,19 @@ fn errors_of_a_handler_are_logged_and_fail_the_command() {
             "the code ran too long without waiting and was stopped",
         ),
     ] {
-        let (response, told) = decided(hook, body);
+        let (response, effects) = decided(hook, body);
         assert_eq!(response, HookResponse::Failed, "{body}");
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("Error: "), "{told:?}");
-        assert!(told[0].contains(why), "{} for {body}", told[0]);
+        assert_eq!(effects.len(), 1, "{effects:?}");
+        assert!(effects[0].starts_with("Error: "), "{effects:?}");
+        assert!(effects[0].contains(why), "{} for {body}", effects[0]);
     }
     // An error raised in a handler contains its location.
-    let (_, told) = decided(Hook::Rpc, "local t = nil return t.x");
-    assert!(told[0].contains("stack traceback:\n"), "{told:?}");
+    let (_, effects) = decided(Hook::Rpc, "local t = nil return t.x");
+    assert!(effects[0].contains("stack traceback:\n"), "{effects:?}");
 }
 
 #[test]
-fn handlers_wait_and_each_question_is_ruled_once() {
+fn handlers_wait_and_each_hook_request_has_one_response() {
     let mut bench = bench(
         "function on.rpc(client, method)
             veche.sleep(tonumber(method))
@@ -409,11 +410,11 @@ fn handlers_wait_and_each_question_is_ruled_once() {
         end",
     );
     for (number, method) in [(1, "3"), (2, "1"), (3, "2")] {
-        let question = AppHookRequest {
+        let request = AppHookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
-        bench.vm.decide(number, &question, bench.now);
+        bench.vm.decide(number, &request, bench.now);
     }
     assert_eq!(responses(&mut bench).0, []);
     let data = |text: &str| {
@@ -427,9 +428,12 @@ fn handlers_wait_and_each_question_is_ruled_once() {
     // A handler that takes too long is abandoned; the others continue.
     bench.vm.fail_undecided(1, bench.now);
     bench.vm.fail_undecided(1, bench.now);
-    let (all, told) = responses(&mut bench);
+    let (all, effects) = responses(&mut bench);
     assert_eq!(all, [(1, HookResponse::Failed)]);
-    assert!(told[0].contains("longer than request_timeout"), "{told:?}");
+    assert!(
+        effects[0].contains("longer than request_timeout"),
+        "{effects:?}"
+    );
     // The end of the VM fails pending requests.
     bench.vm.finish();
     assert_eq!(responses(&mut bench).0, [(3, HookResponse::Failed)]);
@@ -447,19 +451,19 @@ fn hook_requests_wait_for_start_and_abandoned_ones_never_run() {
         return app",
     );
     for (number, method) in [(1, "first"), (2, "second"), (3, "third")] {
-        let question = AppHookRequest {
+        let request = AppHookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
-        bench.vm.decide(number, &question, bench.now);
+        bench.vm.decide(number, &request, bench.now);
     }
     bench.vm.fail_undecided(2, bench.now);
     assert_eq!(responses(&mut bench).0, [(2, HookResponse::Failed)]);
     bench.advance(1000);
-    let (all, told) = responses(&mut bench);
+    let (all, effects) = responses(&mut bench);
     let numbers: Vec<u64> = all.iter().map(|(number, _)| *number).collect();
     assert_eq!(
-        (numbers, told),
+        (numbers, effects),
         (
             vec![1, 3],
             vec!["started".into(), "first".into(), "third".into()]
@@ -477,17 +481,17 @@ fn methods_may_stand_in_a_table() {
     };
     assert_eq!(granted.data, json("[1,null]"));
     for method in ["n", "x", "__index"] {
-        let question = AppHookRequest {
+        let request = AppHookRequest {
             subject: method,
             ..asked(Hook::Rpc)
         };
-        let (response, told) = ask(&mut bench, &question);
+        let (response, effects) = ask(&mut bench, &request);
         let expected = HookResponse::Error {
             code: 104,
             message: "method not found".into(),
             is_temporary: false,
         };
-        assert_eq!((response, told.len()), (expected, 0), "{method}");
+        assert_eq!((response, effects.len()), (expected, 0), "{method}");
     }
     assert_eq!(bench.vm.hooks().collect::<Vec<_>>(), [Hook::Rpc]);
     // A hook without a handler fails.
@@ -516,9 +520,9 @@ fn invalid_handlers_are_reported() {
         assert_eq!(load_error(script), why);
     }
     let mut bench = Bench::new("return { centrifuge = { conect = function() end } }");
-    let told = bench.told();
+    let effects = bench.effect_lines();
     assert_eq!(
-        told,
+        effects,
         [
             "Warn: app.centrifuge.conect is never called: handlers are connect, refresh, subscribe, sub_refresh, publish, rpc, message, disconnect"
         ]

@@ -140,7 +140,7 @@ fn requests_have_the_sent_content() {
         (names(&fetch), fetch.trust),
         (
             vec!["content-type: application/json".into()],
-            CertificateTrust::Anybody
+            CertificateTrust::Insecure
         )
     );
     let fetch = asked("http.put('http://a.test', 'x', { headers = { ['Content-Type'] = 'a/b' } })");
@@ -183,26 +183,38 @@ fn answers_are_objects() {
     );
     let (token, _) = client.fetch();
     client.reply(token, whole("{\"a\":5}"));
-    let told = client.0.told();
-    assert_eq!(told[0], "201\thttp://a.test/there\t{\"a\":5}\t5\tnil");
-    assert_eq!(told[1], "text/plain\ta, b\ta=1;b=2");
-    assert!(told[2].contains("read: the body is in .body"), "{told:?}");
-    assert!(told[3].contains("chunks: the body is in .body"), "{told:?}");
-    assert!(told[4].starts_with("false\tfalse\t"), "{told:?}");
-    assert!(told[4].contains("bad argument #1 to 'json'"), "{told:?}");
+    let effects = client.0.effect_lines();
+    assert_eq!(effects[0], "201\thttp://a.test/there\t{\"a\":5}\t5\tnil");
+    assert_eq!(effects[1], "text/plain\ta, b\ta=1;b=2");
+    assert!(
+        effects[2].contains("read: the body is in .body"),
+        "{effects:?}"
+    );
+    assert!(
+        effects[3].contains("chunks: the body is in .body"),
+        "{effects:?}"
+    );
+    assert!(effects[4].starts_with("false\tfalse\t"), "{effects:?}");
+    assert!(
+        effects[4].contains("bad argument #1 to 'json'"),
+        "{effects:?}"
+    );
 
     let mut client =
         Client::new("print(pcall(function() return http.get('http://a.test/'):json() end))");
     let (token, _) = client.fetch();
     client.reply(token, whole("no json"));
-    assert!(client.0.told()[0].contains("false\tapp.lua:4: json.decode: "));
+    assert!(client.0.effect_lines()[0].contains("false\tapp.lua:4: json.decode: "));
 
     let mut client = Client::new("\nhttp.get('http://a.test/')\n");
     let (token, _) = client.fetch();
     let words = "http: timeout after 30 s connecting to a.test:80";
     client.reply(token, Err(CallError::new(CallErrorKind::Timeout, words)));
-    let told = client.0.told();
-    assert!(told[0].contains(&format!("app.lua:5: {words}")), "{told:?}");
+    let effects = client.0.effect_lines();
+    assert!(
+        effects[0].contains(&format!("app.lua:5: {words}")),
+        "{effects:?}"
+    );
 }
 
 #[test]
@@ -227,7 +239,7 @@ fn streams_are_read_piece_by_piece() {
         drop(effects);
         client.reply(token, Ok(CallReply::Chunk(piece)));
     }
-    assert_eq!(client.0.told(), ["nil"]);
+    assert_eq!(client.0.effect_lines(), ["nil"]);
     // `app.start` has ended.
     assert_eq!(Arc::strong_count(&life), 1);
 }
@@ -240,7 +252,7 @@ fn left_by(script: &str) -> (Client, Arc<()>) {
     let (token, _) = client.fetch();
     let (life, body) = stream();
     client.reply(token, reply(body));
-    client.0.told();
+    client.0.effect_lines();
     (client, life)
 }
 
@@ -270,7 +282,7 @@ fn nothing_is_left_open() {
     let mut client = Client::new(
         "veche.spawn(function() http.get('http://a.test/', { stream = true }) end):cancel()",
     );
-    assert!(client.0.told().is_empty());
+    assert!(client.0.effect_lines().is_empty());
     let mut client = Client::new(
         "local task = veche.spawn(function() http.get('http://a.test/', { stream = true }) end)
         veche.sleep(1) task:cancel()",
@@ -296,11 +308,12 @@ fn closed_streams_say_so() {
     let (token, _) = client.fetch();
     client.reply(token, reply(stream().1));
     client.0.pass_time();
-    let told = client.0.told();
-    assert_eq!(told.len(), 4, "{told:?}");
+    let effects = client.0.effect_lines();
+    assert_eq!(effects.len(), 4, "{effects:?}");
     assert!(
-        told.iter()
+        effects
+            .iter()
             .all(|line| line.contains("the response is closed")),
-        "{told:?}"
+        "{effects:?}"
     );
 }

@@ -89,12 +89,12 @@ fn an_abandoned_coroutine_ends_its_transaction_when_it_is_collected() {
     bench.text(ANN, "go");
     assert_eq!(held.answer(&mut bench), 1);
     collect(&mut bench);
-    assert_eq!(bench.told(), ["1", "ready ann"]);
+    assert_eq!(bench.effect_lines(), ["1", "ready ann"]);
     assert_eq!(held.count(), 1, "it may go on");
     bench.text(ANN, "forget");
     collect(&mut bench);
     assert_eq!(held.count(), 0);
-    assert_eq!(bench.told(), [""; 0], "nothing has failed");
+    assert_eq!(bench.effect_lines(), [""; 0], "nothing has failed");
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn a_coroutine_that_is_ended_lets_go_at_once() {
     assert_eq!(held.count(), 1);
     bench.text(ANN, "cancel");
     bench.advance(1);
-    assert!(bench.told().iter().any(|line| line.contains("End")));
+    assert!(bench.effect_lines().iter().any(|line| line.contains("End")));
     // The call that ends it had the last reference.
-    bench.told();
+    bench.effect_lines();
     assert_eq!(held.count(), 0);
 }
 
@@ -133,7 +133,7 @@ fn forgotten_subscriptions_are_let_go_of() {
     bench.advance(1);
     assert_eq!(held.answer(&mut bench), 50);
     collect(&mut bench);
-    bench.told();
+    bench.effect_lines();
     assert_eq!(held.count(), 50);
     bench.text(ANN, "forget");
     collect(&mut bench);

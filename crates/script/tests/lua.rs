@@ -34,7 +34,7 @@ fn run(name: &str, source: &str) -> Vec<String> {
     let mut bench = Bench::in_folder(folder, &app, limits());
     bench.now.wall_ms = WALL_MS;
     bench.pass_time();
-    bench.told()
+    bench.effect_lines()
 }
 
 #[test]
@@ -49,17 +49,20 @@ fn tests_in_lua() {
     for path in files {
         let name = path.file_stem().expect("a name").to_string_lossy();
         let source = fs::read_to_string(&path).expect("a readable file");
-        let told = run(&name, &source);
-        let is_whole = told.last().is_some_and(|line| {
-            line.strip_prefix("done ")
-                .is_some_and(|count| count != "0" && told.len() == count.parse().unwrap_or(0) + 1)
+        let effects = run(&name, &source);
+        let is_whole = effects.last().is_some_and(|line| {
+            line.strip_prefix("done ").is_some_and(|count| {
+                count != "0" && effects.len() == count.parse().unwrap_or(0) + 1
+            })
         });
-        let failed = told
+        let failed = effects
             .iter()
             .filter(|line| !line.starts_with("passed ") && !line.starts_with("done "));
         problems.extend(failed.map(|line| format!("tests/lua/{name}.lua: {line}")));
         if !is_whole {
-            problems.push(format!("tests/lua/{name}.lua: not all of it ran: {told:?}"));
+            problems.push(format!(
+                "tests/lua/{name}.lua: not all of it ran: {effects:?}"
+            ));
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
@@ -67,7 +70,7 @@ fn tests_in_lua() {
 
 #[test]
 fn a_failing_assertion_names_its_line() {
-    let told = run(
+    let effects = run(
         "bad",
         "local check, t = require 'check', {}
         function t.one()
@@ -76,10 +79,10 @@ fn a_failing_assertion_names_its_line() {
         return t",
     );
     assert!(
-        told[0].starts_with("FAILED one: bad.lua:3: expected 2, not 1"),
-        "{told:?}"
+        effects[0].starts_with("FAILED one: bad.lua:3: expected 2, not 1"),
+        "{effects:?}"
     );
-    assert_eq!(told[1], "done 1");
+    assert_eq!(effects[1], "done 1");
 }
 
 /// Finds functions that a script can call but that the type definitions for editors do not contain.
@@ -90,7 +93,7 @@ fn every_function_has_its_types() {
         .expect("the folder of types")
         .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("a file"))
         .collect();
-    let told = Bench::run(
+    let effects = Bench::run(
         "local function tell(prefix, table)
           for name, value in pairs(table) do
             if type(value) == 'function' then print(prefix .. name) end
@@ -99,8 +102,8 @@ fn every_function_has_its_types() {
         end
         tell('veche.', veche)",
     );
-    assert!(told.len() > 30, "{told:?}");
-    for name in told {
+    assert!(effects.len() > 30, "{effects:?}");
+    for name in effects {
         let declared = format!("\nfunction {name}(");
         assert!(types.contains(&declared), "types/ has no {name}");
     }
@@ -123,15 +126,16 @@ fn the_guide_of_tables_runs() {
         "local t = {{}}\nfunction t.guide()\n{}\nend\nreturn t",
         blocks.join("\n")
     );
-    let told = run("guide", &source);
-    let last_two = &told[told.len() - 2..];
-    assert_eq!(last_two, ["passed guide", "done 1"], "{told:?}");
+    let effects = run("guide", &source);
+    let last_two = &effects[effects.len() - 2..];
+    assert_eq!(last_two, ["passed guide", "done 1"], "{effects:?}");
     let row = r#"{"id":1,"location":3,"mark":5,"user":7,"visited_at":1503695452}"#;
     for line in ["5", row, "insert\t11\t3"] {
         assert!(
-            told.iter()
-                .any(|told| told == line || told.replace(' ', "\t") == line),
-            "{line}: {told:?}"
+            effects
+                .iter()
+                .any(|effect| effect == line || effect.replace(' ', "\t") == line),
+            "{line}: {effects:?}"
         );
     }
 }

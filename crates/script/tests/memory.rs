@@ -208,12 +208,12 @@ fn fill_with(fillers: &[(&str, &str)]) {
                 bench.text(ANN, "go");
                 bench.advance(1);
                 bench.advance(1);
-                bench.told();
+                bench.effect_lines();
             }
             // Runs that have begun end, and then there is memory for others.
             for _ in 0..2000 {
                 bench.advance(10);
-                bench.told();
+                bench.effect_lines();
                 if bench.vm.tasks() == 0 && bench.vm.deadline_ms() > bench.now.mono_ms {
                     break;
                 }
@@ -221,8 +221,11 @@ fn fill_with(fillers: &[(&str, &str)]) {
             assert_eq!(bench.vm.tasks(), 0, "{what} in {from}");
             bench.text(BOB, "hello");
             // The VM may have to wait for a garbage collection.
-            let told = bench.told_soon();
-            assert_eq!(told[0], "send bob text hello", "{what} in {from}: {told:?}");
+            let effects = bench.next_effect_lines();
+            assert_eq!(
+                effects[0], "send bob text hello",
+                "{what} in {from}: {effects:?}"
+            );
             let bytes = bench.vm.memory_bytes();
             assert!(bytes < 8 << 20, "{what} in {from}: {bytes} B");
         }
@@ -266,17 +269,17 @@ fn log_long_strings() {
         return app",
     );
     bench.open(ANN);
-    bench.told();
+    bench.effect_lines();
     let before_kib = peak_kib();
     bench.text(ANN, "go");
-    let told = bench.told_soon();
+    let effects = bench.next_effect_lines();
     let grown_kib = peak_kib() - before_kib;
     assert!(grown_kib < 32 << 10, "{grown_kib} KiB for three lines");
-    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(effects.len(), 3, "{effects:?}");
     // A character is not split.
-    let shown = told[0].matches('\u{e4}').count();
-    assert_eq!(shown, (16 << 10) / 2, "{}", told[0].len());
-    assert!(told[0].ends_with('\u{2026}'));
-    assert!(told[1].contains("short\t\u{e4}") && told[1].ends_with('\u{2026}'));
-    assert!(told[2].ends_with("\u{fffd}\t1\ttrue"), "{}", told[2]);
+    let shown = effects[0].matches('\u{e4}').count();
+    assert_eq!(shown, (16 << 10) / 2, "{}", effects[0].len());
+    assert!(effects[0].ends_with('\u{2026}'));
+    assert!(effects[1].contains("short\t\u{e4}") && effects[1].ends_with('\u{2026}'));
+    assert!(effects[2].ends_with("\u{fffd}\t1\ttrue"), "{}", effects[2]);
 }

@@ -47,19 +47,19 @@ fn calls_that_wait_for_start_move() {
         .vm
         .handshake(EVE, request("GET", "/ws", ""), bench.now);
     bench.advance(100);
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
 
     let mut older = bench.reload(
         &world,
         &script("new", "veche.sleep(1) print('new: started')"),
     );
-    assert_eq!(bench.told(), ["old: stop"]);
+    assert_eq!(bench.effect_lines(), ["old: stop"]);
     bench.text(ANN, "two");
     bench.advance(999);
-    assert_eq!(bench.told(), [""; 0], "its start has not ended");
+    assert_eq!(bench.effect_lines(), [""; 0], "its start has not ended");
     bench.advance(1);
-    let mut told = bench.told();
-    told.sort();
+    let mut effects = bench.effect_lines();
+    effects.sort();
     let mut expected = vec![
         "accept EVE Some(\"new\") None".replace("EVE", &format!("{EVE:?}")),
         "new: close\t1001\tbye\tnew".into(),
@@ -72,15 +72,15 @@ fn calls_that_wait_for_start_move() {
         "new: started".into(),
         "ready ann".into(),
     ];
-    let answer = told.iter().position(|line| line.starts_with("respond "));
-    let answer = told.remove(answer.expect("an answer"));
+    let answer = effects.iter().position(|line| line.starts_with("respond "));
+    let answer = effects.remove(answer.expect("an answer"));
     assert!(answer.ends_with("new /path?body"), "{answer}");
     expected.sort();
-    assert_eq!(told, expected);
+    assert_eq!(effects, expected);
 
     bench.now.mono_ms += 5000;
     older.turn(bench.now);
-    assert_eq!(bench.told(), ["old: started"]);
+    assert_eq!(bench.effect_lines(), ["old: started"]);
     assert!(older.is_at_rest());
     older.finish();
     bench.text(ANN, "three");
@@ -89,7 +89,7 @@ fn calls_that_wait_for_start_move() {
         "new: message\t5\tthree\ttext\tnew",
         "new: close\t1001\tbye\tnew",
     ];
-    assert_eq!(bench.told(), expected);
+    assert_eq!(bench.effect_lines(), expected);
     assert_eq!(bench.vm.tasks(), 0);
 }
 
@@ -105,15 +105,15 @@ fn connections_go_on_where_newer_code_has_no_handler_for_what_waits() {
         &world,
         "return { message = function(conn, data) print('new: message', data) end }",
     );
-    let told = bench.told();
-    assert!(told.contains(&"ready ann".to_owned()), "{told:?}");
+    let effects = bench.effect_lines();
+    assert!(effects.contains(&"ready ann".to_owned()), "{effects:?}");
     assert!(
-        told.iter().any(|line| line.contains("internal error")),
-        "{told:?}"
+        effects.iter().any(|line| line.contains("internal error")),
+        "{effects:?}"
     );
     bench.advance(1);
     bench.text(ANN, "one");
-    assert_eq!(bench.told(), ["new: message\tone"]);
+    assert_eq!(bench.effect_lines(), ["new: message\tone"]);
     assert_eq!(bench.vm.connections(), [ANN]);
     assert_eq!(bench.vm.tasks() + older.tasks(), 1, "its start");
 }
@@ -136,5 +136,5 @@ fn begun_handlers_stay() {
     older.turn(bench.now);
     bench.now.mono_ms += 1000;
     older.turn(bench.now);
-    assert_eq!(bench.told(), ["old\tone", "old\ttwo", "ready ann"]);
+    assert_eq!(bench.effect_lines(), ["old\tone", "old\ttwo", "ready ann"]);
 }

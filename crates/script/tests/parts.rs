@@ -17,10 +17,10 @@ fn bench(handler: &str) -> Bench {
 
 fn ask(bench: &mut Bench, request: Request) -> Vec<String> {
     bench.vm.request(ANN, request, bench.now);
-    bench.told()
+    bench.effect_lines()
 }
 
-fn told(handler: &str) -> Vec<String> {
+fn effect_lines(handler: &str) -> Vec<String> {
     ask(&mut bench(handler), request("GET", "/x", ""))
 }
 
@@ -38,12 +38,12 @@ fn a_function_writes_the_body() {
     let handler = "return 201, { A = 'b' }, function(write) write 'one' write '' write 'two' end";
     let begin = "begin ann 201 [A: b; Content-Type: application/octet-stream]";
     let whole = [begin, "part ann one", "part ann two", "end ann"];
-    assert_eq!(told(handler), whole);
+    assert_eq!(effect_lines(handler), whole);
     // No body is written in response to `HEAD`.
     let head = ask(&mut bench(handler), request("HEAD", "/x", ""));
     assert_eq!(head, [begin, "end ann"]);
     assert_eq!(
-        told("return 204, function() error('called') end"),
+        effect_lines("return 204, function() error('called') end"),
         [
             "begin ann 204 [Content-Type: application/octet-stream]",
             "end ann"
@@ -61,11 +61,11 @@ fn what_can_be_read_of_a_request_can_be_until_the_end() {
     ask(&mut bench, request("GET", "/x", ""));
     bench.advance(1000);
     bench.pass_time();
-    let told = bench.told();
-    assert_eq!(told[..2], ["part ann GET", "end ann"]);
+    let effects = bench.effect_lines();
+    assert_eq!(effects[..2], ["part ann GET", "end ann"]);
     assert!(
-        told[2].starts_with("Debug: ") && told[2].contains("the client is gone"),
-        "{told:?}"
+        effects[2].starts_with("Debug: ") && effects[2].contains("the client is gone"),
+        "{effects:?}"
     );
 }
 
@@ -82,28 +82,31 @@ fn a_handler_that_writes_much_waits_for_room() {
     // The handler writes up to slightly more than 32 KiB and then waits.
     assert_eq!(effects.len(), 1 + 33);
     bench.answer(token(&effects), WaitResult::Done);
-    let told = bench.told();
-    assert_eq!(told.len(), 7 + 2);
-    assert_eq!(told[7..], ["written", "end ann"]);
+    let lines = bench.effect_lines();
+    assert_eq!(lines.len(), 7 + 2);
+    assert_eq!(lines[7..], ["written", "end ann"]);
 }
 
 #[test]
 fn an_error_aborts_a_begun_response() {
-    let told = told("return function(write) write 'x' error 'oops' end");
-    assert!(told[2].starts_with("Error: app.lua:3: oops"), "{told:?}");
-    assert_eq!(told[3], "break off ann");
-    let told = self::told("return function(write) write {} end");
+    let effects = effect_lines("return function(write) write 'x' error 'oops' end");
     assert!(
-        told[1].contains("app.lua:3: bad argument #1 to 'write': a string expected"),
-        "{told:?}"
+        effects[2].starts_with("Error: app.lua:3: oops"),
+        "{effects:?}"
     );
-    let told = self::told("return function(write) ('x'):gsub('x', write) end");
-    assert!(told[1].contains("can't wait here"), "{told:?}");
-    // A script that returns a value of another type gets an error.
-    let told = self::told("return 200, {}, 7");
+    assert_eq!(effects[3], "break off ann");
+    let effects = self::effect_lines("return function(write) write {} end");
     assert!(
-        told[0].contains("a file or a function that writes it, not a"),
-        "{told:?}"
+        effects[1].contains("app.lua:3: bad argument #1 to 'write': a string expected"),
+        "{effects:?}"
+    );
+    let effects = self::effect_lines("return function(write) ('x'):gsub('x', write) end");
+    assert!(effects[1].contains("can't wait here"), "{effects:?}");
+    // A script that returns a value of another type gets an error.
+    let effects = self::effect_lines("return 200, {}, 7");
+    assert!(
+        effects[0].contains("a file or a function that writes it, not a"),
+        "{effects:?}"
     );
 }
 
@@ -121,10 +124,18 @@ fn a_client_that_leaves_ends_the_writing_handler() {
         ));
         ask(&mut bench, request("GET", "/x", ""));
         bench.vm.gone(ANN, false, bench.now);
-        let told = bench.told();
-        assert!(told[0].ends_with("the client is gone"), "{wait}: {told:?}");
+        let effects = bench.effect_lines();
+        assert!(
+            effects[0].ends_with("the client is gone"),
+            "{wait}: {effects:?}"
+        );
         bench.pass_time();
-        assert!(!bench.told().iter().any(|line| line.starts_with("Error")));
+        assert!(
+            !bench
+                .effect_lines()
+                .iter()
+                .any(|line| line.starts_with("Error"))
+        );
         assert_eq!(bench.vm.tasks(), 0, "{wait}");
     }
     // A handler that has not begun its response continues, because it may be in the middle of other work.
@@ -132,7 +143,7 @@ fn a_client_that_leaves_ends_the_writing_handler() {
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, false, bench.now);
     bench.pass_time();
-    assert_eq!(bench.told(), ["done"]);
+    assert_eq!(bench.effect_lines(), ["done"]);
 }
 
 #[test]
@@ -140,23 +151,23 @@ fn a_stream_that_takes_too_long_is_ended() {
     let mut bench = bench("veche.sleep(99) return 'x'");
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, true, bench.now);
-    let told = bench.told();
-    assert_eq!(told.len(), 1);
+    let effects = bench.effect_lines();
+    assert_eq!(effects.len(), 1);
     assert!(
-        told[0].starts_with("Error: app.lua:3: the request took longer than request_timeout"),
-        "{told:?}"
+        effects[0].starts_with("Error: app.lua:3: the request took longer than request_timeout"),
+        "{effects:?}"
     );
     assert_eq!(bench.vm.tasks(), 0);
     // Calls of other servers are cancelled in the same way.
     let mut bench = self::bench("veche.resolve('example.org') return 'x'");
     ask(&mut bench, request("GET", "/x", ""));
     bench.vm.gone(ANN, true, bench.now);
-    assert_eq!(bench.told()[0], "cancel call");
+    assert_eq!(bench.effect_lines()[0], "cancel call");
 }
 
 #[test]
 fn events_are_written_as_browsers_read_them() {
-    let said = told(
+    let said = effect_lines(
         "return req:events(function(stream)
             print(stream.last_id)
             stream:send 'hello'
@@ -204,17 +215,17 @@ fn events_are_written_as_browsers_read_them() {
         ("{ retry = '1' }", "retry: whole milliseconds expected"),
         ("{ 'x' }", "the fields are event, id, data and retry"),
     ] {
-        let told = told(&format!(
+        let effects = effect_lines(&format!(
             "return req:events(function(stream) stream:send({event}) end)"
         ));
         assert!(
-            told[1].contains("app.lua:3: ") && told[1].contains(words),
-            "{event}: {told:?}"
+            effects[1].contains("app.lua:3: ") && effects[1].contains(words),
+            "{event}: {effects:?}"
         );
-        assert_eq!(told[2], "break off ann");
+        assert_eq!(effects[2], "break off ann");
     }
-    assert!(told("return req:events(7)")[0].contains("a function expected"));
-    assert!(told("return req.events()")[0].contains("a request expected"));
+    assert!(effect_lines("return req:events(7)")[0].contains("a function expected"));
+    assert!(effect_lines("return req.events()")[0].contains("a request expected"));
 }
 
 #[test]
@@ -226,24 +237,24 @@ fn events_beat_while_there_are_none_and_end_with_their_client() {
             stream:wait()
         end)",
     );
-    let mut question = request("GET", "/x", "");
-    question.header("Last-Event-ID", "7");
-    bench.vm.request(ANN, question, bench.now);
+    let mut request = request("GET", "/x", "");
+    request.header("Last-Event-ID", "7");
+    bench.vm.request(ANN, request, bench.now);
     let effects = bench.effects();
     assert_eq!(effects[1].0, "subscribe ann news");
     bench.answer(token(&effects), WaitResult::Done);
     for _ in 0..3 {
         bench.advance(14_000);
-        assert_eq!(bench.told(), [""; 0]);
+        assert_eq!(bench.effect_lines(), [""; 0]);
         bench.advance(1_000);
-        assert_eq!(bench.told(), ["part ann :\n\n"]);
+        assert_eq!(bench.effect_lines(), ["part ann :\n\n"]);
     }
     bench.vm.gone(ANN, false, bench.now);
-    let told = bench.told();
-    assert!(told[0].ends_with("the client is gone"), "{told:?}");
+    let lines = bench.effect_lines();
+    assert!(lines[0].ends_with("the client is gone"), "{lines:?}");
     bench.advance(90_000_000);
     bench.pass_time();
-    bench.told();
+    bench.effect_lines();
     // The handler that caught the error continues to wait, but no more heartbeats are sent.
     assert_eq!(bench.vm.tasks(), 1);
 }
@@ -251,13 +262,14 @@ fn events_beat_while_there_are_none_and_end_with_their_client() {
 #[test]
 fn files_are_named_below_the_folder() {
     assert_eq!(
-        told("return 200, { A = 'b' }, veche.file 'a/b.txt'"),
+        effect_lines("return 200, { A = 'b' }, veche.file 'a/b.txt'"),
         ["file ann 200 [(\"A\", \"b\")] a/b.txt"]
     );
-    let told_of =
-        told("return veche.file('a', { download = 'Größe \"x\".pdf', content_type = 'text/x' })");
+    let effects = effect_lines(
+        "return veche.file('a', { download = 'Größe \"x\".pdf', content_type = 'text/x' })",
+    );
     assert_eq!(
-        told_of,
+        effects,
         [
             "file ann 200 [(\"Content-Disposition\", \"attachment; filename=\\\"Gr__e _x_.pdf\\\"; \
           filename*=UTF-8''Gr%C3%B6%C3%9Fe%20%22x%22%2Epdf\"), (\"Content-Type\", \"text/x\")] a"
@@ -278,10 +290,10 @@ fn files_are_named_below_the_folder() {
         "'\\255'",
         "('x'):rep(2000)",
     ] {
-        let told = told(&format!("local file = veche.file({path}) return file"));
+        let effects = effect_lines(&format!("local file = veche.file({path}) return file"));
         assert!(
-            told[0].contains("app.lua:3: bad argument #1 to 'file'"),
-            "{path}: {told:?}"
+            effects[0].contains("app.lua:3: bad argument #1 to 'file'"),
+            "{path}: {effects:?}"
         );
     }
     for options in [
@@ -292,20 +304,20 @@ fn files_are_named_below_the_folder() {
         "{ x = 1 }",
         "{ 'x' }",
     ] {
-        let told = told(&format!("return veche.file('a', {options})"));
+        let effects = effect_lines(&format!("return veche.file('a', {options})"));
         assert!(
-            told[0].contains("bad argument #2 to 'file'"),
-            "{options}: {told:?}"
+            effects[0].contains("bad argument #2 to 'file'"),
+            "{options}: {effects:?}"
         );
     }
-    let without = told("-- without files\nlocal file = veche.file 'a' return file");
+    let without = effect_lines("-- without files\nlocal file = veche.file 'a' return file");
     assert!(
         without[0].contains("app.lua:4: veche.file: this app has no folder of files")
             && without[0].contains("files = \"FOLDER\""),
         "{without:?}"
     );
     // The file is an ordinary table: changes after its creation have no effect.
-    let changed = told("local file = veche.file 'a' file.path = '../b' return file");
+    let changed = effect_lines("local file = veche.file 'a' file.path = '../b' return file");
     assert!(
         changed[0].contains("the path of the file was changed"),
         "{changed:?}"

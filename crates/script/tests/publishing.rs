@@ -58,7 +58,7 @@ impl Refusing {
     }
 
     /// Returns what several turns publish and print.
-    fn told(&mut self) -> Vec<String> {
+    fn effect_lines(&mut self) -> Vec<String> {
         for _ in 0..10 {
             self.now_ms += 1;
             self.vm.turn(Now {
@@ -68,12 +68,12 @@ impl Refusing {
         }
         self.effects.clear();
         self.vm.take_effects(&mut self.effects);
-        let told = self.effects.list.iter().filter_map(|effect| match effect {
+        let effects = self.effects.list.iter().filter_map(|effect| match effect {
             Effect::Publish { channel, .. } => Some(format!("to {channel}")),
             Effect::Log { text, .. } => Some(text.clone()),
             _ => None,
         });
-        told.collect()
+        effects.collect()
     }
 }
 
@@ -93,15 +93,15 @@ fn publishing_to_a_full_channel_waits() {
         &["full", "#ann"],
     );
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         ["to free", "to free", "two", "to #bob", "false\tcancelled"]
     );
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
     assert_eq!(bench.vm.deadline_ms(), u64::MAX, "no timer is due");
     bench.refused.set_refused("#ann", false);
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
     bench.refused.set_refused("full", false);
-    assert_eq!(bench.told(), ["to full", "to full", "one"]);
+    assert_eq!(bench.effect_lines(), ["to full", "to full", "one"]);
     assert_eq!(bench.vm.tasks(), 0);
 }
 
@@ -118,16 +118,19 @@ fn where_nothing_can_wait_it_is_an_error_that_names_the_channel() {
         &["full"],
     );
     let words = "too many publications to \"full\" are waiting: try again later [full]";
-    let told = bench.told();
+    let effects = bench.effect_lines();
     assert!(
-        told[0].starts_with("false") && told[0].ends_with(words),
-        "{told:?}"
+        effects[0].starts_with("false") && effects[0].ends_with(words),
+        "{effects:?}"
     );
-    assert_eq!(told[1..], ["to free", "true\tnil"]);
+    assert_eq!(effects[1..], ["to free", "true\tnil"]);
     bench.refused.set_all_refused(true);
     bench.now_ms += 100;
-    let told = bench.told();
-    assert!(told[0].starts_with("false") && told.len() == 1, "{told:?}");
+    let effects = bench.effect_lines();
+    assert!(
+        effects[0].starts_with("false") && effects.len() == 1,
+        "{effects:?}"
+    );
 }
 
 #[test]
@@ -138,10 +141,10 @@ fn waiting_publishers_continue_in_order() {
         end",
         &["full"],
     );
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
     bench.refused.set_refused("full", false);
-    let told = bench.told();
-    let order = told.iter().filter_map(|line| line.parse::<u32>().ok());
+    let effects = bench.effect_lines();
+    let order = effects.iter().filter_map(|line| line.parse::<u32>().ok());
     assert_eq!(order.collect::<Vec<_>>(), (1..=1000).collect::<Vec<_>>());
 }
 
@@ -170,12 +173,12 @@ fn a_loop_that_publishes_much_lets_it_leave() {
     bench.text(ANN, "go");
     let (mut pieces, mut turns) = (0, 0);
     loop {
-        let told = bench.told();
-        let published = told.iter().filter(|line| line.starts_with("publish "));
+        let effects = bench.effect_lines();
+        let published = effects.iter().filter(|line| line.starts_with("publish "));
         let published = published.count();
         assert!(published <= 17, "{published} at once");
         pieces += published;
-        if told.iter().any(|line| line == "done") {
+        if effects.iter().any(|line| line == "done") {
             break;
         }
         turns += 1;
@@ -187,6 +190,6 @@ fn a_loop_that_publishes_much_lets_it_leave() {
     bench
         .vm
         .request(ANN, support::request("GET", "/", ""), bench.now);
-    let told = bench.told();
-    assert_eq!(told.len(), 101, "{:?}", told.last());
+    let effects = bench.effect_lines();
+    assert_eq!(effects.len(), 101, "{:?}", effects.last());
 }

@@ -37,8 +37,8 @@ fn app(callbacks: &str, handler: &str) -> Bench {
 /// Returns the token of the next dialed connection, if there is one in time.
 fn dialed(bench: &mut Bench) -> Option<Token> {
     for _ in 0..400 {
-        let told = bench.effects();
-        let token = told.iter().find_map(|(_, effect)| match effect {
+        let effects = bench.effects();
+        let token = effects.iter().find_map(|(_, effect)| match effect {
             Effect::Dial { token, .. } => Some(*token),
             _ => None,
         });
@@ -82,7 +82,7 @@ fn a_full_memory_ends_no_dialing() {
         bench.vm.client_failed(token, "refused", bench.now);
     }
     let server = opened(&mut bench, 2);
-    assert_eq!(bench.told_soon(), ["opened"]);
+    assert_eq!(bench.next_effect_lines(), ["opened"]);
     bench.close_of(server);
     assert!(dialed(&mut bench).is_some());
 }
@@ -94,7 +94,7 @@ fn a_first_attempt_that_fails_where_memory_is_full_is_not_the_last() {
     let token = dialed(&mut bench).expect("it is dialed");
     bench.text(ANN, "fill");
     bench.vm.client_failed(token, "refused", bench.now);
-    assert_eq!(bench.told_soon(), ["refused [unreachable]"]);
+    assert_eq!(bench.next_effect_lines(), ["refused [unreachable]"]);
     assert!(dialed(&mut bench).is_some());
 }
 
@@ -134,6 +134,6 @@ fn a_callback_that_is_stopped_while_it_is_open_dials_nothing() {
     bench.close_of(server);
     assert!(dialed(&mut bench).is_some());
     bench.text(ANN, "close");
-    assert!(bench.told().contains(&"hang up".to_owned()));
+    assert!(bench.effect_lines().contains(&"hang up".to_owned()));
     assert!(dialed(&mut bench).is_none());
 }

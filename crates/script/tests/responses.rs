@@ -25,9 +25,9 @@ fn a_response_that_is_too_large_is_an_error() {
         },
     );
     bench.vm.request(ANN, request("GET", "/", ""), bench.now);
-    let told = bench.effects();
-    let [(_, Effect::Respond { status, body, .. })] = &told[..] else {
-        panic!("{} effects", told.len())
+    let effects = bench.effects();
+    let [(_, Effect::Respond { status, body, .. })] = &effects[..] else {
+        panic!("{} effects", effects.len())
     };
     assert_eq!((*status, bench.bytes(*body).len()), (200, 64 << 20));
 
@@ -35,15 +35,15 @@ fn a_response_that_is_too_large_is_an_error() {
         .vm
         .request(ANN, request("GET", "/large", ""), bench.now);
     bench.advance(1);
-    let told = bench.told();
+    let effects = bench.effect_lines();
     assert!(
-        told[0].starts_with("Error: the body of the response, 67108865 bytes, is too large"),
+        effects[0].starts_with("Error: the body of the response, 67108865 bytes, is too large"),
         "{}",
-        told[0]
+        effects[0]
     );
     let plain = "Content-Type: text/plain; charset=utf-8";
     assert_eq!(
-        told[1..],
+        effects[1..],
         [format!("respond ann 500 [{plain}] internal error\n")]
     );
 }

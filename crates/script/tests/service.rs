@@ -16,10 +16,10 @@ fn it_runs_knows_which_it_is_and_is_over() {
         end
         return service",
     );
-    assert_eq!(bench.told(), ["2\t3\tfalse"]);
+    assert_eq!(bench.effect_lines(), ["2\t3\tfalse"]);
     assert_eq!(bench.vm.service(), ServiceState::Runs);
     bench.pass_time();
-    assert_eq!(bench.told(), ["done"]);
+    assert_eq!(bench.effect_lines(), ["done"]);
     assert_eq!(bench.vm.service(), ServiceState::Over);
     assert!(bench.vm.is_at_rest());
 }
@@ -35,7 +35,7 @@ fn what_run_leaves_behind_belongs_to_it() {
     bench.advance(1000);
     assert_eq!(bench.vm.service(), ServiceState::Runs);
     bench.advance(4000);
-    assert_eq!(bench.told(), ["later"]);
+    assert_eq!(bench.effect_lines(), ["later"]);
     assert_eq!(bench.vm.service(), ServiceState::Over);
 }
 
@@ -53,17 +53,17 @@ fn it_fails_alone_and_its_coroutines_can_be_ended() {
     );
     bench.advance(1000);
     bench.advance(1500);
-    let told = bench.told();
-    assert_eq!(told[..2], ["tick", "tick"]);
+    let effects = bench.effect_lines();
+    assert_eq!(effects[..2], ["tick", "tick"]);
     assert!(
-        told[2].contains("app.lua:7: oh\nstack traceback:"),
-        "{told:?}"
+        effects[2].contains("app.lua:7: oh\nstack traceback:"),
+        "{effects:?}"
     );
     assert_eq!(bench.vm.service(), ServiceState::Failed);
     bench.vm.abort();
-    bench.told();
+    bench.effect_lines();
     bench.advance(10_000);
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
     assert!(bench.vm.is_at_rest());
     assert_eq!(bench.vm.deadline_ms(), u64::MAX);
 }
@@ -82,23 +82,23 @@ fn it_is_asked_to_stop() {
     );
     bench.advance(60_000);
     bench.advance(30_000);
-    assert_eq!(bench.told(), ["work"]);
+    assert_eq!(bench.effect_lines(), ["work"]);
     bench.vm.stop(bench.now);
-    assert_eq!(bench.told(), ["stop"]);
+    assert_eq!(bench.effect_lines(), ["stop"]);
     assert!(bench.vm.is_stopping());
     bench.vm.stop(bench.now);
     bench.advance(500);
-    assert_eq!(bench.told(), ["stopped"]);
+    assert_eq!(bench.effect_lines(), ["stopped"]);
     assert!(!bench.vm.is_stopping());
     assert_eq!(bench.vm.service(), ServiceState::Runs);
     bench.advance(500);
-    assert_eq!(bench.told(), ["tidied\ttrue\ttrue"]);
+    assert_eq!(bench.effect_lines(), ["tidied\ttrue\ttrue"]);
     assert_eq!(bench.vm.service(), ServiceState::Over);
 }
 
 #[test]
 fn a_wait_for_the_end_can_be_cancelled() {
-    let told = Bench::run(
+    let effects = Bench::run(
         "local task = veche.spawn(function() print(pcall(veche.stopping, 60)) end)
         veche.sleep(0)
         task:cancel()
@@ -106,15 +106,15 @@ fn a_wait_for_the_end_can_be_cancelled() {
         print(pcall(table.sort, { 2, 1 }, function() veche.stopping(1) end))",
     );
     assert!(
-        told[..5]
+        effects[..5]
             .iter()
             .all(|line| line.contains("bad argument #1 to 'stopping'")),
-        "{told:#?}"
+        "{effects:#?}"
     );
-    assert!(told[5].contains("can't wait here"), "{told:#?}");
+    assert!(effects[5].contains("can't wait here"), "{effects:#?}");
     assert!(
-        told[6].starts_with("false\t") && told[6].ends_with("cancelled"),
-        "{told:#?}"
+        effects[6].starts_with("false\t") && effects[6].ends_with("cancelled"),
+        "{effects:#?}"
     );
 }
 
@@ -124,9 +124,9 @@ fn an_invalid_service_is_reported() {
     assert!(error.is_err());
     let mut bench = Bench::service("return { run = function() end, message = function() end }");
     assert!(
-        bench.told()[0]
+        bench.effect_lines()[0]
             .contains("service.message is never called: a service's functions are stop, run"),
     );
     let mut bench = Bench::new("return { open = print, run = print }");
-    assert!(bench.told()[0].contains("app.run is never called"));
+    assert!(bench.effect_lines()[0].contains("app.run is never called"));
 }

@@ -43,16 +43,16 @@ fn run_with(
         wall_ms: 1_700_000_000_000,
     };
     vm.begin(0, now);
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for _ in 0..1000 {
         let mut effects = Effects::default();
         vm.take_effects(&mut effects);
-        told.extend(effects.list.iter().filter_map(|effect| match effect {
+        lines.extend(effects.list.iter().filter_map(|effect| match effect {
             veche_script::Effect::Log { text, .. } => Some(text.clone()),
             _ => None,
         }));
         for ask in vm.take_asks() {
-            vm.answer(ask.token, world(&ask.question), now);
+            vm.answer(ask.token, world(&ask.request), now);
         }
         if vm.ended().is_some() {
             break;
@@ -60,7 +60,7 @@ fn run_with(
         now.mono_ms = now.mono_ms.max(vm.deadline_ms().min(now.mono_ms + 1000));
         vm.turn(now);
     }
-    (vm.ended(), told)
+    (vm.ended(), lines)
 }
 
 fn run(body: &str) -> Option<Ended> {
@@ -138,10 +138,10 @@ fn a_case_passes_or_fails() {
     assert!(failure("\nerror('no')").starts_with("a_test.lua:4: no"));
     assert!(failure("error({ a = 1 })").contains("an error object, a table"));
     assert!(failure("local x = nil; x.y = 1").contains("attempt to index local 'x'"));
-    let told = failure("while true do end");
+    let error = failure("while true do end");
     assert!(
-        told.starts_with("a_test.lua:3: the code ran too long"),
-        "{told}"
+        error.starts_with("a_test.lua:3: the code ran too long"),
+        "{error}"
     );
 }
 
@@ -214,10 +214,10 @@ fn each_assertion_fails_with_its_line_and_both_values() {
             "a_test.lua:3: test.case: only while the file is loaded",
         ),
     ] {
-        let told = failure(code);
+        let error = failure(code);
         assert!(
-            told.starts_with(words),
-            "{code}:\n{told}\nexpected:\n{words}"
+            error.starts_with(words),
+            "{code}:\n{error}\nexpected:\n{words}"
         );
     }
 }
@@ -239,13 +239,13 @@ fn assertions_that_hold_say_nothing() {
 }
 
 #[test]
-fn questions_are_plain_and_answers_come_back() {
-    let world = |question: &Plain| match question.get("ask").text().as_str() {
-        "connect" if question.get("target").text() == "/no" => Err("there is no listener".into()),
+fn requests_carry_plain_values_and_return_answers() {
+    let world = |request: &Plain| match request.get("ask").text().as_str() {
+        "connect" if request.get("target").text() == "/no" => Err("there is no listener".into()),
         "connect" => Ok(Plain::map([("client", Plain::Number(5.0))])),
         "send" => {
-            assert_eq!(question.get("client").number(), Some(5.0));
-            assert_eq!(question.get("data").bytes(), b"{\"a\":1,\"b\":2}");
+            assert_eq!(request.get("client").number(), Some(5.0));
+            assert_eq!(request.get("data").bytes(), b"{\"a\":1,\"b\":2}");
             Ok(Plain::Nil)
         }
         "receive" => Ok(Plain::map([
@@ -282,10 +282,10 @@ fn a_seed_decides_all_chance() {
         for i = 1, 10 do veche.spawn(function() veche.sleep(1); tell('woke', i) end) end
         veche.sleep(2)
         print(table.concat(told, ' '))";
-    let told = |seed| run_with(body, seed, |_| Ok(Plain::Nil)).1;
-    assert_eq!(told(3), told(3));
-    assert_ne!(told(3), told(4));
-    let text = told(3).concat();
+    let lines = |seed| run_with(body, seed, |_| Ok(Plain::Nil)).1;
+    assert_eq!(lines(3), lines(3));
+    assert_ne!(lines(3), lines(4));
+    let text = lines(3).concat();
     assert!(
         text.contains(" 1700000000 1 2023-11-14 1 10 2 20 3 30 "),
         "{text}"

@@ -17,8 +17,9 @@ fn app(body: &str) -> String {
 
 /// Returns the log of the script's turns without tracebacks.
 fn lines(bench: &mut Bench) -> Vec<String> {
-    let told = bench.told().into_iter();
-    told.filter(|line| !line.starts_with("ready "))
+    let effects = bench.effect_lines().into_iter();
+    effects
+        .filter(|line| !line.starts_with("ready "))
         .map(|line| line.lines().next().unwrap_or_default().to_owned())
         .collect()
 }
@@ -38,10 +39,10 @@ fn a_timer_goes_on_after_an_error() {
           print(timer:cancel(), timer:cancel())"));
     bench.open(ANN);
     bench.text(ANN, "go");
-    let mut told = Vec::new();
+    let mut effects = Vec::new();
     for _ in 0..100 {
         bench.advance(100);
-        told.extend(lines(&mut bench));
+        effects.extend(lines(&mut bench));
     }
     let expected = [
         "Error: app.lua:6: oh",
@@ -53,7 +54,7 @@ fn a_timer_goes_on_after_an_error() {
         "true\tfalse",
         "joined\tfalse\tcancelled",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(effects, expected);
     bench.pass_time();
     assert_eq!(bench.vm.tasks(), 0);
 }
@@ -75,13 +76,13 @@ fn a_timer_outlives_a_memory_that_is_full() {
     bench.open(ANN);
     bench.text(ANN, "go");
     bench.advance(1000);
-    let told = lines(&mut bench);
-    assert_eq!(told[0], "0");
-    assert!(told[1].contains("not enough memory"), "{told:?}");
+    let effects = lines(&mut bench);
+    assert_eq!(effects[0], "0");
+    assert!(effects[1].contains("not enough memory"), "{effects:?}");
     bench.pass_some_turns(1500);
-    let told = lines(&mut bench);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_ne!(told[0], "0");
+    let effects = lines(&mut bench);
+    assert_eq!(effects.len(), 1, "{effects:?}");
+    assert_ne!(effects[0], "0");
     bench.pass_some_turns(1000);
     assert_eq!(lines(&mut bench)[0], "0");
 }
@@ -105,9 +106,9 @@ fn a_timer_needs_no_more_room_than_it_had() {
     for _ in 0..3 {
         bench.advance(1000);
         bench.advance(500);
-        let told = lines(&mut bench);
-        let ticks = told.iter().filter(|line| *line == "tick").count();
-        assert_eq!(ticks, 1, "{told:?}");
+        let effects = lines(&mut bench);
+        let ticks = effects.iter().filter(|line| *line == "tick").count();
+        assert_eq!(ticks, 1, "{effects:?}");
         bench.advance(0);
     }
 }
@@ -123,9 +124,9 @@ fn a_due_time_that_rounding_puts_into_the_past_ends_no_timer() {
     for _ in 0..200 {
         bench.advance(1);
     }
-    let told = lines(&mut bench);
-    assert!(told.len() > 5, "{told:?}");
-    assert!(told.iter().all(|line| line == "tick"), "{told:?}");
+    let effects = lines(&mut bench);
+    assert!(effects.len() > 5, "{effects:?}");
+    assert!(effects.iter().all(|line| line == "tick"), "{effects:?}");
 }
 
 #[test]
@@ -139,8 +140,8 @@ fn a_service_fails_with_its_timer_if_it_is_to() {
             end }}"
         ));
         bench.advance(1000);
-        let told = lines(&mut bench);
-        assert_eq!(told, ["Error: oh"], "{every}");
+        let effects = lines(&mut bench);
+        assert_eq!(effects, ["Error: oh"], "{every}");
         bench.advance(1000);
         bench.vm.service()
     };
@@ -157,19 +158,19 @@ fn a_service_fails_with_its_timer_if_it_is_to() {
 
 #[test]
 fn a_timer_that_fails_for_good_is_a_task_that_has_failed() {
-    let told = Bench::run(
+    let effects = Bench::run(
         "local timer = veche.timer.every({ seconds = 1, on_error = 'fail' }, error, 'oh')
         print(pcall(timer.join, timer))
         for _, bad in ipairs { 'x', {}, { seconds = 0 }, { seconds = 1, on_error = 1 }, { seconds = 1, errors = 1 } } do
           print(select(2, pcall(veche.timer.every, bad, print)))
         end",
     );
-    assert_eq!(told[0], "false\toh");
+    assert_eq!(effects[0], "false\toh");
     assert!(
-        told[1..]
+        effects[1..]
             .iter()
             .all(|line| line.contains("bad argument #1 to 'every'")),
-        "{told:#?}"
+        "{effects:#?}"
     );
-    assert_eq!(told.len(), 6);
+    assert_eq!(effects.len(), 6);
 }

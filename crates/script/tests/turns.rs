@@ -9,8 +9,8 @@ use veche_script::{ConnectionId, Effect, MessageKind, Token};
 
 /// Returns what was printed.
 fn lines(bench: &mut Bench) -> Vec<String> {
-    let told = bench.told().into_iter();
-    told.filter(|line| !line.starts_with("ready ")).collect()
+    let effects = bench.effect_lines().into_iter();
+    effects.filter(|line| !line.starts_with("ready ")).collect()
 }
 
 /// Returns the id of connection `number`.
@@ -67,18 +67,21 @@ fn a_timer_fires_however_many_messages_wait() {
     for _ in 0..400 {
         turn_with_messages(&mut bench, 100);
         bench.vm.turn(bench.now);
-        let told = bench.told();
-        echoes += told.iter().filter(|line| line.starts_with("send")).count();
+        let effects = bench.effect_lines();
+        echoes += effects
+            .iter()
+            .filter(|line| line.starts_with("send"))
+            .count();
     }
     // The loop above had 400 turns of 20 ms.
     bench.open(ANN);
     bench.close(ANN);
     bench.pass_some_turns(5);
-    let told = lines(&mut bench);
-    let fired: u32 = told
+    let effects = lines(&mut bench);
+    let fired: u32 = effects
         .iter()
         .find_map(|line| line.parse().ok())
-        .unwrap_or_else(|| panic!("{told:?}"));
+        .unwrap_or_else(|| panic!("{effects:?}"));
     assert!((78..=81).contains(&fired), "{fired} of 80");
     assert!(echoes >= 400, "{echoes}: a call in each turn at least");
 }
@@ -112,13 +115,13 @@ fn a_reply_waits_at_most_two_turns() {
         turn_with_messages(&mut bench, 100);
         bench.vm.replied(token, addresses(), bench.now);
         bench.vm.turn(bench.now);
-        let mut told = lines(&mut bench);
-        if !told.contains(&"resolved".to_owned()) {
+        let mut effects = lines(&mut bench);
+        if !effects.contains(&"resolved".to_owned()) {
             turn_with_messages(&mut bench, 100);
             bench.vm.turn(bench.now);
-            told = lines(&mut bench);
+            effects = lines(&mut bench);
         }
-        assert!(told.contains(&"resolved".to_owned()), "{told:?}");
+        assert!(effects.contains(&"resolved".to_owned()), "{effects:?}");
     }
 }
 
@@ -140,13 +143,13 @@ fn calls_come_in_their_order_and_all_of_them() {
             .vm
             .message(id, MessageKind::Text, data.as_bytes(), bench.now);
     }
-    let at_once = bench.told();
+    let at_once = bench.effect_lines();
     assert_eq!(at_once, ["send ann text 0", "send bob text 1"]);
     bench.pass_some_turns(40);
-    let told = lines(&mut bench);
+    let effects = lines(&mut bench);
     for (name, first) in [("ann", 2), ("bob", 3)] {
         let begin = format!("send {name} ");
-        let its: Vec<_> = told.iter().filter(|l| l.starts_with(&begin)).collect();
+        let its: Vec<_> = effects.iter().filter(|l| l.starts_with(&begin)).collect();
         let expected: Vec<_> = (first..20)
             .step_by(2)
             .map(|number| format!("send {name} text {number}"))
@@ -175,7 +178,7 @@ fn a_yielding_handler_continues_after_the_next_poll_and_last() {
     bench.text(ANN, "yield");
     // Messages that were already received belong to this turn.
     bench.vm.turn(bench.now);
-    assert_eq!(bench.told(), [""; 0]);
+    assert_eq!(bench.effect_lines(), [""; 0]);
     assert_eq!(bench.vm.deadline_ms(), 0);
     for round in 1..=3 {
         bench.vm.message(BOB, MessageKind::Text, b"bob", bench.now);
@@ -247,7 +250,7 @@ fn loops_over_what_is_ready_let_others_run() {
             return app"
         ));
         bench.pass_time();
-        assert_eq!(bench.told(), [""; 0], "{what}");
+        assert_eq!(bench.effect_lines(), [""; 0], "{what}");
         bench.open(ANN);
         bench.open(BOB);
         bench.text(ANN, "go");

@@ -80,10 +80,10 @@ fn waiting_says_where_it_cannot() {
         "string.gsub('abc', '.', function(c) veche.sleep(1) return c end)",
         "veche.json.encode(setmetatable({}, {})) string.gsub('a', 'a', function() veche.spawn(function() end):join() end)",
     ] {
-        let told = Bench::run(&format!("print(pcall(function() {body} end))"));
+        let effects = Bench::run(&format!("print(pcall(function() {body} end))"));
         assert!(
-            told.iter().any(|line| line.contains("can't wait here")),
-            "{body}: {told:?}"
+            effects.iter().any(|line| line.contains("can't wait here")),
+            "{body}: {effects:?}"
         );
     }
 }
@@ -104,15 +104,15 @@ fn errors_of_waits_stand_at_the_scripts_line() {
 
 #[test]
 fn sleeping_is_never_too_short_and_checked() {
-    let told = Bench::run(
+    let effects = Bench::run(
         "for _, bad in ipairs { -1, 0/0, 'x', {}, 1e300 } do print(pcall(veche.sleep, bad)) end",
     );
     assert!(
-        told.len() == 5
-            && told
+        effects.len() == 5
+            && effects
                 .iter()
                 .all(|line| line.contains("bad argument #1 to 'sleep'")),
-        "{told:?}"
+        "{effects:?}"
     );
 }
 
@@ -214,10 +214,10 @@ fn outgoing_calls_return_their_results() {
     let addresses = ["192.0.2.7", "2001:db8::1"].map(|text| text.parse().expect("an address"));
     let reply = Ok(CallReply::Addresses(addresses.to_vec()));
     bench.vm.replied(token, reply.clone(), bench.now);
-    assert_eq!(bench.told(), ["2\t192.0.2.7\t2001:db8::1"]);
+    assert_eq!(bench.effect_lines(), ["2\t192.0.2.7\t2001:db8::1"]);
     // One response is enough.
     bench.vm.replied(token, reply, bench.now);
-    assert!(bench.told().is_empty());
+    assert!(bench.effect_lines().is_empty());
 }
 
 #[test]
@@ -226,16 +226,16 @@ fn calls_to_the_world_fail_where_the_script_is() {
     let fault = CallError::new(CallErrorKind::Unreachable, "no address for \"example.org\"");
     bench.vm.replied(token, Err(fault.clone()), bench.now);
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         ["false\tno address for \"example.org\" [unreachable]"]
     );
 
     let (mut bench, token) = calling("local _ = 1\nveche.resolve('example.org')\n");
     bench.vm.replied(token, Err(fault), bench.now);
-    let told = bench.told();
+    let effects = bench.effect_lines();
     assert!(
-        told[0].contains("app.lua:4: no address for \"example.org\""),
-        "{told:?}"
+        effects[0].contains("app.lua:4: no address for \"example.org\""),
+        "{effects:?}"
     );
 }
 
@@ -257,15 +257,15 @@ fn errors_of_calls_are_known_by_their_kind() {
         let (mut bench, token) = calling(&format!("{tell} {body}"));
         let fault = CallError::new(CallErrorKind::Unreachable, "no address for \"example.org\"");
         bench.vm.replied(token, Err(fault), bench.now);
-        let told = bench.told();
-        let last = told.last().expect("it tells");
+        let effects = bench.effect_lines();
+        let last = effects.last().expect("it tells");
         assert!(
             last.starts_with("unreachable\tnil\ttrue\t"),
-            "{body}: {told:?}"
+            "{body}: {effects:?}"
         );
         assert!(
             last.ends_with("no address for \"example.org\""),
-            "{body}: {told:?}"
+            "{body}: {effects:?}"
         );
     }
     let (mut bench, token) = calling(&format!(
@@ -275,7 +275,7 @@ fn errors_of_calls_are_known_by_their_kind() {
     let fault = CallError::new(CallErrorKind::Timeout, "late");
     bench.vm.replied(token, Err(fault), bench.now);
     assert_eq!(
-        bench.told(),
+        bench.effect_lines(),
         [
             "timeout\tnil\tfalse\tlate",
             "script\tnil\tfalse\town",
@@ -294,21 +294,24 @@ fn an_abandoned_call_is_cancelled() {
     );
     bench.advance(1000);
     bench.pass_time();
-    assert_eq!(bench.told(), ["cancel call", "true\tfalse\tcancelled"]);
+    assert_eq!(
+        bench.effect_lines(),
+        ["cancel call", "true\tfalse\tcancelled"]
+    );
     let reply = Ok(CallReply::Addresses(Vec::new()));
     bench.vm.replied(token, reply, bench.now);
-    assert!(bench.told().is_empty());
+    assert!(bench.effect_lines().is_empty());
 
     let (mut bench, _) = calling("veche.resolve('example.org')");
     bench.vm.finish();
-    assert_eq!(bench.told(), ["cancel call"]);
+    assert_eq!(bench.effect_lines(), ["cancel call"]);
 }
 
 #[test]
 fn passwords_are_hashed_elsewhere_and_a_busy_server_is_no_error() {
     let hash = "$argon2id$v=19$m=8,t=1,p=1$c2FsdA$aGFzaA";
     let verify = format!("print(veche.password.verify('horse', '{hash}'))");
-    for (body, action, reply, told) in [
+    for (body, action, reply, effects) in [
         (
             "print(veche.password.hash('horse'))",
             PasswordAction::Hash,
@@ -351,6 +354,6 @@ fn passwords_are_hashed_elsewhere_and_a_busy_server_is_no_error() {
         bench
             .vm
             .replied(token, reply.map(CallReply::Password), bench.now);
-        assert_eq!(bench.told(), [told], "{body}");
+        assert_eq!(bench.effect_lines(), [effects], "{body}");
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct AccessLogFile {
 struct AccessLogState {
     /// The log, once it was enabled.
     lines: Option<Arc<Appender>>,
-    scribe: Option<AccessLogWriter>,
+    writer: Option<AccessLogWriter>,
 }
 
 /// An opened log that is not in use yet.
@@ -66,7 +66,7 @@ impl AccessLogFile {
             if let Some(lines) = &kept.lines {
                 lines.switch(logging::nowhere());
             }
-            kept.scribe = None;
+            kept.writer = None;
             return Ok(());
         };
         let lines = match &kept.lines {
@@ -80,7 +80,7 @@ impl AccessLogFile {
                 lines
             }
         };
-        kept.scribe = Some(AccessLogWriter {
+        kept.writer = Some(AccessLogWriter {
             choice: AccessLogFilter {
                 sample_rate: log.share,
                 internal: log.internal,
@@ -93,7 +93,7 @@ impl AccessLogFile {
 
     /// Returns a writer for a worker; `None` while the log is off.
     pub(crate) fn writer(&self) -> Option<AccessLogWriter> {
-        self.kept.lock().scribe.clone()
+        self.kept.lock().writer.clone()
     }
 
     /// Reopens the file, after a rotation has moved it away.

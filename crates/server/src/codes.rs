@@ -139,7 +139,7 @@ fn context_name(place: CodeContext) -> &'static str {
     }
 }
 
-fn cells(row: &CodeEntry, is_unsaid: bool) -> Vec<String> {
+fn cells(row: &CodeEntry, has_no_code: bool) -> Vec<String> {
     let link = |setting: &&str| {
         let (_, name) = setting.split_once('.').expect("a section and a name");
         format!("[`{name}`](config.md#{})", setting.replace('.', ""))
@@ -149,7 +149,7 @@ fn cells(row: &CodeEntry, is_unsaid: bool) -> Vec<String> {
         "" => String::new(),
         metric => format!("`{metric}`"),
     };
-    let mut cells = match is_unsaid {
+    let mut cells = match has_no_code {
         true => vec![format!("`{}`", row.words)],
         false => vec![row.code.to_string(), row.words.to_owned()],
     };

@@ -166,15 +166,15 @@ mod tests {
     #[test]
     fn new_work_is_welcome_again_only_some_way_below_the_limit() {
         let memory = MemoryMonitor::new();
-        let judged = |used| {
+        let is_exceeded = |used| {
             memory.update(used, 1_000_000);
             memory.is_short.load(Relaxed)
         };
-        assert!(!judged(999_999));
-        assert!(judged(1_000_000));
-        assert!(judged(950_000));
-        assert!(!judged(949_999));
-        assert!(!judged(999_999));
+        assert!(!is_exceeded(999_999));
+        assert!(is_exceeded(1_000_000));
+        assert!(is_exceeded(950_000));
+        assert!(!is_exceeded(949_999));
+        assert!(!is_exceeded(999_999));
     }
 
     #[test]

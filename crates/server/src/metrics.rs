@@ -71,7 +71,7 @@ impl MetricsReport {
         registry.register_collector(Box::new(scripts::ScriptCollector(Arc::clone(&store))));
         registry.register_collector(Box::new(tables::TableCollector(Arc::clone(&store))));
         registry.register_collector(Box::new(certificates::CertificateCollector(Arc::clone(
-            &common.sealing,
+            &common.tls_listeners,
         ))));
         registry.register_collector(Box::new(acme::AcmeCollector(common.orders.clone())));
         registry.register_collector(Box::new(history::HistoryCollector(Arc::clone(&common))));

@@ -69,7 +69,7 @@ pub(crate) struct ProcessState {
     /// Trusted certificates of outgoing TLS connections.
     pub(crate) trusts: Arc<TrustStores>,
     /// TLS of our listeners.
-    pub(crate) sealing: Arc<TlsListeners>,
+    pub(crate) tls_listeners: Arc<TlsListeners>,
     /// Certificates ordered by ACME.
     pub(crate) orders: CertificateManager,
     /// The archive of channel history.
@@ -115,7 +115,7 @@ impl ProcessState {
             contexts: Arc::default(),
             wakers: Mutex::default(),
             trusts: Arc::default(),
-            sealing: Arc::default(),
+            tls_listeners: Arc::default(),
             orders: CertificateManager::default(),
             history: HistoryArchive::default(),
             blocks: Bans::default(),
@@ -136,7 +136,7 @@ impl ProcessState {
     pub(crate) fn with_outbound(self, outbound: &Outbound) -> Self {
         let orders = CertificateManager::new(outbound.clone());
         Self {
-            sealing: Arc::new(TlsListeners::new(orders.proofs())),
+            tls_listeners: Arc::new(TlsListeners::new(orders.alpn_challenges())),
             orders,
             trusts: Arc::clone(outbound.trusts()),
             identities: Arc::new(IdentityProviders::new(outbound.clone())),

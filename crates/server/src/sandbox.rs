@@ -139,7 +139,7 @@ pub(crate) fn enter(config: &Config) -> Result<SandboxState, SandboxError> {
     for path in read_by(config) {
         rules = allow(rules, &path, reads)?;
     }
-    for path in written_by(config) {
+    for path in written_paths(config) {
         rules = allow(rules, &path, WRITES)?;
     }
     for port in ports.iter().flatten() {
@@ -283,7 +283,7 @@ fn read_by(config: &Config) -> BTreeSet<PathBuf> {
 
 /// Returns the folders of logs, ordered certificates, history, saved tables and bans, in which files are created and
 /// renamed.
-fn written_by(config: &Config) -> BTreeSet<PathBuf> {
+fn written_paths(config: &Config) -> BTreeSet<PathBuf> {
     let access = config.access_log.as_ref().map(|log| &log.file);
     let files = config.server.log.file.iter().chain(access);
     let files = files.chain(&config.api.blocks);
@@ -320,25 +320,25 @@ mod tests {
             Err(SandboxError::NoLandlock) => return println!("no landlock"),
             Err(error) => panic!("{error}"),
         }
-        let told = |what: &str, works: bool| println!("{what}: {works}");
+        let report = |what: &str, works: bool| println!("{what}: {works}");
         let reads = |path: &str| fs::read(folder.join(path)).is_ok();
-        told("config", reads("in/veche.toml"));
-        told("page", reads("site/index.html"));
-        told("secret", reads("out/secret"));
-        told("passwd", fs::read("/etc/passwd").is_ok());
-        told("write log", fs::write(folder.join("log/new"), "").is_ok());
-        told(
+        report("config", reads("in/veche.toml"));
+        report("page", reads("site/index.html"));
+        report("secret", reads("out/secret"));
+        report("passwd", fs::read("/etc/passwd").is_ok());
+        report("write log", fs::write(folder.join("log/new"), "").is_ok());
+        report(
             "rename log",
             fs::rename(folder.join("log/new"), folder.join("log/old")).is_ok(),
         );
-        told(
+        report(
             "write page",
             fs::write(folder.join("site/index.html"), "").is_ok(),
         );
-        told("run", Command::new("/bin/true").status().is_ok());
+        report("run", Command::new("/bin/true").status().is_ok());
         let supervisor = i32::try_from(std::os::unix::process::parent_id()).expect("a pid");
         let supervisor = rustix::process::Pid::from_raw(supervisor).expect("a pid");
-        told(
+        report(
             "truncate page",
             rustix::fs::open(
                 folder.join("site/index.html"),
@@ -347,23 +347,23 @@ mod tests {
             )
             .is_ok(),
         );
-        told(
+        report(
             "link in logs",
             std::os::unix::fs::symlink(folder.join("out/secret"), folder.join("log/link")).is_ok(),
         );
-        told(
+        report(
             "hard link out of logs",
             fs::hard_link(folder.join("site/index.html"), folder.join("log/hard")).is_ok(),
         );
-        told("bind", std::net::TcpListener::bind("127.0.0.1:0").is_ok());
+        report("bind", std::net::TcpListener::bind("127.0.0.1:0").is_ok());
         let connects = |name: &str| {
             let port = fs::read_to_string(folder.join("in").join(name)).expect("a port");
             let port: u16 = port.parse().expect("a port");
             std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
         };
-        told("connect to the back end", connects("named"));
-        told("connect elsewhere", connects("other"));
-        told(
+        report("connect to the back end", connects("named"));
+        report("connect elsewhere", connects("other"));
+        report(
             "signal",
             rustix::process::test_kill_process(supervisor).is_ok(),
         );
@@ -375,14 +375,14 @@ mod tests {
             None,
         );
         let socket = socket.expect("a socket");
-        told(
+        report(
             "abstract socket",
             rustix::net::connect(&socket, &address).is_ok(),
         );
         // A thread started later is restricted too.
         let path = folder.join("out/secret");
         let elsewhere = std::thread::spawn(move || fs::read(path).is_ok());
-        told("thread", elsewhere.join().expect("it ends"));
+        report("thread", elsewhere.join().expect("it ends"));
     }
 
     #[test]
@@ -451,12 +451,12 @@ mod tests {
             .output()
             .expect("it runs");
         let _ = fs::remove_dir_all(&folder);
-        let said = String::from_utf8_lossy(&output.stdout);
-        if said.contains("no landlock") {
+        let printed = String::from_utf8_lossy(&output.stdout);
+        if printed.contains("no landlock") {
             eprintln!("this kernel has no Landlock: nothing tested");
             return;
         }
-        let enforced = said.lines().find(|line| line.starts_with("enforced: "));
+        let enforced = printed.lines().find(|line| line.starts_with("enforced: "));
         let enforced = enforced.expect("said");
         let (enforced, missing) = enforced.split_once("; missing: ").expect("two parts");
         // Restrictions that this kernel does not support are not tested.
@@ -473,7 +473,7 @@ mod tests {
         ] {
             if has(part) {
                 let line = format!("{what}: false");
-                assert!(said.contains(&line), "{line} not in\n{said}");
+                assert!(printed.contains(&line), "{line} not in\n{printed}");
             } else {
                 // Written past the test harness, which hides the output of passing tests.
                 let line = format!("\nSKIPPED in part: {part}: this kernel does not enforce it\n");
@@ -495,7 +495,7 @@ mod tests {
             ("thread", false),
         ] {
             let line = format!("{what}: {works}");
-            assert!(said.contains(&line), "{line} not in\n{said}");
+            assert!(printed.contains(&line), "{line} not in\n{printed}");
         }
     }
 }

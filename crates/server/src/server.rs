@@ -103,7 +103,7 @@ pub(crate) fn start(
     let opened = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
     let switched = common.access.switch(opened);
     switched.map_err(|error| error.to_string())?;
-    let acceptors = common.sealing.begin(&config);
+    let acceptors = common.tls_listeners.begin(&config);
     common.orders.set(&config);
     common.identities.begin(&config);
     common.events.reload(config.events.clone());
@@ -355,7 +355,7 @@ impl ServerControl for RunningServer {
         let app_set = self.library.load_with(&config, spawner)?;
         let access = AccessLogFile::open(&config).map_err(|error| error.to_string())?;
         let keys = self.common.identities.read(&config)?;
-        let acceptors = self.common.sealing.reload(&config)?;
+        let acceptors = self.common.tls_listeners.reload(&config)?;
         let switched = self.common.access.switch(access);
         switched.map_err(|error| error.to_string())?;
         self.common.identities.reload(&config, keys);
@@ -387,7 +387,7 @@ impl ServerControl for RunningServer {
     }
 
     fn run_periodic(&self) -> Option<Instant> {
-        let (acceptors, next) = self.common.sealing.reload_changed();
+        let (acceptors, next) = self.common.tls_listeners.reload_changed();
         if let Some(acceptors) = acceptors {
             self.send_all(|| WorkerMail::Acceptors(Arc::clone(&acceptors)));
         }
@@ -412,13 +412,13 @@ impl ServerControl for RunningServer {
     }
 
     fn drain(&self, within: Duration, reason: DrainReason) {
-        let parting = match reason {
+        let shutdown_reason = match reason {
             DrainReason::Stopping => ShutdownReason::Stopping,
             DrainReason::Replaced => ShutdownReason::Replaced,
         };
         self.common.set_ready(false);
         self.common.orders.stop();
-        self.send_all(|| WorkerMail::Drain(as_ms(within), parting));
+        self.send_all(|| WorkerMail::Drain(as_ms(within), shutdown_reason));
         self.common.identities.refuse_queued();
     }
 

@@ -203,7 +203,7 @@ fn route(
             inflate_ratio_max: websocket.inflate_ratio_max.unwrap_or(0),
         }),
         rate_limits: websocket.and_then(|websocket| websocket.pacing),
-        drop_policy: websocket.and_then(|websocket| websocket.keeping),
+        drop_policy: websocket.and_then(|websocket| websocket.drop_policy),
         has_positions: websocket.is_some_and(|websocket| websocket.has_positions),
         hook_targets: match (&route.handler, &config.hooks) {
             (
@@ -215,18 +215,18 @@ fn route(
                 },
                 Some(options),
             ) if protocol.accepts_method("hooks") => {
-                let mut deciders = deciders(options);
+                let mut hook_targets = hook_targets(options);
                 for kind in HookKind::BACKEND_KINDS {
                     if let Some(url) = config.hook_url(of_route, kind) {
-                        deciders.set(kind, HookTarget::BackEnd(hooks.id(kind, url)));
+                        hook_targets.set(kind, HookTarget::BackEnd(hooks.id(kind, url)));
                     }
                 }
                 if let Some(app) = app.map(|app| &config.apps[app]) {
                     let timeout_ms = app.request_timeout.map_or(0, as_ms);
                     let id = library.id(&app.name);
-                    deciders.set_app(id, timeout_ms, library.hook_kinds(id));
+                    hook_targets.set_app(id, timeout_ms, library.hook_kinds(id));
                 }
-                Some(Arc::new(deciders))
+                Some(Arc::new(hook_targets))
             }
             _ => None,
         },
@@ -234,15 +234,15 @@ fn route(
 }
 
 /// Returns the hook settings; no URL is set.
-fn deciders(hooks: &config::HooksConfig) -> HookTargets {
-    let mut deciders = HookTargets::default();
-    deciders.headers.clone_from(&hooks.headers);
-    deciders.emulated.clone_from(&hooks.client_headers);
+fn hook_targets(hooks: &config::HooksConfig) -> HookTargets {
+    let mut hook_targets = HookTargets::default();
+    hook_targets.headers.clone_from(&hooks.headers);
+    hook_targets.emulated.clone_from(&hooks.client_headers);
     // Data in the connect command counts only if the request does not have it.
-    deciders
+    hook_targets
         .headers
         .extend(hooks.client_headers.iter().cloned());
-    deciders
+    hook_targets
 }
 
 /// Limits of routes that the configuration does not contain.

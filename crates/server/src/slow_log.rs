@@ -94,7 +94,7 @@ fn turn_to(windows: &mut [SlowWindow; 2], number: u64) {
 
 /// Returns the client of an event.
 fn client_of(slow: &SlowEvent) -> &str {
-    slow.subject.split_once(": ").map_or("", |(who, _)| who)
+    slow.subject.split_once(": ").map_or("", |(owner, _)| owner)
 }
 
 /// Inserts an entry in order, the slowest first, and trims the list.

@@ -66,7 +66,7 @@ pub(crate) struct FuzzStage<D> {
     control: Mailbox<WorkerMail>,
     common: Arc<ProcessState>,
     library: AppRegistry,
-    sealing: TlsListeners,
+    tls_listeners: TlsListeners,
 }
 
 impl<D: Driver> FuzzStage<D> {
@@ -104,15 +104,15 @@ impl<D: Driver> FuzzStage<D> {
         shared.apps = Some(Box::new(here));
         let mut worker: WorkerLoop<D> =
             WorkerLoop::new(network, shared, mailbox, Arc::clone(&common));
-        let sealing = TlsListeners::default();
-        worker.set_acceptors(sealing.begin(config));
+        let tls_listeners = TlsListeners::default();
+        worker.set_acceptors(tls_listeners.begin(config));
         worker.simulate(WALL_MS);
         Self {
             worker,
             control,
             common,
             library,
-            sealing,
+            tls_listeners,
         }
     }
 
@@ -148,7 +148,7 @@ impl FuzzStage<Simulated> {
     /// Applies another configuration as the control thread does; returns the error if it can't be.
     pub(crate) fn reload(&mut self, config: &Config) -> Result<(), String> {
         let app_set = self.library.load(config)?;
-        let acceptors = self.sealing.reload(config)?;
+        let acceptors = self.tls_listeners.reload(config)?;
         let site = Arc::new(crate::site::build(
             config,
             &self.library,

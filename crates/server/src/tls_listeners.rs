@@ -29,7 +29,7 @@ const REMIND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(crate) enum ListenerMode {
     Plain,
     /// With TLS, by the current certificates.
-    Sealed(Acceptor),
+    Tls(Acceptor),
     /// Rejects TLS: it is configured, but there is no certificate.
     Closed,
 }
@@ -50,7 +50,7 @@ pub(crate) struct CertificateInUse {
 /// The TLS listeners of the process.
 #[derive(Default)]
 pub(crate) struct TlsListeners {
-    proofs: AlpnChallenges,
+    alpn_challenges: AlpnChallenges,
     kept: Mutex<TlsState>,
 }
 
@@ -67,7 +67,7 @@ struct TlsListener {
     role: ListenerRole,
     tls: config::ListenerTls,
     /// ACME challenges to answer, if certificates are ordered.
-    proofs: Option<AlpnChallenges>,
+    alpn_challenges: Option<AlpnChallenges>,
     tickets: Tickets,
     /// The authorities of client certificates when the ticket keys were made.
     vouching: Option<Roots>,
@@ -81,10 +81,10 @@ struct TlsListener {
 }
 
 impl TlsListeners {
-    /// Creates the set; `proofs` are answered where certificates are ordered.
-    pub(crate) fn new(proofs: &AlpnChallenges) -> Self {
+    /// Creates the set; `alpn_challenges` are answered where certificates are ordered.
+    pub(crate) fn new(alpn_challenges: &AlpnChallenges) -> Self {
         Self {
-            proofs: proofs.clone(),
+            alpn_challenges: alpn_challenges.clone(),
             ..Self::default()
         }
     }
@@ -96,11 +96,11 @@ impl TlsListeners {
             .listeners
             .iter()
             .map(|listener| {
-                let mut sealed = TlsListener::new(listener, &self.proofs)?;
-                if let Err(why) = sealed.read() {
-                    error!(listener = sealed.label, "no TLS: {why}");
+                let mut tls_listener = TlsListener::new(listener, &self.alpn_challenges)?;
+                if let Err(why) = tls_listener.read() {
+                    error!(listener = tls_listener.label, "no TLS: {why}");
                 }
-                Some(sealed)
+                Some(tls_listener)
             })
             .collect();
         kept.acceptors()
@@ -114,15 +114,15 @@ impl TlsListeners {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
         for (index, listener) in config.listeners.iter().enumerate() {
-            let Some(mut sealed) = TlsListener::new(listener, &self.proofs) else {
+            let Some(mut tls_listener) = TlsListener::new(listener, &self.alpn_challenges) else {
                 listeners.push(None);
                 continue;
             };
             if let Some(Some(before)) = kept.listeners.get(index) {
-                sealed.inherit_ticket_keys(before);
+                tls_listener.inherit_ticket_keys(before);
             }
-            sealed.read()?;
-            listeners.push(Some(sealed));
+            tls_listener.read()?;
+            listeners.push(Some(tls_listener));
         }
         kept.listeners = listeners;
         kept.reminded = None;
@@ -142,8 +142,8 @@ impl TlsListeners {
         }
         kept.look_at = Some(now + LOOK_EVERY);
         let mut changed = false;
-        for sealed in kept.listeners.iter_mut().flatten() {
-            changed |= sealed.reload_changed();
+        for tls_listener in kept.listeners.iter_mut().flatten() {
+            changed |= tls_listener.reload_changed();
         }
         if kept.reminded.is_none_or(|at| now >= at + REMIND_EVERY) {
             // Files read at a start or a reload are checked then.
@@ -160,19 +160,19 @@ impl TlsListeners {
         let kept = self.kept.lock();
         let listeners = kept.listeners.iter().flatten();
         listeners
-            .flat_map(|sealed| sealed.certificates.iter().cloned())
+            .flat_map(|tls_listener| tls_listener.certificates.iter().cloned())
             .collect()
     }
 }
 
 impl TlsState {
     fn acceptors(&self) -> TlsAcceptors {
-        let mode = |sealed: &Option<TlsListener>| match sealed {
+        let mode = |tls_listener: &Option<TlsListener>| match tls_listener {
             None => ListenerMode::Plain,
             Some(TlsListener {
                 acceptor: Some(acceptor),
                 ..
-            }) => ListenerMode::Sealed(acceptor.clone()),
+            }) => ListenerMode::Tls(acceptor.clone()),
             Some(_) => ListenerMode::Closed,
         };
         self.listeners.iter().map(mode).collect()
@@ -180,8 +180,8 @@ impl TlsState {
 
     fn log_expiring(&self) {
         let now_s = config::unix_now_s();
-        for sealed in self.listeners.iter().flatten() {
-            for one in &sealed.certificates {
+        for tls_listener in self.listeners.iter().flatten() {
+            for one in &tls_listener.certificates {
                 one.warn(now_s);
             }
         }
@@ -208,7 +208,7 @@ impl CertificateInUse {
 }
 
 impl TlsListener {
-    fn new(listener: &ListenerConfig, proofs: &AlpnChallenges) -> Option<Self> {
+    fn new(listener: &ListenerConfig, alpn_challenges: &AlpnChallenges) -> Option<Self> {
         let tls = listener.tls.clone()?;
         let mut certificates = tls.certificates.iter();
         let is_ordered = certificates.any(|one| matches!(one, CertificateOrigin::Acme(_)));
@@ -224,7 +224,7 @@ impl TlsListener {
             label: listener.label(),
             role: listener.role,
             tls,
-            proofs: is_ordered.then(|| proofs.clone()),
+            alpn_challenges: is_ordered.then(|| alpn_challenges.clone()),
             tickets,
             vouching: None,
             acceptor: None,
@@ -250,13 +250,13 @@ impl TlsListener {
             .chain(clients)
     }
 
-    fn stamps(&self) -> Vec<FileFingerprint> {
+    fn fingerprints(&self) -> Vec<FileFingerprint> {
         self.files().map(fingerprint).collect()
     }
 
     /// Reads all files; on an error everything stays.
     fn read(&mut self) -> Result<(), String> {
-        self.read = self.stamps();
+        self.read = self.fingerprints();
         self.seen.clone_from(&self.read);
         let mut certificates = Vec::new();
         let mut in_use = Vec::new();
@@ -295,8 +295,8 @@ impl TlsListener {
             ListenerRole::Public | ListenerRole::Internal => &["http/1.1"],
         };
         let acceptor = Acceptor::new(certificates, clients.as_ref(), protocols, &tickets)
-            .and_then(|acceptor| match &self.proofs {
-                Some(proofs) => acceptor.with_challenges(proofs),
+            .and_then(|acceptor| match &self.alpn_challenges {
+                Some(alpn_challenges) => acceptor.with_challenges(alpn_challenges),
                 None => Ok(acceptor),
             })
             .map_err(|error| error.to_string())?;
@@ -322,13 +322,13 @@ impl TlsListener {
 
     /// Reads files that have changed and are stable now; returns whether there is a new acceptor.
     fn reload_changed(&mut self) -> bool {
-        let stamps = self.stamps();
-        if stamps == self.read {
-            self.seen = stamps;
+        let fingerprints = self.fingerprints();
+        if fingerprints == self.read {
+            self.seen = fingerprints;
             return false;
         }
-        if stamps != self.seen {
-            self.seen = stamps;
+        if fingerprints != self.seen {
+            self.seen = fingerprints;
             return false;
         }
         debug!(listener = self.label, "TLS files have changed");

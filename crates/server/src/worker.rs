@@ -68,8 +68,8 @@ struct WorkerState<A: WorkerApps> {
     accepting: AcceptPolicy,
     /// Buffer for decrypted bytes, between two events.
     plain: Vec<u8>,
-    line: tls::HandshakeQueue,
-    readings: TrustLoader,
+    handshakes: tls::HandshakeQueue,
+    trust_loader: TrustLoader,
     /// TLS acceptors by listener.
     acceptors: TlsAcceptors,
     access_log: AccessLogBatch,
@@ -78,7 +78,7 @@ struct WorkerState<A: WorkerApps> {
     /// The way to an engine outside the process.
     engine: Option<Box<crate::engine::HomePort>>,
     /// Replaces the hooks in tests.
-    decider: Option<Box<dyn HookExecutor>>,
+    hook_executor: Option<Box<dyn HookExecutor>>,
     /// Receives completions of other threads.
     completions: Arc<CompletionInbox>,
     /// Connections closed in this turn that are still counted.
@@ -113,13 +113,13 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
             listeners: Vec::new(),
             accepting: AcceptPolicy::default(),
             plain: Vec::new(),
-            line: tls::HandshakeQueue::default(),
-            readings: TrustLoader::default(),
+            handshakes: tls::HandshakeQueue::default(),
+            trust_loader: TrustLoader::default(),
             acceptors: TlsAcceptors::default(),
             access_log: AccessLogBatch::default(),
             ledger: None,
             engine: None,
-            decider: None,
+            hook_executor: None,
             completions,
             closed: 0,
             pulse,
@@ -211,7 +211,7 @@ impl<A: WorkerApps> WorkerState<A> {
     fn wait_ms(&mut self) -> Option<u64> {
         // Applications may have received completions since the turn ended.
         match self.worker.state() {
-            _ if self.line.is_waiting() => Some(0),
+            _ if self.handshakes.is_waiting() => Some(0),
             TurnState::Busy => Some(0),
             TurnState::Idle(_) if !self.mailbox.sleep() => Some(0),
             TurnState::Idle(within) if self.accepting != AcceptPolicy::Everything => {
@@ -301,7 +301,7 @@ impl<A: WorkerApps> WorkerState<A> {
         match transport.layer() {
             None => self.worker.handle_received(id, bytes),
             Some(TransportLayer::Tls(_)) => self.received_tls(driver, id, bytes),
-            Some(TransportLayer::Preface(_)) => self.received_proxy_header(driver, id, bytes),
+            Some(TransportLayer::ProxyHeader(_)) => self.received_proxy_header(driver, id, bytes),
         }
     }
 

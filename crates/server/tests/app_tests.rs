@@ -322,30 +322,30 @@ fn each_expectation_fails_in_its_own_words() {
             "the application never becomes idle: it keeps working without time passing\n",
         ),
     ] {
-        let told = failure(body);
-        assert_eq!(told, words, "{body}");
+        let error = failure(body);
+        assert_eq!(error, words, "{body}");
     }
 }
 
 /// The test itself succeeds, the application does not.
 #[test]
 fn an_unexpected_error_fails_the_test() {
-    let told = failure("test.connect('/w'):send('fail')");
+    let error = failure("test.connect('/w'):send('fail')");
     let start = "the application logged an error (test.expect_error expects one):\n  app.lua:13: no idea\n  stack traceback:\n";
-    assert!(told.starts_with(start), "{told}");
+    assert!(error.starts_with(start), "{error}");
     assert!(
-        told.contains("log:\n  error  app.lua:13: no idea\n"),
-        "{told}"
+        error.contains("log:\n  error  app.lua:13: no idea\n"),
+        "{error}"
     );
-    let told = failure(
+    let error = failure(
         "local function deep() error('here') end\nlocal function high() deep() end\nhigh()",
     );
     let calls = "  app_test.lua:4: in upvalue 'deep'\n  app_test.lua:5: in local 'high'\n  app_test.lua:6: in field 'run'\n";
-    assert_eq!(told, format!("app_test.lua:4: here\n{calls}"));
-    let told = failure("while true do end");
+    assert_eq!(error, format!("app_test.lua:4: here\n{calls}"));
+    let error = failure("while true do end");
     assert!(
-        told.starts_with("app_test.lua:4: the code ran too long"),
-        "{told}"
+        error.starts_with("app_test.lua:4: the code ran too long"),
+        "{error}"
     );
 }
 
@@ -546,13 +546,13 @@ end)",
         .output()
         .expect("python3 is there");
     let (out, err) = (output.stdout, output.stderr);
-    let told = String::from_utf8(out).expect("text");
+    let printed = String::from_utf8(out).expect("text");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&err));
     let start = "app_test.lua 3 1 1\n  fine 3\n  later 4 skipped\n    |\n  <b> & \"c\" ]]> \u{fffd}\u{fffd} ä 5 failure system-out\n    app_test.lua:8: client /w: another message came|app_test.lua:8: client /w: another message came\n  - expected \"<x y=\\\"z\\\">\\x01\"\n";
-    assert!(told.starts_with(start), "{told}");
+    assert!(printed.starts_with(start), "{printed}");
     assert!(
-        told.ends_with("(seed 1)\n    |info   hi\t{\"a\":1}\n"),
-        "{told}"
+        printed.ends_with("(seed 1)\n    |info   hi\t{\"a\":1}\n"),
+        "{printed}"
     );
 }
 

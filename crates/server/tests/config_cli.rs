@@ -556,12 +556,15 @@ fn reload_says_that_scripts_were_looked_at() {
             json!({"ok": true, "changed": [], "needs_restart": [], "has_scripts": false}),
         ],
     );
-    for told in [
+    for expected in [
         "reloaded: scripts that changed\n",
         "reloaded: server.log, scripts that changed\n",
         "reloaded: nothing changed\n",
     ] {
-        assert_eq!(folder.run(&["reload"]), (0, told.to_owned(), String::new()));
+        assert_eq!(
+            folder.run(&["reload"]),
+            (0, expected.to_owned(), String::new())
+        );
     }
     assert_eq!(server.join().expect("it answered").len(), 3);
 }
@@ -575,9 +578,9 @@ fn without_a_supervisor_one_process_serves() {
     folder.write(&format!(
         "[[listen]]\naddress = \"{address}\"\n[[route]]\npath = \"/echo\"\nhandler = \"echo\"\n"
     ));
-    let (code, _, said) = folder.run(&["serve", "--unsupervised"]);
-    assert_eq!(code, 5, "{said}");
-    assert!(said.contains("in use"), "{said}");
+    let (code, _, printed) = folder.run(&["serve", "--unsupervised"]);
+    assert_eq!(code, 5, "{printed}");
+    assert!(printed.contains("in use"), "{printed}");
     drop(taken);
 
     let mut command = folder.veche(&["serve", "--unsupervised"]);

@@ -230,14 +230,14 @@ fn pages_show_errors() {
     // A connected page and one that connects a moment later receive the same failure.
     let mut early = dev.listen();
     assert_eq!(dev.get("/fail?why=you%22").status, 500);
-    let heard = notice(&mut early, "error");
-    assert_eq!(heard["title"], "app.lua");
-    let text = heard["text"].as_str().expect("text");
+    let error = notice(&mut early, "error");
+    assert_eq!(error["title"], "app.lua");
+    let text = error["text"].as_str().expect("text");
     assert!(
         text.starts_with("app.lua:3: <b>failed</b> you\"\nstack traceback:\n"),
         "{text}"
     );
-    assert_eq!(notice(&mut dev.listen(), "error")["id"], heard["id"]);
+    assert_eq!(notice(&mut dev.listen(), "error")["id"], error["id"]);
 
     // A rejected reload is shown until one succeeds.
     fs::write(dev.folder.join("lib/words.lua"), "return = 'two'").expect("written");
@@ -366,9 +366,9 @@ fn a_stop_reports_what_it_waits_for() {
     };
     serve.until("the connection", counted);
     let stopped = serve.veche(&["stop"]);
-    let said = String::from_utf8_lossy(&stopped.stderr).into_owned();
+    let output = String::from_utf8_lossy(&stopped.stderr).into_owned();
     assert!(
-        said.starts_with("draining 1 connection, at most "),
-        "{said}"
+        output.starts_with("draining 1 connection, at most "),
+        "{output}"
     );
 }

@@ -213,10 +213,10 @@ fn the_end_of_drain_time_kills_even_a_frozen_server() {
     let mut veche = Veche::start("frozen", "drain_time = \"300ms\"");
     let server = veche.server_pid();
     veche::freeze(server);
-    let told = now();
+    let start = now();
     veche.signal(Signal::TERM);
     assert_eq!(veche.exit_code(), KILLED);
-    let took = now() - told;
+    let took = now() - start;
     assert!(
         (Duration::from_millis(300)..Duration::from_secs(2)).contains(&took),
         "{took:?}"
@@ -359,9 +359,12 @@ fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
     shell.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""]);
     shell.arg(serve.get_program()).args(serve.get_args());
     let output = shell.stdin(Stdio::null()).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), REFUSED_BY_SYSTEM, "{said}");
-    assert!(said.contains("veche: can't start a worker: "), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), REFUSED_BY_SYSTEM, "{printed}");
+    assert!(
+        printed.contains("veche: can't start a worker: "),
+        "{printed}"
+    );
 }
 
 #[test]

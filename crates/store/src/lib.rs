@@ -263,13 +263,13 @@ mod tests {
     #[test]
     fn an_empty_unreferenced_queue_is_removed() {
         let store = Store::default();
-        let parcel = QueueItem {
+        let item = QueueItem {
             value: Value::Number(1.0),
             is_json: false,
         };
         let open = |name: &str| store.queue(name.as_bytes(), None);
         let full = open("full").expect("a queue");
-        full.push(parcel.clone(), None);
+        full.push(item.clone(), None);
         let held: Vec<_> = (0..500)
             .map(|number| open(&format!("held {number}")).expect("a queue"))
             .collect();
@@ -279,9 +279,9 @@ mod tests {
         }
         assert!(store.queues.lock().named.len() < QUEUES_MAX);
         let pop = |name| open(name).expect("a queue").pop(None);
-        assert_eq!(pop("full"), Some(parcel.clone()));
-        held[7].push(parcel.clone(), None);
-        assert_eq!(pop("held 7"), Some(parcel));
+        assert_eq!(pop("full"), Some(item.clone()));
+        held[7].push(item.clone(), None);
+        assert_eq!(pop("held 7"), Some(item));
         let more: Vec<_> = (0..QUEUES_MAX - 500)
             .map(|number| open(&format!("more {number}")))
             .collect();

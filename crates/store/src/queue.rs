@@ -143,18 +143,18 @@ impl Queue {
     }
 
     /// Adds a value, or queues `waiter` until there is room.
-    pub fn push(&self, parcel: QueueItem, waiter: Option<Waiter>) -> PushResult {
-        let cost = parcel.cost();
+    pub fn push(&self, item: QueueItem, waiter: Option<Waiter>) -> PushResult {
+        let cost = item.cost();
         let mut state = self.state.lock();
         if cost > state.options.bytes_max {
             return PushResult::TooLarge;
         }
         if !state.has_room(cost) {
             state.pushers.extend(waiter);
-            return PushResult::Full(parcel);
+            return PushResult::Full(item);
         }
         state.bytes += cost;
-        state.items.push_back(parcel);
+        state.items.push_back(item);
         State::notify_first(&mut state.poppers);
         if state.has_room(ENTRY_BYTES) {
             // The room of one large value may suffice for several.
@@ -166,13 +166,13 @@ impl Queue {
     /// Takes the first value, or queues `waiter` until there is one.
     pub fn pop(&self, waiter: Option<Waiter>) -> Option<QueueItem> {
         let mut state = self.state.lock();
-        let Some(parcel) = state.items.pop_front() else {
+        let Some(item) = state.items.pop_front() else {
             state.poppers.extend(waiter);
             return None;
         };
-        state.bytes -= parcel.cost();
+        state.bytes -= item.cost();
         State::notify_first(&mut state.pushers);
-        Some(parcel)
+        Some(item)
     }
 
     /// Cancels a wait: if the waiter was notified, the next one is notified instead.
@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    fn parcel(number: u64) -> QueueItem {
+    fn item(number: u64) -> QueueItem {
         QueueItem {
             value: Value::Number(number as f64),
             is_json: false,
@@ -243,16 +243,16 @@ mod tests {
         let (queue, notifier) = (queue(2), Arc::new(Notifier::default()));
         assert_eq!(queue.pop(waiter(1, &notifier)), None);
         assert_eq!(queue.pop(waiter(2, &notifier)), None);
-        assert_eq!(queue.push(parcel(7), None), PushResult::Pushed);
-        assert_eq!(queue.push(parcel(8), None), PushResult::Pushed);
+        assert_eq!(queue.push(item(7), None), PushResult::Pushed);
+        assert_eq!(queue.push(item(8), None), PushResult::Pushed);
         assert_eq!(notifier.take(), [1, 2]);
         assert_eq!(
-            queue.push(parcel(9), waiter(3, &notifier)),
-            PushResult::Full(parcel(9))
+            queue.push(item(9), waiter(3, &notifier)),
+            PushResult::Full(item(9))
         );
-        assert_eq!(queue.pop(None), Some(parcel(7)));
+        assert_eq!(queue.pop(None), Some(item(7)));
         assert_eq!(notifier.take(), [3]);
-        assert_eq!(queue.pop(None), Some(parcel(8)));
+        assert_eq!(queue.pop(None), Some(item(8)));
         assert_eq!(queue.pop(None), None);
     }
 
@@ -263,12 +263,12 @@ mod tests {
             queue.pop(waiter(number, &notifier));
         }
         queue.cancel_wait(WaitSide::Pop, 2, &notifier);
-        queue.push(parcel(7), None);
+        queue.push(item(7), None);
         assert_eq!(notifier.take(), [1]);
         queue.cancel_wait(WaitSide::Pop, 1, &notifier);
         assert_eq!(notifier.take(), [3]);
         // The queue still has an item, so this does not wait.
-        assert_eq!(queue.pop(None), Some(parcel(7)));
+        assert_eq!(queue.pop(None), Some(item(7)));
         queue.pop(waiter(4, &notifier));
         queue.cancel_wait(WaitSide::Pop, 3, &notifier);
         assert_eq!(notifier.take(), [0; 0]);
@@ -296,10 +296,10 @@ mod tests {
     fn changed_limits_apply_to_later_values() {
         let (queue, notifier) = (queue(2), Arc::new(Notifier::default()));
         for number in 0..2 {
-            queue.push(parcel(number), None);
+            queue.push(item(number), None);
         }
         for number in 1..=2 {
-            queue.push(parcel(2), waiter(number, &notifier));
+            queue.push(item(2), waiter(number, &notifier));
         }
         let resize = |capacity| {
             queue.resize(QueueOptions {
@@ -309,15 +309,15 @@ mod tests {
         };
         resize(4);
         assert_eq!(notifier.take(), [1]);
-        assert_eq!(queue.push(parcel(2), None), PushResult::Pushed);
+        assert_eq!(queue.push(item(2), None), PushResult::Pushed);
         assert_eq!(notifier.take(), [2]);
         resize(1);
         assert_eq!(queue.len(), 3);
         for number in 0..3 {
-            assert_eq!(queue.push(parcel(9), None), PushResult::Full(parcel(9)));
-            assert_eq!(queue.pop(None), Some(parcel(number)));
+            assert_eq!(queue.push(item(9), None), PushResult::Full(item(9)));
+            assert_eq!(queue.pop(None), Some(item(number)));
         }
-        assert_eq!(queue.push(parcel(9), None), PushResult::Pushed);
+        assert_eq!(queue.push(item(9), None), PushResult::Pushed);
     }
 
     /// Threads that sleep until they are notified, as workers do.
@@ -341,7 +341,7 @@ mod tests {
                 scope.spawn(|| {
                     let notifier = own();
                     for number in 0..EACH {
-                        let mut next = parcel(number);
+                        let mut next = item(number);
                         while let PushResult::Full(back) =
                             queue.push(next, waiter(number, &notifier))
                         {

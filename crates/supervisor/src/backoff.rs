@@ -54,20 +54,20 @@ mod tests {
 
     #[test]
     fn only_young_deaths_wait_longer_and_longer() {
-        let mut revival = RestartBackoff::default();
+        let mut backoff = RestartBackoff::default();
         let second = Duration::from_secs(1);
-        assert_eq!(revival.wait_after(YOUNG), Duration::ZERO);
+        assert_eq!(backoff.wait_after(YOUNG), Duration::ZERO);
         let waits: Vec<u128> = (0..10)
-            .map(|_| revival.wait_after(second).as_millis())
+            .map(|_| backoff.wait_after(second).as_millis())
             .collect();
         assert_eq!(
             waits,
             [200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]
         );
-        assert_eq!(revival.wait_after(2 * YOUNG), Duration::ZERO);
-        assert_eq!(revival.wait_after(second), WAIT_FIRST);
+        assert_eq!(backoff.wait_after(2 * YOUNG), Duration::ZERO);
+        assert_eq!(backoff.wait_after(second), WAIT_FIRST);
         for _ in 0..100 {
-            assert!(revival.wait_after(second) <= WAIT_MAX);
+            assert!(backoff.wait_after(second) <= WAIT_MAX);
         }
     }
 }

@@ -266,7 +266,7 @@ mod tests {
         let held = File::open(&lock).expect("there");
         flock(&held, FlockOperation::LockShared).expect("free");
         let begun = now();
-        let told = ControlSocket::claim(&path)
+        let error = ControlSocket::claim(&path)
             .err()
             .expect("locked")
             .to_string();
@@ -276,17 +276,17 @@ mod tests {
             std::process::id(),
             lock.display()
         );
-        assert!(told.contains(&expected), "{told}");
+        assert!(error.contains(&expected), "{error}");
         let mode = fs::metadata(&lock).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "others can't take it next time");
         drop(held);
         fs::remove_file(&lock).expect("removed");
         symlink("nowhere", &lock).expect("a link");
-        let told = ControlSocket::claim(&path)
+        let error = ControlSocket::claim(&path)
             .err()
             .expect("a link")
             .to_string();
-        assert!(told.contains("symbolic link"), "{told}");
+        assert!(error.contains("symbolic link"), "{error}");
         fs::remove_file(&lock).expect("removed");
     }
 

@@ -325,7 +325,7 @@ struct Supervisor {
     /// The account of the server process, if it is not our own.
     account: Option<Account>,
     server: Option<ServerChild>,
-    revival: RestartBackoff,
+    restart_backoff: RestartBackoff,
     /// When the next server process is started, while there is none.
     revive_at: Option<Instant>,
     begun: Instant,
@@ -383,7 +383,7 @@ impl Supervisor {
             notifier: common.notifier,
             account: common.account,
             server: None,
-            revival: RestartBackoff::default(),
+            restart_backoff: RestartBackoff::default(),
             revive_at: Some(now()),
             begun: now(),
             was_ready: false,
@@ -534,7 +534,7 @@ impl Supervisor {
         self.end_drain(now);
         self.end_start(now);
         self.expire_upgrade(now);
-        self.expire_questions(now);
+        self.expire_pending_requests(now);
         self.clients.expire(now);
         self.watch(now);
         // A server process that hangs and can't be killed is left to the service manager.

@@ -60,7 +60,7 @@ impl Supervisor {
             }
             Err(error) => {
                 // Too many processes or too little memory, which may be temporary.
-                let wait = self.revival.wait_after(Duration::ZERO);
+                let wait = self.restart_backoff.wait_after(Duration::ZERO);
                 error!(target: TARGET, %error, ?wait, "can't start the server process");
                 self.revive_at = Some(now() + wait);
             }
@@ -155,7 +155,7 @@ impl Supervisor {
             lived,
             at: now(),
         });
-        self.forget_questions("it just died");
+        self.fail_pending_requests("it just died");
         if self.stopping.is_some() {
             info!(target: TARGET, pid, how, "the server process ended");
             return Ok(());
@@ -165,7 +165,7 @@ impl Supervisor {
         }
         self.restarts.count(ending);
         let served = served(server.ready_at, now());
-        let wait = self.revival.wait_after(served);
+        let wait = self.restart_backoff.wait_after(served);
         error!(target: TARGET, pid,
             how,
             ?lived,

@@ -30,7 +30,7 @@ const KERNEL_UNSENT_BYTES: u32 = 128 << 10;
 /// notice it earlier.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
-const KEEP_ALIVE_QUESTIONS: u32 = 4;
+const KEEP_ALIVE_PROBES: u32 = 4;
 /// The number of retries for an address in use: a server process whose supervisor was killed needs a moment to notice
 /// and close its listeners.
 const IN_USE_RETRIES: u32 = 20;
@@ -223,7 +223,7 @@ fn set_options(socket: &SockRef<'_>) -> io::Result<()> {
     let keep_alive = TcpKeepalive::new()
         .with_time(KEEP_ALIVE_AFTER)
         .with_interval(KEEP_ALIVE_EVERY)
-        .with_retries(KEEP_ALIVE_QUESTIONS);
+        .with_retries(KEEP_ALIVE_PROBES);
     socket.set_tcp_keepalive(&keep_alive)
 }
 
@@ -251,9 +251,9 @@ mod tests {
                 accepted.tcp_keepalive_time().expect("an option"),
                 accepted.tcp_keepalive_interval().expect("an option"),
             );
-            let questions = accepted.tcp_keepalive_retries().expect("an option");
-            assert_eq!(after + every * questions, Duration::from_secs(120));
-            assert_eq!((after, questions), (KEEP_ALIVE_AFTER, KEEP_ALIVE_QUESTIONS));
+            let probes = accepted.tcp_keepalive_retries().expect("an option");
+            assert_eq!(after + every * probes, Duration::from_secs(120));
+            assert_eq!((after, probes), (KEEP_ALIVE_AFTER, KEEP_ALIVE_PROBES));
         }
     }
 

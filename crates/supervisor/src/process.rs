@@ -180,7 +180,7 @@ struct ServerRun<P> {
     /// Connections that outlasted the drain have been cut off.
     has_cut_off: bool,
     /// The supervisor has been notified that services have ended.
-    has_told_services: bool,
+    has_reported_services_ended: bool,
     holds_services: bool,
     restarts: Restarts,
     /// Duplicates of the listening sockets.
@@ -283,7 +283,7 @@ impl PreparedServer {
             drain_begins: None,
             drain_ends: None,
             has_cut_off: false,
-            has_told_services: false,
+            has_reported_services_ended: false,
             holds_services: self.holds_services,
             restarts: self.restarts,
             listening: self.listening,
@@ -310,8 +310,8 @@ impl<P: ServerProgram> ServerRun<P> {
             Ok(prepared) => Ok(prepared.with(program, link, signals)),
             Err(error) => {
                 let words = error.clone();
-                let told = link.send(&ToSupervisor::Failed { error });
-                Err(told.is_err().then_some(words))
+                let sent = link.send(&ToSupervisor::Failed { error });
+                Err(sent.is_err().then_some(words))
             }
         }
     }
@@ -330,8 +330,8 @@ impl<P: ServerProgram> ServerRun<P> {
             Ok(control) => control,
             Err(error) => {
                 error!(target: TARGET, %error, "the server can't start");
-                let told = self.link.send(&ToSupervisor::Failed { error });
-                return if told.is_ok() {
+                let sent = self.link.send(&ToSupervisor::Failed { error });
+                return if sent.is_ok() {
                     ExitCode::FAILURE
                 } else {
                     ExitCode::from(2)
@@ -374,8 +374,11 @@ impl<P: ServerProgram> ServerRun<P> {
             self.has_cut_off = true;
             control.cut_off();
         }
-        if self.drain_ends.is_some() && !self.has_told_services && control.have_services_ended() {
-            self.has_told_services = true;
+        if self.drain_ends.is_some()
+            && !self.has_reported_services_ended
+            && control.have_services_ended()
+        {
+            self.has_reported_services_ended = true;
             self.say(&ToSupervisor::ServicesEnded);
         }
         let drained = self.drain_ends.map(|_| DRAINED_EVERY);

@@ -76,9 +76,9 @@ impl ReplacementContext {
 #[derive(Clone, Debug)]
 pub(super) struct SelfUpgradeContext {
     /// Server processes have received all messages.
-    pub(super) is_said: bool,
+    pub(super) is_flushed: bool,
     /// Clients of the control socket have received their responses.
-    pub(super) are_clients_told: bool,
+    pub(super) are_clients_answered: bool,
     /// The time limit for both has passed.
     pub(super) is_late: bool,
     pub(super) is_stopping: bool,
@@ -101,8 +101,8 @@ pub(super) enum SelfUpgradeStep {
 
 impl SelfUpgradeContext {
     pub(super) fn next(&self, kind: ReplacementKind) -> SelfUpgradeStep {
-        let is_told = self.is_said && self.are_clients_told;
-        if !is_told && !self.is_late {
+        let is_reported = self.is_flushed && self.are_clients_answered;
+        if !is_reported && !self.is_late {
             return SelfUpgradeStep::Wait;
         }
         if self.is_stopping {
@@ -112,7 +112,7 @@ impl SelfUpgradeContext {
             // The next server process is of the old program with the old configuration: everything is rolled back.
             return SelfUpgradeStep::Stay("the new server process has died".to_owned());
         }
-        if !self.is_said {
+        if !self.is_flushed {
             return SelfUpgradeStep::Stay("a server process does not read its messages".to_owned());
         }
         if !self.is_same_file {
@@ -143,11 +143,11 @@ mod tests {
         };
         assert_eq!(almost_full.refusal(), None);
         let with = |change: fn(&mut ReplacementContext)| {
-            let mut situation = ReplacementContext::default();
-            change(&mut situation);
-            situation
+            let mut context = ReplacementContext::default();
+            change(&mut context);
+            context
         };
-        for (situation, why) in [
+        for (context, why) in [
             (full, "still draining"),
             (with(|it| it.is_stopping = true), "stopping"),
             (
@@ -157,16 +157,16 @@ mod tests {
             (with(|it| it.is_reloading = true), "a reload"),
             (with(|it| it.has_archive = true), "[history]"),
         ] {
-            let refusal = situation.refusal().unwrap_or_default();
-            assert!(refusal.contains(why), "{situation:?}: {refusal}");
+            let refusal = context.refusal().unwrap_or_default();
+            assert!(refusal.contains(why), "{context:?}: {refusal}");
         }
     }
 
     #[test]
-    fn the_supervisor_follows_when_all_have_heard_and_nothing_has_changed() {
+    fn the_supervisor_follows_when_all_are_informed_and_nothing_has_changed() {
         let good = SelfUpgradeContext {
-            is_said: true,
-            are_clients_told: true,
+            is_flushed: true,
+            are_clients_answered: true,
             is_late: false,
             is_stopping: false,
             is_served: true,
@@ -174,22 +174,22 @@ mod tests {
         };
         assert_eq!(good.next(ReplacementKind::Upgrade), SelfUpgradeStep::Follow);
         let with = |change: fn(&mut SelfUpgradeContext)| {
-            let mut outlook = good.clone();
-            change(&mut outlook);
-            outlook.next(ReplacementKind::Upgrade)
+            let mut context = good.clone();
+            change(&mut context);
+            context.next(ReplacementKind::Upgrade)
         };
         assert_eq!(
-            with(|it| it.are_clients_told = false),
+            with(|it| it.are_clients_answered = false),
             SelfUpgradeStep::Wait
         );
-        assert_eq!(with(|it| it.is_said = false), SelfUpgradeStep::Wait);
+        assert_eq!(with(|it| it.is_flushed = false), SelfUpgradeStep::Wait);
         assert_eq!(with(|it| it.is_stopping = true), SelfUpgradeStep::Drop);
-        let late = with(|it| (it.are_clients_told, it.is_late) = (false, true));
+        let late = with(|it| (it.are_clients_answered, it.is_late) = (false, true));
         assert_eq!(late, SelfUpgradeStep::Follow, "one client holds nothing up");
         for (next, why) in [
             (with(|it| it.is_served = false), "has died"),
             (
-                with(|it| (it.is_said, it.is_late) = (false, true)),
+                with(|it| (it.is_flushed, it.is_late) = (false, true)),
                 "does not read",
             ),
             (with(|it| it.is_same_file = false), "upgrade again"),

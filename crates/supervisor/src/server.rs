@@ -202,11 +202,11 @@ impl ServerChild {
             return Vec::new();
         }
         let received = self.link.receive();
-        let mut heard = Vec::new();
+        let mut messages = Vec::new();
         while let Some(message) = self.link.next() {
             match message {
                 Ok(ToSupervisor::ServicesEnded) => self.have_services_ended = true,
-                Ok(message) => heard.push(message),
+                Ok(message) => messages.push(message),
                 Err(error) => {
                     tracing::warn!(target: TARGET, %error, "unknown message from the server process")
                 }
@@ -226,7 +226,7 @@ impl ServerChild {
             }
             self.link.end();
         }
-        heard
+        messages
     }
 
     /// Sends SIGKILL. The death is noticed by [`Self::reap`].

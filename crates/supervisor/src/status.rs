@@ -50,8 +50,8 @@ impl Supervisor {
         };
         let server = self.ready_server();
         let server = server.map_err(|why| format!("can't query the server process: {why}"))?;
-        let said = server.send_with_descriptors(to.as_fd(), &wanted);
-        said.map_err(|error| format!("can't send to the server process: {error}"))?;
+        let sent = server.send_with_descriptors(to.as_fd(), &wanted);
+        sent.map_err(|error| format!("can't send to the server process: {error}"))?;
         Ok(json!({}))
     }
 
@@ -72,14 +72,14 @@ impl Supervisor {
     }
 
     /// Answers waiting clients, since the server process has ended.
-    pub(super) fn forget_questions(&mut self, why: &str) {
+    pub(super) fn fail_pending_requests(&mut self, why: &str) {
         for pending in std::mem::take(&mut self.statuses) {
             self.send_status(pending.client, Err(why.to_owned()));
         }
         self.forget_reloads();
     }
 
-    pub(super) fn expire_questions(&mut self, now: Instant) {
+    pub(super) fn expire_pending_requests(&mut self, now: Instant) {
         while let Some(place) = self
             .statuses
             .iter()

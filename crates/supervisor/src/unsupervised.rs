@@ -60,7 +60,7 @@ pub fn run(file: &Path, program: impl ServerProgram) -> Result<(), ServeError> {
         return Ok(());
     }
     link.receive()?;
-    let why = std::iter::from_fn(|| link.next()).find_map(|told| match told {
+    let why = std::iter::from_fn(|| link.next()).find_map(|message| match message {
         Ok(ToSupervisor::Failed { error }) => Some(error),
         _ => None,
     });

@@ -48,7 +48,7 @@ pub(super) struct UpgradeState {
     /// The version of the new process's program, once it is ready.
     program: String,
     /// The id of the test request, which is sent when the new process is ready.
-    question: Option<u64>,
+    test_request: Option<u64>,
     /// The rehearsal, started after the answer.
     rehearsal: Option<Child>,
     /// The client of the control socket that requested the upgrade or restart.
@@ -158,14 +158,14 @@ impl Supervisor {
         kind: ReplacementKind,
         client: Option<u64>,
     ) -> Result<UpgradeState, String> {
-        let situation = ReplacementContext {
+        let context = ReplacementContext {
             is_stopping: self.stopping.is_some(),
             under_way: self.under_way(),
             is_reloading: !self.reloads.is_empty(),
             has_archive: self.started.config.history.is_some(),
             retiring: self.retiring.len(),
         };
-        if let Some(why) = situation.refusal() {
+        if let Some(why) = context.refusal() {
             return Err(why);
         }
         // Not parsed here: the new program may know directives that this one doesn't.
@@ -200,7 +200,7 @@ impl Supervisor {
             text,
             file,
             program: String::new(),
-            question: None,
+            test_request: None,
             rehearsal: None,
             client,
         })
@@ -285,7 +285,7 @@ impl Supervisor {
                     if self
                         .upgrade
                         .as_ref()
-                        .is_some_and(|u| u.question == Some(id))
+                        .is_some_and(|u| u.test_request == Some(id))
                     {
                         self.rehearse_self_upgrade();
                     }
@@ -314,7 +314,7 @@ impl Supervisor {
         upgrade.candidate.is_ready = true;
         upgrade.candidate.ready_at = Some(now());
         upgrade.program = program;
-        upgrade.question = Some(id);
+        upgrade.test_request = Some(id);
         if let Err(error) = upgrade.candidate.send(&ToServer::Status { id }) {
             self.fail_upgrade(&format!("can't query the new server process: {error}"));
         }
@@ -360,7 +360,7 @@ impl Supervisor {
             return;
         };
         let (kind, new_pid, program) = (upgrade.kind, upgrade.candidate.pid(), upgrade.program);
-        self.forget_questions("the server process was just replaced");
+        self.fail_pending_requests("the server process was just replaced");
         self.revive_at = None;
         self.was_ready = true;
         self.starts += 1;
@@ -409,18 +409,18 @@ impl Supervisor {
         let Some(change) = &self.change else {
             return;
         };
-        let is_said = |server: &ServerChild| server.link_mut().is_flushed();
+        let is_flushed = |server: &ServerChild| server.link_mut().is_flushed();
         let server = self.server.as_ref();
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);
-        let outlook = SelfUpgradeContext {
-            is_said: server.is_some_and(is_said) && retiring.into_iter().all(is_said),
-            are_clients_told: self.clients.reply_all_done(),
+        let context = SelfUpgradeContext {
+            is_flushed: server.is_some_and(is_flushed) && retiring.into_iter().all(is_flushed),
+            are_clients_answered: self.clients.reply_all_done(),
             is_late: now() >= change.at,
             is_stopping: self.stopping.is_some(),
             is_served: server.is_some_and(|server| server.pid() == change.pid),
             is_same_file: change.file.is_some() && fingerprint(&self.binary) == change.file,
         };
-        let next = outlook.next(change.kind);
+        let next = context.next(change.kind);
         if next == SelfUpgradeStep::Wait {
             return;
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::pulse::StuckWorker;
 
 /// The number of requests within `limits.watchdog_timeout`.
-const QUESTIONS: u32 = 4;
+const REQUESTS_PER_TIMEOUT: u32 = 4;
 
 /// Detects a server process whose workers hang, by requests that stay unanswered.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl Watchdog {
             step,
             looks,
         } = stuck;
-        (looks >= QUESTIONS && !self.is_hung).then(|| {
+        (looks >= REQUESTS_PER_TIMEOUT && !self.is_hung).then(|| {
             format!("worker {worker} has been in one turn for {timeout:?}, in step {step:?}")
         })
     }
@@ -81,8 +81,8 @@ impl Watchdog {
         if self.next.is_none_or(|next| now < next) {
             return WatchdogAction::Nothing;
         }
-        self.next = Some(now + timeout / QUESTIONS);
-        if self.unanswered >= QUESTIONS {
+        self.next = Some(now + timeout / REQUESTS_PER_TIMEOUT);
+        if self.unanswered >= REQUESTS_PER_TIMEOUT {
             return WatchdogAction::Hung;
         }
         self.unanswered += 1;
@@ -106,7 +106,7 @@ mod tests {
     use crate::pulse::TurnStep;
 
     #[test]
-    fn a_process_hangs_after_as_many_questions_without_an_answer() {
+    fn a_process_hangs_after_that_many_unanswered_requests() {
         let timeout = Duration::from_secs(20);
         let start = now();
         let mut watchdog = Watchdog::begin(start);
@@ -139,16 +139,23 @@ mod tests {
             })
         };
         let mut watchdog = Watchdog::begin(now());
-        assert_eq!(watchdog.answered(stuck(QUESTIONS - 1), timeout), None);
         assert_eq!(
-            watchdog.answered(stuck(QUESTIONS), None),
+            watchdog.answered(stuck(REQUESTS_PER_TIMEOUT - 1), timeout),
+            None
+        );
+        assert_eq!(
+            watchdog.answered(stuck(REQUESTS_PER_TIMEOUT), None),
             None,
             "no timeout"
         );
-        let why = watchdog.answered(stuck(QUESTIONS), timeout);
+        let why = watchdog.answered(stuck(REQUESTS_PER_TIMEOUT), timeout);
         let why = why.expect("a reason");
         assert!(why.contains("worker 3") && why.contains("Events"), "{why}");
         watchdog.hang();
-        assert_eq!(watchdog.answered(stuck(QUESTIONS), timeout), None, "known");
+        assert_eq!(
+            watchdog.answered(stuck(REQUESTS_PER_TIMEOUT), timeout),
+            None,
+            "known"
+        );
     }
 }

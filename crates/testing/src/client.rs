@@ -84,13 +84,13 @@ pub(super) struct TestClient {
     pub(super) request: Plain,
     received: Vec<u8>,
     pub(super) opening: OpeningState,
-    pub(super) heard: VecDeque<ReceivedItem>,
+    pub(super) items: VecDeque<ReceivedItem>,
     /// The response to the client's request.
     pub(super) response: Option<Result<CompleteResponse, String>>,
     /// Lines received by a back end.
     pub(super) lines: VecDeque<String>,
     has_closed: bool,
-    has_heard_close: bool,
+    has_received_close: bool,
 }
 
 impl TestClient {
@@ -102,11 +102,11 @@ impl TestClient {
             request: Plain::Nil,
             received: Vec::new(),
             opening: OpeningState::UnderWay,
-            heard: VecDeque::new(),
+            items: VecDeque::new(),
             response: None,
             lines: VecDeque::new(),
             has_closed: false,
-            has_heard_close: false,
+            has_received_close: false,
         }
     }
 
@@ -180,7 +180,7 @@ impl TestClient {
 
     /// Returns whether messages can be sent.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.speaks, Speaks::WebSocket(_)) && !self.has_closed && !self.has_heard_close
+        matches!(self.speaks, Speaks::WebSocket(_)) && !self.has_closed && !self.has_received_close
     }
 
     fn write_close(&self, network: &mut Simulated, code: Option<u16>, reason: &str) {
@@ -330,7 +330,7 @@ impl TestClient {
                     match event {
                         Some(FrameEvent::Message { kind, data }) => {
                             let data = data.to_vec();
-                            self.heard.push_back(ReceivedItem::Message { kind, data });
+                            self.items.push_back(ReceivedItem::Message { kind, data });
                         }
                         Some(FrameEvent::Ping(data)) => {
                             encode_control(&mut pongs, Opcode::Pong, data, mask);
@@ -373,9 +373,9 @@ impl TestClient {
 
     /// Records the end, once.
     fn end(&mut self, code: u16, reason: &str) {
-        if !std::mem::replace(&mut self.has_heard_close, true) {
+        if !std::mem::replace(&mut self.has_received_close, true) {
             let reason = reason.to_owned();
-            self.heard.push_back(ReceivedItem::Closed { code, reason });
+            self.items.push_back(ReceivedItem::Closed { code, reason });
         }
     }
 }

@@ -103,7 +103,7 @@ enum WaitKind {
     /// Waits for a client's response.
     Response(usize),
     /// Waits for a client's next item.
-    Heard(usize),
+    Received(usize),
     /// Waits for the world to be idle, then answers the request.
     Rest(Plain),
     /// Waits for the response to the back end.
@@ -165,8 +165,8 @@ impl TestRunner<'_> {
             if asks.is_empty() {
                 return Ok(None);
             }
-            for Ask { token, question } in asks {
-                if let Some(answer) = self.begin(token, question) {
+            for Ask { token, request } in asks {
+                if let Some(answer) = self.begin(token, request) {
                     let now = self.world.now();
                     self.vm.answer(token, answer, now);
                 }
@@ -194,12 +194,12 @@ impl TestRunner<'_> {
                         Some(user) => ("user", user),
                         None => ("channel", channel.as_str()),
                     };
-                    let question = Plain::map([
+                    let request = Plain::map([
                         (to, Plain::from(name)),
                         ("data", Plain::Bytes(data.of(bytes).to_vec())),
                         ("kind", Plain::from(kind.name())),
                     ]);
-                    self.publish(&question);
+                    self.publish(&request);
                 }
                 Effect::Call { .. } => {
                     return Err(
@@ -240,33 +240,33 @@ impl TestRunner<'_> {
     }
 
     /// Starts a request; returns the answer if it is available at once.
-    fn begin(&mut self, token: Token, question: Plain) -> Option<StepAnswer> {
+    fn begin(&mut self, token: Token, request: Plain) -> Option<StepAnswer> {
         let now_ms = self.world.now_ms();
         let within = |default_ms: u64| {
-            let seconds = question.get("within").number();
+            let seconds = request.get("within").number();
             let ms = seconds.map_or(default_ms, |seconds| (seconds * 1000.0).ceil() as u64);
             now_ms + ms
         };
-        let (what, until_ms) = match question.get("ask").text().as_str() {
-            "connect" => match self.connect(&question) {
+        let (what, until_ms) = match request.get("ask").text().as_str() {
+            "connect" => match self.connect(&request) {
                 Ok(client) => (WaitKind::Opening(client), within(PATIENCE_MS)),
                 Err(words) => return Some(Err(words)),
             },
-            "request" => match self.request(&question) {
+            "request" => match self.request(&request) {
                 Ok(client) => (WaitKind::Response(client), within(PATIENCE_MS)),
                 Err(words) => return Some(Err(words)),
             },
-            "receive" => (WaitKind::Heard(number(&question)), within(0)),
-            "called" => (WaitKind::Called(stub(&question)), u64::MAX),
-            "accept" => (WaitKind::Accepted(stub(&question)), within(0)),
+            "receive" => (WaitKind::Received(number(&request)), within(0)),
+            "called" => (WaitKind::Called(stub(&request)), u64::MAX),
+            "accept" => (WaitKind::Accepted(stub(&request)), within(0)),
             "advance" => {
-                let seconds = question.get("seconds").number().unwrap_or_default();
+                let seconds = request.get("seconds").number().unwrap_or_default();
                 (WaitKind::Time, now_ms + (seconds * 1000.0).round() as u64)
             }
-            "publish" => (WaitKind::Line(self.publish(&question)), now_ms),
+            "publish" => (WaitKind::Line(self.publish(&request)), now_ms),
             "take" | "is_open" | "published" | "log" | "requests" | "queries" | "commands"
-            | "redis_publish" => (WaitKind::Rest(question), now_ms),
-            _ => return Some(self.act(&question)),
+            | "redis_publish" => (WaitKind::Rest(request), now_ms),
+            _ => return Some(self.act(&request)),
         };
         self.waits.push(ScriptWait {
             token,
@@ -277,49 +277,49 @@ impl TestRunner<'_> {
     }
 
     /// Executes an immediate request.
-    fn act(&mut self, question: &Plain) -> StepAnswer {
-        let ask = question.get("ask").text();
+    fn act(&mut self, request: &Plain) -> StepAnswer {
+        let ask = request.get("ask").text();
         match ask.as_str() {
             "now" => {
                 let ms = self.world.now_ms() - MONO_MS;
                 return Ok(Plain::Number(ms as f64 / 1000.0));
             }
             "stub" => {
-                let number = self.world.outside.stub(question)?;
+                let number = self.world.outside.stub(request)?;
                 return Ok(Plain::Number(number as f64));
             }
             "reply" => {
-                self.world.outside.replied(question);
+                self.world.outside.replied(request);
                 return Ok(Plain::Nil);
             }
             "forgive" => {
                 self.forgiven
-                    .push(question.get("number").number().unwrap_or_default() as usize);
+                    .push(request.get("number").number().unwrap_or_default() as usize);
                 return Ok(Plain::Nil);
             }
             _ => {}
         }
         let (client, network) = self
             .world
-            .client(number(question))
+            .client(number(request))
             .ok_or("there is no such client")?;
         match ask.as_str() {
             "send" => {
-                let kind = match question.get("kind").bytes() {
+                let kind = match request.get("kind").bytes() {
                     b"binary" => MessageKind::Binary,
                     _ => MessageKind::Text,
                 };
-                if !client.send(network, kind, question.get("data").bytes()) {
+                if !client.send(network, kind, request.get("data").bytes()) {
                     return Err("the connection is closed".to_owned());
                 }
             }
             "close" => {
-                let code = question.get("code").number();
+                let code = request.get("code").number();
                 let code = code.map_or(CloseCode::Normal.code(), |code| code as u16);
-                client.close(network, code, &question.get("reason").text());
+                client.close(network, code, &request.get("reason").text());
             }
             "drop" => client.drop(network),
-            "read" => network.set_reading(client.id, question.get("reads").is_true()),
+            "read" => network.set_reading(client.id, request.get("reads").is_true()),
             other => return Err(format!("unknown test command {other:?}")),
         }
         Ok(Plain::Nil)
@@ -340,9 +340,9 @@ impl TestRunner<'_> {
                     None => is_late.then(|| Ok(self.no_message())),
                 }
             }
-            WaitKind::Rest(question) => {
-                let question = question.clone();
-                Some(self.read(&question))
+            WaitKind::Rest(request) => {
+                let request = request.clone();
+                Some(self.read(&request))
             }
             WaitKind::Opening(client) => {
                 let number = *client;
@@ -387,10 +387,10 @@ impl TestRunner<'_> {
                     None => Some(Err("the push got no response".to_owned())),
                 }
             }
-            WaitKind::Heard(client) => {
+            WaitKind::Received(client) => {
                 let (client, _) = self.world.client(*client)?;
-                match client.heard.pop_front() {
-                    Some(heard) => Some(Ok(received_value(heard))),
+                match client.items.pop_front() {
+                    Some(item) => Some(Ok(received_value(item))),
                     None => is_late.then(|| Ok(self.no_message())),
                 }
             }
@@ -420,21 +420,21 @@ impl TestRunner<'_> {
     }
 
     /// Reads state of an idle world.
-    fn read(&mut self, question: &Plain) -> StepAnswer {
-        match question.get("ask").text().as_str() {
+    fn read(&mut self, request: &Plain) -> StepAnswer {
+        match request.get("ask").text().as_str() {
             "take" => {
                 let (client, _) = self
                     .world
-                    .client(number(question))
+                    .client(number(request))
                     .ok_or("there is no such client")?;
                 Ok(Plain::List(
-                    client.heard.drain(..).map(received_value).collect(),
+                    client.items.drain(..).map(received_value).collect(),
                 ))
             }
             "is_open" => {
                 let (client, _) = self
                     .world
-                    .client(number(question))
+                    .client(number(request))
                     .ok_or("there is no such client")?;
                 Ok(Plain::Boolean(client.is_open()))
             }
@@ -443,7 +443,7 @@ impl TestRunner<'_> {
                 Ok(Plain::List(self.world.outside.made(kind)))
             }
             "redis_publish" => {
-                let (channel, data) = (question.get("channel"), question.get("data"));
+                let (channel, data) = (request.get("channel"), request.get("data"));
                 let handed = self.world.outside.publish(channel.bytes(), data.bytes());
                 Ok(Plain::Number(handed as f64))
             }
@@ -531,13 +531,13 @@ impl TestRunner<'_> {
 
 const NO_ANSWER: &str = "no response in time";
 
-fn number(question: &Plain) -> usize {
-    let number = question.get("client").number();
+fn number(request: &Plain) -> usize {
+    let number = request.get("client").number();
     number.map_or(usize::MAX, |number| number as usize)
 }
 
-fn stub(question: &Plain) -> usize {
-    let number = question.get("stub").number();
+fn stub(request: &Plain) -> usize {
+    let number = request.get("stub").number();
     number.map_or(usize::MAX, |number| number as usize)
 }
 
@@ -551,8 +551,8 @@ pub(super) fn name_of(level: Level) -> &'static str {
     }
 }
 
-fn received_value(heard: ReceivedItem) -> Plain {
-    match heard {
+fn received_value(item: ReceivedItem) -> Plain {
+    match item {
         ReceivedItem::Message { kind, data } => Plain::map([
             (
                 "kind",

@@ -124,7 +124,7 @@ impl Acceptor {
     ) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let verifier = verifier_of(clients, &provider)?;
-        let judged = VerifiedTickets {
+        let verified_tickets = VerifiedTickets {
             tickets: Arc::clone(&tickets.0),
             verifier: clients.map(|_| Arc::clone(&verifier)),
         };
@@ -138,7 +138,7 @@ impl Acceptor {
             .collect();
         // The server's preference determines the cipher.
         config.ignore_client_order = true;
-        config.ticketer = Arc::new(judged);
+        config.ticketer = Arc::new(verified_tickets);
         // Tickets need no memory here, unlike a session cache, which would be a locked table shared by all workers.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self {
@@ -151,9 +151,9 @@ impl Acceptor {
     ///
     /// # Errors
     /// None in practice: the configuration is built in.
-    pub fn with_challenges(self, proofs: &AlpnChallenges) -> Result<Self, Error> {
+    pub fn with_challenges(self, alpn_challenges: &AlpnChallenges) -> Result<Self, Error> {
         Ok(Self {
-            challenge_config: Some(proofs.config()?),
+            challenge_config: Some(alpn_challenges.config()?),
             ..self
         })
     }
@@ -163,10 +163,10 @@ impl Acceptor {
     /// # Errors
     /// None in practice: the configuration was validated before.
     pub fn accept(&self) -> Result<TlsStream, Error> {
-        if let Some(proofs) = &self.challenge_config {
+        if let Some(challenge_config) = &self.challenge_config {
             return Ok(TlsStream::awaiting_hello(PendingHello::new(
                 &self.default_config,
-                proofs,
+                challenge_config,
             )));
         }
         let connection = ServerConnection::new(Arc::clone(&self.default_config))?;

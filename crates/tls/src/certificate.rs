@@ -52,7 +52,7 @@ impl Certificate {
                 )
             })?;
         let (names, valid_from_s, valid_until_s) =
-            facts_of(&chain[0]).map_err(|why| Error::file(certificate, why))?;
+            parse_certificate(&chain[0]).map_err(|why| Error::file(certificate, why))?;
         let certified = CertifiedKey::new(chain, private);
         match certified.keys_match() {
             Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
@@ -189,7 +189,7 @@ fn has(text: &[u8], words: &[u8]) -> bool {
 }
 
 /// Returns the names and the start and end of the validity.
-fn facts_of(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), String> {
+fn parse_certificate(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64, i64), String> {
     let (_, parsed) = X509Certificate::from_der(der)
         .map_err(|error| format!("the first certificate is malformed: {error}"))?;
     let subject = CertificateSubject::of(&parsed);

@@ -28,11 +28,14 @@ pub(crate) struct AcceptedHello {
 }
 
 impl PendingHello {
-    pub(crate) fn new(usual: &Arc<ServerConfig>, proofs: &Arc<ServerConfig>) -> Box<Self> {
+    pub(crate) fn new(
+        usual: &Arc<ServerConfig>,
+        challenge_config: &Arc<ServerConfig>,
+    ) -> Box<Self> {
         Box::new(Self {
             hello: Acceptor::default(),
             default_config: Arc::clone(usual),
-            challenge_config: Arc::clone(proofs),
+            challenge_config: Arc::clone(challenge_config),
             alert: Vec::new(),
         })
     }

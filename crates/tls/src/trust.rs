@@ -33,11 +33,11 @@ impl ClientTrust {
     /// # Errors
     /// The file can't be read or contains no certificate. The system's own are not checked; an unknown issuer is
     /// reported by the handshake.
-    pub fn new(believe: &TrustSource) -> Result<Self, Error> {
+    pub fn new(trust_source: &TrustSource) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
-        let config = match believe {
+        let config = match trust_source {
             TrustSource::Insecure => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(InsecureVerifier(provider)))

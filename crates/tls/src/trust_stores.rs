@@ -25,43 +25,43 @@ impl TrustStores {
     ///
     /// # Errors
     /// Those of [`ClientTrust::new`]; they are not cached.
-    pub fn load(&self, believe: &TrustSource) -> Result<ClientTrust, Error> {
-        let place = self.slot(believe);
-        let stamp = fingerprint_of(believe);
+    pub fn load(&self, trust_source: &TrustSource) -> Result<ClientTrust, Error> {
+        let place = self.slot(trust_source);
+        let fingerprint = fingerprint_of(trust_source);
         let mut place = place.lock();
         if let Some((known, trust)) = &*place
-            && *known == stamp
+            && *known == fingerprint
         {
             return Ok(trust.clone());
         }
-        let trust = ClientTrust::new(believe)?;
-        *place = Some((stamp, trust.clone()));
+        let trust = ClientTrust::new(trust_source)?;
+        *place = Some((fingerprint, trust.clone()));
         Ok(trust)
     }
 
     /// Returns the cached trust of a source, without reading files or blocking.
     #[must_use]
-    pub fn cached(&self, believe: &TrustSource) -> Option<ClientTrust> {
-        let place = self.cache.lock().get(believe).map(Arc::clone)?;
+    pub fn cached(&self, trust_source: &TrustSource) -> Option<ClientTrust> {
+        let place = self.cache.lock().get(trust_source).map(Arc::clone)?;
         let place = place.try_lock()?;
         let (known, trust) = place.as_ref()?;
-        (*known == fingerprint_of(believe)).then(|| trust.clone())
+        (*known == fingerprint_of(trust_source)).then(|| trust.clone())
     }
 
-    fn slot(&self, believe: &TrustSource) -> CacheSlot {
+    fn slot(&self, trust_source: &TrustSource) -> CacheSlot {
         let mut kept = self.cache.lock();
-        if let Some(place) = kept.get(believe) {
+        if let Some(place) = kept.get(trust_source) {
             return Arc::clone(place);
         }
         if kept.len() >= CACHED_MAX {
             kept.clear();
         }
-        Arc::clone(kept.entry(believe.clone()).or_default())
+        Arc::clone(kept.entry(trust_source.clone()).or_default())
     }
 }
 
-fn fingerprint_of(believe: &TrustSource) -> FileFingerprint {
-    match believe {
+fn fingerprint_of(trust_source: &TrustSource) -> FileFingerprint {
+    match trust_source {
         TrustSource::File(file) => fingerprint(file),
         TrustSource::System | TrustSource::Insecure => None,
     }

@@ -204,11 +204,11 @@ fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream
         let mut rest = &back[..];
         while !rest.is_empty() {
             client.read_tls(&mut rest).expect("memory");
-            let told = client.process_new_packets().map(|_| ());
+            let processed = client.process_new_packets().map(|_| ());
             assert_eq!(
-                told.is_err(),
+                processed.is_err(),
                 result.is_err(),
-                "the client gets the alert: {told:?}"
+                "the client gets the alert: {processed:?}"
             );
         }
         result?;
@@ -236,26 +236,30 @@ fn challenges_are_served_only_to_acme_clients() {
         },
         is_required: true,
     };
-    let proofs = veche_tls::AlpnChallenges::default();
+    let alpn_challenges = veche_tls::AlpnChallenges::default();
     let own = folder.own();
     let usual = acceptor(own, None);
-    let usual = usual.with_challenges(&proofs).expect("good settings");
+    let usual = usual
+        .with_challenges(&alpn_challenges)
+        .expect("good settings");
     let closed = acceptor(folder.own(), Some(&clients));
-    let closed = closed.with_challenges(&proofs).expect("good settings");
+    let closed = closed
+        .with_challenges(&alpn_challenges)
+        .expect("good settings");
     let none = Acceptor::new(
         Vec::new(),
         None,
         &["http/1.1"],
         &Tickets::new().expect("random"),
     );
-    let none = none.and_then(|none| none.with_challenges(&proofs));
+    let none = none.and_then(|none| none.with_challenges(&alpn_challenges));
     let none = none.expect("good settings");
 
     let key = KeyPair::generate().expect("a key");
     let made = CertificateParams::new(vec!["a.example".to_owned()]).expect("a name");
     let made = made.self_signed(&key).expect("a certificate");
     let der = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
-    let proof = proofs
+    let proof = alpn_challenges
         .show("A.example", made.der().clone(), der)
         .expect("good");
     for acceptor in [&usual, &closed, &none] {

@@ -51,10 +51,10 @@ fn talk(
 
 /// Passes the pending and the new output of `from` to `to`.
 fn carry(from: &mut TlsStream, plain: &[u8], to: &mut TlsStream) -> Vec<u8> {
-    let (mut wire, mut heard) = (Vec::new(), Vec::new());
+    let (mut wire, mut received) = (Vec::new(), Vec::new());
     from.send(plain, &mut wire);
-    to.receive(&wire, &mut heard).expect("good TLS");
-    heard
+    to.receive(&wire, &mut received).expect("good TLS");
+    received
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn bytes_pass_from_end_to_end() {
         // Data sent before the handshake are buffered.
         assert_eq!(carry(&mut client, b"early", &mut server), b"");
         assert!(client.is_handshaking());
-        let (_, heard) = talk(&mut client, &mut server, piece).expect("good TLS");
-        assert_eq!(heard, b"early");
+        let (_, received) = talk(&mut client, &mut server, piece).expect("good TLS");
+        assert_eq!(received, b"early");
         assert!(!client.is_handshaking() && !server.is_handshaking());
         let long: Vec<u8> = (0..300_000).map(|i| i as u8).collect();
         assert_eq!(carry(&mut client, &long, &mut server), long);
@@ -92,16 +92,16 @@ fn a_certificate_has_to_be_believed_and_for_that_name() {
         ),
         (TrustSource::Insecure, "elsewhere.example", None),
     ];
-    for (believe, name, expected) in cases {
+    for (trust_source, name, expected) in cases {
         let (mut server, _) = server("judged", "localhost");
-        let trust = ClientTrust::new(&believe).expect("readable");
+        let trust = ClientTrust::new(&trust_source).expect("readable");
         let mut client = trust.connect(name).expect("a name");
         let result = talk(&mut client, &mut server, 1000);
         match expected {
-            None => assert!(result.is_ok(), "{believe:?}"),
+            None => assert!(result.is_ok(), "{trust_source:?}"),
             Some(words) => {
                 let error = result.expect_err("not believed").to_string();
-                assert!(error.contains(words), "{believe:?}: {error}");
+                assert!(error.contains(words), "{trust_source:?}: {error}");
                 assert!(client.has_output(), "the alert");
             }
         }

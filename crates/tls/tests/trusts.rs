@@ -21,23 +21,26 @@ fn path(name: &str) -> PathBuf {
 #[test]
 fn a_file_is_read_once_and_again_when_it_has_changed() {
     let (trusts, file) = (TrustStores::default(), path("file"));
-    let believe = TrustSource::File(file.clone());
-    assert!(trusts.load(&believe).is_err() && trusts.cached(&believe).is_none());
+    let trust_source = TrustSource::File(file.clone());
+    assert!(trusts.load(&trust_source).is_err() && trusts.cached(&trust_source).is_none());
     fs::write(&file, certificate()).expect("written");
-    assert!(trusts.cached(&believe).is_none());
+    assert!(trusts.cached(&trust_source).is_none());
     let is_same = |a: &veche_tls::ClientTrust, b: &veche_tls::ClientTrust| {
         std::sync::Arc::ptr_eq(&a.config(), &b.config())
     };
-    let first = trusts.load(&believe).expect("a certificate");
-    assert!(is_same(&first, &trusts.load(&believe).expect("kept")));
-    assert!(is_same(&first, &trusts.cached(&believe).expect("known")));
+    let first = trusts.load(&trust_source).expect("a certificate");
+    assert!(is_same(&first, &trusts.load(&trust_source).expect("kept")));
+    assert!(is_same(
+        &first,
+        &trusts.cached(&trust_source).expect("known")
+    ));
     // A different length, whatever the clock of the file system says.
     fs::write(&file, certificate() + &certificate()).expect("written");
-    assert!(trusts.cached(&believe).is_none());
-    let second = trusts.load(&believe).expect("certificates");
+    assert!(trusts.cached(&trust_source).is_none());
+    let second = trusts.load(&trust_source).expect("certificates");
     assert!(!is_same(&first, &second));
     fs::remove_file(&file).expect("removed");
-    assert!(trusts.cached(&believe).is_none() && trusts.load(&believe).is_err());
+    assert!(trusts.cached(&trust_source).is_none() && trusts.load(&trust_source).is_err());
 }
 
 #[test]
@@ -45,12 +48,12 @@ fn loading_one_source_does_not_block_others() {
     let (trusts, pipe) = (TrustStores::default(), path("pipe"));
     let made = Command::new("mkfifo").arg(&pipe).status();
     assert!(made.expect("mkfifo").success());
-    let believe = TrustSource::File(pipe.clone());
+    let trust_source = TrustSource::File(pipe.clone());
     thread::scope(|scope| {
-        let found = scope.spawn(|| trusts.load(&believe).map(drop));
+        let found = scope.spawn(|| trusts.load(&trust_source).map(drop));
         // The pipe can be opened once the file is being read.
         let mut reads = File::options().write(true).open(&pipe).expect("a reader");
-        assert!(trusts.cached(&believe).is_none());
+        assert!(trusts.cached(&trust_source).is_none());
         assert!(trusts.load(&TrustSource::Insecure).is_ok());
         assert!(trusts.cached(&TrustSource::Insecure).is_some());
         reads.write_all(certificate().as_bytes()).expect("written");

@@ -44,7 +44,7 @@ pub trait AppHost: Apps {
         &mut self,
         app: AppId,
         timeout_ms: u64,
-        question: &HookRequest,
+        request: &HookRequest,
         shared: &mut Context,
     );
 

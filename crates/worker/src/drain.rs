@@ -74,8 +74,8 @@ const LAST_PUBLICATIONS_MS: u64 = 20;
 impl<A: AppHost, T> Worker<A, T> {
     /// Begins to drain within this many milliseconds. [`ExternalRequest::AppsStopped`] follows once the applications of this
     /// worker have stopped.
-    pub fn handle_drain(&mut self, within_ms: u64, parting: ShutdownReason) {
-        self.shared.start_draining(parting);
+    pub fn handle_drain(&mut self, within_ms: u64, shutdown_reason: ShutdownReason) {
+        self.shared.start_draining(shutdown_reason);
         // Before connections are closed, since `app.stop` may send to them.
         self.with_apps(|apps, shared| apps.stop(shared));
         let began_ms = self.shared.now.mono_ms;
@@ -104,13 +104,13 @@ impl<A: AppHost, T> Worker<A, T> {
             clients: clients.unwrap_or(ClientsStage::Connected),
             passed: 0,
             services,
-            services_from_ms: match parting {
+            services_from_ms: match shutdown_reason {
                 // Clients depend on services until the end.
                 ShutdownReason::Stopping => ends_ms - within_ms / 10,
                 // Services of the other process wait for these to end.
                 ShutdownReason::Replaced => began_ms,
             },
-            back_ends_from_ms: match parting {
+            back_ends_from_ms: match shutdown_reason {
                 // Pushes of back ends still reach the remaining clients.
                 ShutdownReason::Stopping => servers_ms,
                 ShutdownReason::Replaced => began_ms,

@@ -84,7 +84,7 @@ impl<A: AppHost, T> Worker<A, T> {
                 self.deliver_relay(&relay);
                 self.shared.requests.mailer.lanes[from].finished += 1;
             }
-            WorkerMessage::ListConnections(census) => self.answer_list_request(&census),
+            WorkerMessage::ListConnections(list_request) => self.answer_list_request(&list_request),
             // These are for the cluster, which is not a worker.
             WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
         }
@@ -216,34 +216,34 @@ impl<A: AppHost, T> Worker<A, T> {
         if self.shared.requests.list_requests.is_empty() {
             return;
         }
-        for census in std::mem::take(&mut self.shared.requests.list_requests) {
-            let census = Arc::new(census);
+        for list_request in std::mem::take(&mut self.shared.requests.list_requests) {
+            let list_request = Arc::new(list_request);
             if let Some(nodes) = self.shared.requests.nodes {
-                let message = WorkerMessage::ListConnections(census);
+                let message = WorkerMessage::ListConnections(list_request);
                 let to = nodes.0.into();
                 self.outgoing.push_back(OutgoingMail { to, message });
                 continue;
             }
             for to in 0..self.shared.requests.mailer.lanes.len() {
                 if to != self.index() {
-                    let message = WorkerMessage::ListConnections(Arc::clone(&census));
+                    let message = WorkerMessage::ListConnections(Arc::clone(&list_request));
                     self.outgoing.push_back(OutgoingMail { to, message });
                 }
             }
-            self.answer_list_request(&census);
+            self.answer_list_request(&list_request);
         }
     }
 
-    fn answer_list_request(&mut self, census: &ListConnections) {
+    fn answer_list_request(&mut self, list_request: &ListConnections) {
         let slab = &self.slab;
-        let answer = list_connections(census, &self.shared, |id| {
+        let answer = list_connections(list_request, &self.shared, |id| {
             slab.get(id).map(|entry| &entry.connection)
         });
         let Caller {
             worker,
             session,
             ticket,
-        } = census.caller;
+        } = list_request.caller;
         let ports = &mut self.shared.requests;
         if worker == self.id {
             return ports.send_reply(session, ticket, answer);

@@ -26,7 +26,7 @@ impl<M> WorkerMessage<M> {
         match self {
             Self::Hub(mail) => handle_node_mail(mail, from, to).map_err(Self::Hub),
             Self::Relay(relay) => Ok(NodeMessage::Relay(relay)),
-            Self::ListConnections(census) => Ok(NodeMessage::Connections(census)),
+            Self::ListConnections(list_request) => Ok(NodeMessage::Connections(list_request)),
             Self::Block(command) => Ok(NodeMessage::Block(command)),
             // The node is chosen when the message is sent.
             Self::RelayTo(_, relay) => Ok(NodeMessage::Relay(relay)),
@@ -51,7 +51,7 @@ impl<M> WorkerMessage<M> {
                 instruction,
                 reply: caller.map(|caller| (caller.session, caller.ticket)),
             }),
-            NodeMessage::Connections(census) => Self::ListConnections(census),
+            NodeMessage::Connections(list_request) => Self::ListConnections(list_request),
             NodeMessage::Channels(ChannelsQuery { pattern, caller }) => {
                 Self::Hub(HubMessage::List {
                     pattern,
@@ -62,7 +62,7 @@ impl<M> WorkerMessage<M> {
             NodeMessage::UserStatus(UserStatusQuery { user, caller }) => {
                 Self::Hub(HubMessage::Query {
                     channel: personal(&user),
-                    question: ChannelQuery::UserStatus,
+                    query: ChannelQuery::UserStatus,
                     session: caller.session,
                     ticket: caller.ticket,
                 })
@@ -131,7 +131,7 @@ fn handle_node_mail(
         }),
         HubMessage::Query {
             ref channel,
-            question: ChannelQuery::UserStatus,
+            query: ChannelQuery::UserStatus,
             session,
             ticket,
         } => match channel.strip_prefix(PERSONAL) {

@@ -171,10 +171,11 @@ impl<A: AppHost, T> Worker<A, T> {
             return;
         }
         for _ in 0..self.shared.requests.hook_decisions.len() {
-            if let Some((id, question, decision)) = self.shared.requests.hook_decisions.pop_front()
+            if let Some((id, request_id, decision)) =
+                self.shared.requests.hook_decisions.pop_front()
             {
                 self.with(id, |connection, shared| {
-                    connection.handle_hook_decision(id, question, decision, shared);
+                    connection.handle_hook_decision(id, request_id, decision, shared);
                 });
             }
         }
@@ -184,16 +185,16 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     fn deliver_app_requests(&mut self) {
-        while let Some(question) = self.shared.requests.hook_requests.pop_front() {
-            match question.target {
+        while let Some(request) = self.shared.requests.hook_requests.pop_front() {
+            match request.target {
                 HookTarget::App { app, timeout_ms } => {
                     self.with_apps(|apps, shared| {
-                        apps.decide_hook(app, timeout_ms, &question, shared);
+                        apps.decide_hook(app, timeout_ms, &request, shared);
                     });
                     // The session may have published or begun new work.
                     self.is_busy = true;
                 }
-                HookTarget::BackEnd(_) => self.requests.push_back(ExternalRequest::Hook(question)),
+                HookTarget::BackEnd(_) => self.requests.push_back(ExternalRequest::Hook(request)),
             }
         }
     }

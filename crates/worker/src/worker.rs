@@ -311,9 +311,9 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     /// Handles a trusted client certificate, before the client's first byte.
-    pub fn handle_certificate(&mut self, id: ConnectionId, certified: CertificateNames) {
+    pub fn handle_certificate(&mut self, id: ConnectionId, certificate_names: CertificateNames) {
         if let Some(entry) = self.slab.get_mut(id) {
-            entry.connection.handle_certificate(certified);
+            entry.connection.handle_certificate(certificate_names);
         }
     }
 
@@ -338,9 +338,9 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 
     /// Handles the authentication result of a connection.
-    pub fn handle_identity(&mut self, id: ConnectionId, finding: IdentityResult) {
+    pub fn handle_identity(&mut self, id: ConnectionId, identity_result: IdentityResult) {
         self.with(id, |connection, shared| {
-            connection.handle_identity(id, finding, shared);
+            connection.handle_identity(id, identity_result, shared);
         });
     }
 
@@ -348,11 +348,11 @@ impl<A: AppHost, T> Worker<A, T> {
     pub fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
     ) {
         self.with(id, |connection, shared| {
-            connection.handle_hook_decision(id, question, decision, shared);
+            connection.handle_hook_decision(id, request_id, decision, shared);
         });
         self.is_busy |= self.has_writes;
     }

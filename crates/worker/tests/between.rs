@@ -56,9 +56,9 @@ fn what_belongs_to_the_order_of_a_channel_stays_on_its_node() {
         generation: 0,
     };
     let ticket = Ticket(1);
-    let ask = |channel: &str, question| HubMessage::Query {
+    let ask = |channel: &str, query| HubMessage::Query {
         channel: channel.into(),
-        question,
+        query,
         session,
         ticket,
     };

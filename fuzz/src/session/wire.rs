@@ -20,7 +20,7 @@ pub(super) struct Line {
 }
 
 /// Decodes a client's received data, in any pieces.
-pub(super) struct Heard {
+pub(super) struct ReplyReader {
     is_json: bool,
     bytes: Vec<u8>,
     has_upgraded: bool,
@@ -29,7 +29,7 @@ pub(super) struct Heard {
     codecs: Codecs,
 }
 
-impl Heard {
+impl ReplyReader {
     pub(super) fn new(is_json: bool) -> Self {
         Self {
             is_json,

@@ -147,8 +147,8 @@ impl Feed {
 
     /// Takes a message that a server publishes.
     pub(super) fn publish(&mut self, server: u32, topic: &Arc<str>, item: &Event) {
-        let is_heard = self.server == Some(server) && !self.is_silent;
-        if is_heard && self.subscribed.contains(topic) {
+        let is_delivered = self.server == Some(server) && !self.is_silent;
+        if is_delivered && self.subscribed.contains(topic) {
             self.items.push_back(item.clone());
         }
     }

@@ -14,7 +14,7 @@ use crate::world::World;
 
 impl World {
     /// One or two workers receive nothing.
-    pub(super) fn stall_messages(&mut self, deaf: usize, random: &mut Rng) -> PromiseResult {
+    pub(super) fn stall_messages(&mut self, stalled: usize, random: &mut Rng) -> PromiseResult {
         let workers = self.process.workers.len();
         let mut homes: Vec<_> = (0..workers).collect();
         random.shuffle(&mut homes);
@@ -26,14 +26,14 @@ impl World {
             let workers: BTreeSet<_> = clients.filter_map(|one| self.worker_of(one.link)).collect();
             let mut others: Vec<_> = workers.into_iter().filter(|one| *one != home).collect();
             random.shuffle(&mut others);
-            if let (&[one, two, ..], &[deaf, other, ..]) = (&channels[..], &others[..]) {
-                return self.go_on_behind([(deaf, one), (other, two)], home, random);
+            if let (&[one, two, ..], &[stalled, other, ..]) = (&channels[..], &others[..]) {
+                return self.go_on_behind([(stalled, one), (other, two)], home, random);
             }
         }
-        homes.retain(|home| *home != deaf);
+        homes.retain(|home| *home != stalled);
         for home in homes {
             if let Some(&channel) = self.movable(home, random).first() {
-                return self.leave_behind(deaf, home, channel, random);
+                return self.leave_behind(stalled, home, channel, random);
             }
         }
         Ok(())
@@ -41,7 +41,7 @@ impl World {
 
     /// Returns channels of a home whose subscribers can all be moved.
     fn movable(&self, home: usize, random: &mut Rng) -> Vec<usize> {
-        let is_heard = |channel: usize| {
+        let has_receivers = |channel: usize| {
             let mut listeners = self.peers.listeners.iter();
             let mut one_ways = self.peers.one_ways.iter();
             listeners.any(|one| one.link.is_some() && one.channels().any(|one| one == channel))
@@ -55,7 +55,7 @@ impl World {
                     && !kind.is_hooked()
                     && !matches!(kind, Kind::News | Kind::State)
                     && self.home(*one) == home
-                    && !is_heard(*one)
+                    && !has_receivers(*one)
             })
             .collect();
         random.shuffle(&mut channels);
@@ -108,18 +108,18 @@ impl World {
     /// does, although they are queued behind those for the first.
     fn go_on_behind(
         &mut self,
-        [(deaf, first), (other, second)]: [(usize, usize); 2],
+        [(stalled, first), (other, second)]: [(usize, usize); 2],
         home: usize,
         random: &mut Rng,
     ) -> PromiseResult {
-        self.move_subscribers(first, &[deaf])?;
+        self.move_subscribers(first, &[stalled])?;
         self.move_subscribers(second, &[other])?;
-        let lanes_are_apart =
-            self.heard(first).is_disjoint(&self.heard(second)) && !self.heard(second).is_empty();
-        if !lanes_are_apart || self.heard(second).contains(&deaf) {
+        let lanes_are_apart = self.receivers(first).is_disjoint(&self.receivers(second))
+            && !self.receivers(second).is_empty();
+        if !lanes_are_apart || self.receivers(second).contains(&stalled) {
             return Ok(());
         }
-        self.process.lanes.set_due(deaf, 0);
+        self.process.lanes.set_due(stalled, 0);
         self.push_until_stalled(first, self.another(home, random), home)?;
         let is_waited_for = self.has_stalled(home);
         self.process.lanes.set_due(other, 0);
@@ -139,10 +139,10 @@ impl World {
         promise!(
             left.is_none(),
             "unaffected work continues during a stall",
-            "{left:?} of {} is not taken, behind what waits for worker {deaf}",
+            "{left:?} of {} is not taken, behind what waits for worker {stalled}",
             CHANNELS[second].name
         );
-        self.process.lanes.set_due(deaf, usize::MAX);
+        self.process.lanes.set_due(stalled, usize::MAX);
         Ok(())
     }
 
@@ -150,22 +150,22 @@ impl World {
     /// their order.
     fn leave_behind(
         &mut self,
-        deaf: usize,
+        stalled: usize,
         home: usize,
         channel: usize,
         random: &mut Rng,
     ) -> PromiseResult {
-        self.move_subscribers(channel, &[deaf, home])?;
-        if self.heard(channel).len() < 2 {
+        self.move_subscribers(channel, &[stalled, home])?;
+        if self.receivers(channel).len() < 2 {
             return Ok(());
         }
         let from = self.another(home, random);
-        self.process.lanes.set_due(deaf, 0);
+        self.process.lanes.set_due(stalled, 0);
         self.push_until_stalled(channel, from, home)?;
         let is_waited_for = self.has_stalled(home);
         for number in 0..self.peers.clients.len() {
             if let Some(link) = self.peers.clients[number].link
-                && self.worker_of(Some(link)) == Some(deaf)
+                && self.worker_of(Some(link)) == Some(stalled)
             {
                 let action = Action::Unsubscribe {
                     client: number as u8,
@@ -176,8 +176,8 @@ impl World {
             }
         }
         self.push(from, channel, 0, 1)?;
-        self.turn(deaf, None)?;
-        if from != deaf {
+        self.turn(stalled, None)?;
+        if from != stalled {
             self.turn(from, None)?;
         }
         self.turn(home, Some(random.u32(..)))?;
@@ -185,7 +185,7 @@ impl World {
             self.ledger.seen.note(CoverageEvent::LeftBehind);
         }
         self.rest()?;
-        self.process.lanes.set_due(deaf, usize::MAX);
+        self.process.lanes.set_due(stalled, usize::MAX);
         Ok(())
     }
 }

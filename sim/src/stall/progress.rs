@@ -161,7 +161,7 @@ impl World {
                         && worker.is_some_and(|one| !concerned.lanes[home].contains(&one))
                 })
                 .collect();
-            let is_free = concerned.heard[channel].is_disjoint(&concerned.lanes[home]);
+            let is_free = concerned.receivers[channel].is_disjoint(&concerned.lanes[home]);
             if joining.is_empty() || !is_free {
                 continue;
             }
@@ -184,9 +184,9 @@ impl World {
             );
             for client in subscribers.iter().filter(|one| one.number != number) {
                 let subscription = client.subscriptions.get(&channel);
-                let told = subscription.and_then(|one| one.members.get(&name).copied());
+                let known = subscription.and_then(|one| one.members.get(&name).copied());
                 promise!(
-                    told == Some(true) || name.is_empty(),
+                    known == Some(true) || name.is_empty(),
                     "unaffected work continues during a stall",
                     "{} is not told that {number} is in {}: {still:?}",
                     client.number,

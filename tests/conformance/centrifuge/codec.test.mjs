@@ -11,9 +11,9 @@ import { Centrifuge as CentrifugeProtobuf } from 'centrifuge/build/protobuf';
 const nowhere = 'ws://localhost/';
 const codecs = { json: new Centrifuge(nowhere)._codec, protobuf: new CentrifugeProtobuf(nowhere)._codec };
 
-// Our answers to questions, a line each.
-function ask(...questions) {
-  const input = questions.map((question) => JSON.stringify(question) + '\n').join('');
+// Our answers to requests, a line each.
+function ask(...requests) {
+  const input = requests.map((request) => JSON.stringify(request) + '\n').join('');
   const done = spawnSync(process.env.CODEC, { input, encoding: 'utf8', maxBuffer: 1 << 26, timeout: 20_000 });
   assert.equal(done.status, 0, done.stderr);
   return done.stdout.trim().split('\n').map((line) => JSON.parse(line));
@@ -114,10 +114,10 @@ for (const encoding of ['json', 'protobuf']) {
 
   test(`${encoding}: truncated input is rejected`, () => {
     const message = Buffer.from(codec.encodeCommands([{ id: 1, connect: connect(data[encoding]) }]));
-    const questions = Array.from(message.slice(1), (_, end) => {
+    const requests = Array.from(message.slice(1), (_, end) => {
       return { read: base64(message.subarray(0, end + 1)), encoding, as: 'commands' };
     });
-    for (const answer of ask(...questions)) assert.ok('error' in answer, JSON.stringify(answer));
+    for (const answer of ask(...requests)) assert.ok('error' in answer, JSON.stringify(answer));
   });
 }
 

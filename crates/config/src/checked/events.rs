@@ -16,21 +16,21 @@ impl Checker<'_> {
         table: &RawTable,
         namespaces: impl Iterator<Item = (&'t RawTable, &'t Option<NamespaceConfig>)>,
     ) -> Option<EventsConfig> {
-        let told = |namespace: &Option<NamespaceConfig>| {
+        let has_events = |namespace: &Option<NamespaceConfig>| {
             let namespace = namespace.as_ref();
-            namespace.is_some_and(|namespace| namespace.told != EventLevel::Off)
+            namespace.is_some_and(|namespace| namespace.event_level != EventLevel::Off)
         };
-        let told: Vec<&RawTable> = namespaces
-            .filter(|(_, namespace)| told(namespace))
+        let with_events: Vec<&RawTable> = namespaces
+            .filter(|(_, namespace)| has_events(namespace))
             .map(|(table, _)| table)
             .collect();
         let has_app = table.has("app");
-        if has_app && told.is_empty() {
+        if has_app && with_events.is_empty() {
             let why = "app: no [[namespace]] has events, so there is nothing to send";
             self.warn(table.key_at("app"), why);
         }
         let Some(url) = text(table, "url") else {
-            for namespace in told.into_iter().filter(|_| !has_app) {
+            for namespace in with_events.into_iter().filter(|_| !has_app) {
                 let why = "events: [events] has neither url nor app, so events are not sent";
                 self.problems.add(namespace.value_at("events"), why);
             }
@@ -42,7 +42,7 @@ impl Checker<'_> {
             }
             return None;
         };
-        if told.is_empty() {
+        if with_events.is_empty() {
             let why = "url: no [[namespace]] has events, so there is nothing to send";
             self.warn(table.key_at("url"), why);
         }

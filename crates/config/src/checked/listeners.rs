@@ -18,7 +18,7 @@ use crate::value::DirectiveValue;
 struct ListenerRisk {
     is_plain: bool,
     /// Whether the risk exists only if no client certificate is required.
-    is_for_anybody: bool,
+    accepts_any_client: bool,
     has_keys: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct CheckedListener {
     pub(super) address: Option<SocketAddr>,
     /// Whether clients may present certificates.
     pub(super) has_client_ca: bool,
-    pub(super) reach: Exposure,
+    pub(super) exposure: Exposure,
     /// `None` if the listener has a problem.
     pub(super) listener: Option<ListenerConfig>,
 }
@@ -39,7 +39,7 @@ pub(super) struct CheckedListener {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exposure {
     /// No other host: TLS, or this machine only.
-    Sealed,
+    Protected,
     /// Hosts between this machine and a proxy, which may terminate TLS.
     Proxied,
     /// Every host on the path.
@@ -61,7 +61,7 @@ impl Checker<'_> {
             let tls = self.tls(table);
             let risk = ListenerRisk {
                 is_plain: !table.has("tls"),
-                is_for_anybody: tls.as_ref().is_none_or(|tls| {
+                accepts_any_client: tls.as_ref().is_none_or(|tls| {
                     tls.clients
                         .as_ref()
                         .is_none_or(|clients| !clients.is_required)
@@ -100,7 +100,7 @@ impl Checker<'_> {
                 role,
                 address,
                 has_client_ca,
-                reach: match address {
+                exposure: match address {
                     Some(address)
                         if !table.has("tls") && !address.ip().to_canonical().is_loopback() =>
                     {
@@ -109,7 +109,7 @@ impl Checker<'_> {
                             false => Exposure::Open,
                         }
                     }
-                    _ => Exposure::Sealed,
+                    _ => Exposure::Protected,
                 },
                 listener,
             });
@@ -225,11 +225,11 @@ impl Checker<'_> {
         let at = table.value_at("address");
         match role {
             ListenerRole::Public => {}
-            ListenerRole::Internal if !risk.has_keys && risk.is_for_anybody => self.problems.add(
+            ListenerRole::Internal if !risk.has_keys && risk.accepts_any_client => self.problems.add(
                 at,
                 format!("address: {address} is not loopback, and without [api] keys every client that reaches it could push to every user; set keys or listen on 127.0.0.1"),
             ),
-            ListenerRole::Internal if risk.is_for_anybody => {
+            ListenerRole::Internal if risk.accepts_any_client => {
                 let keys = match (risk.is_plain, self.has_admin) {
                     (true, true) => {
                         ", and the keys of the API and of the admin page cross the network as plain text"
@@ -242,7 +242,7 @@ impl Checker<'_> {
                     format!("address: the internal listener on {address} is not loopback: every client that reaches it can read /health and /metrics{keys}"),
                 );
             }
-            ListenerRole::Push if risk.is_for_anybody => self.warn(
+            ListenerRole::Push if risk.accepts_any_client => self.warn(
                 at,
                 format!("address: the push listener on {address} is not loopback and requires no key: every client that reaches it can push to every user"),
             ),

@@ -109,12 +109,12 @@ impl Checker<'_> {
             self.problems.add(table.value_at("slow_consumer"), why);
         }
         let (presence, join_leave) = (flag("presence"), flag("join_leave"));
-        let told = match word(table, "events") {
+        let event_level = match word(table, "events") {
             "occupancy" => EventLevel::Occupancy,
             "members" => EventLevel::Members,
             _ => EventLevel::Off,
         };
-        let is_watched = presence || join_leave || told != EventLevel::Off;
+        let is_watched = presence || join_leave || event_level != EventLevel::Off;
         if !is_watched && table.has("leave_delay") {
             let why = "leave_delay: has no effect without presence, join_leave or events";
             self.warn(table.key_at("leave_delay"), why);
@@ -153,7 +153,7 @@ impl Checker<'_> {
             join_leave,
             force_push_join_leave,
             slow_miss,
-            told,
+            event_level,
             leave_delay: identity::duration(table, "leave_delay"),
             differences,
             tags_filter: flag("tags_filter"),

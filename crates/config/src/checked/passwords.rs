@@ -72,9 +72,9 @@ impl Checker<'_> {
         all: &[CheckedListener],
     ) {
         let at = table.value_at("identity");
-        let reached = |reach: Exposure| {
+        let reached = |exposure: Exposure| {
             let mut on = route.listeners.iter().map(|index| &all[*index]);
-            on.find(|listener| listener.reach == reach)
+            on.find(|listener| listener.exposure == exposure)
         };
         if let Some(open) = reached(Exposure::Open) {
             let label = open.address.map(|address| address.to_string());

@@ -85,7 +85,7 @@ impl Checker<'_> {
         listeners: &[super::listeners::CheckedListener],
         has_keys: bool,
     ) {
-        let is_for_anybody = |listener: &super::listeners::CheckedListener| {
+        let accepts_any_client = |listener: &super::listeners::CheckedListener| {
             let tls = listener.listener.as_ref().and_then(|one| one.tls.as_ref());
             let clients = tls.and_then(|tls| tls.clients.as_ref());
             listener.role == Some(ListenerRole::Internal)
@@ -93,7 +93,7 @@ impl Checker<'_> {
         };
         let mut open = tables
             .zip(listeners)
-            .filter(|(_, listener)| is_for_anybody(listener));
+            .filter(|(_, listener)| accepts_any_client(listener));
         if !has_keys && let Some((table, _)) = open.next() {
             self.warn(
                 table.at,

@@ -353,7 +353,7 @@ impl Checker<'_> {
                 other => unreachable!("has a default and is a number: {other:?}"),
             },
             pacing: self.rate_limits(table),
-            keeping: match word(table, "outbox_full") {
+            drop_policy: match word(table, "outbox_full") {
                 "drop_oldest" => Some(DropPolicy::KeepNewest),
                 "latest" => Some(DropPolicy::KeepLatestPerChannel),
                 _ => None,

@@ -109,8 +109,8 @@ fn named(config: &Config) -> Vec<ReferencedFile<'_>> {
     for keys in config.tokens().flat_map(JwtConfig::files) {
         file("keys of tokens", keys);
     }
-    let sealed = config.listeners.iter().filter_map(|l| l.tls.as_ref());
-    for tls in sealed {
+    let tls_configs = config.listeners.iter().filter_map(|l| l.tls.as_ref());
+    for tls in tls_configs {
         for from in &tls.certificates {
             for one in from.files() {
                 file("a certificate or its key", one);

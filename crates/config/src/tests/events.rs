@@ -16,7 +16,7 @@ fn events_section_is_read() {
     );
     let config = good(&text);
     assert_eq!(config.warnings, []);
-    assert_eq!(config.namespaces[0].told, EventLevel::Members);
+    assert_eq!(config.namespaces[0].event_level, EventLevel::Members);
     let events = config.events.expect("there is one");
     assert_eq!(events.url.expose(), "http://127.0.0.1:9/x");
     let secrets: Vec<_> = events.secrets.iter().map(|one| one.expose()).collect();

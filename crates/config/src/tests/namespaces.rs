@@ -44,7 +44,7 @@ history_bytes = "1GiB"
         presence: name == "chat",
         join_leave: false,
         force_push_join_leave: false,
-        told: veche_hub::EventLevel::Off,
+        event_level: veche_hub::EventLevel::Off,
         leave_delay: Duration::from_secs(if name == "chat" { 9 } else { 5 }),
         differences: match name {
             "chat" => DeltaMode::OnRequest,
@@ -158,13 +158,13 @@ slow_consumer = "miss"
 fn a_reload_does_not_change_wildcard_namespaces() {
     let with = |namespaces: &str| good(&format!("{LISTEN}{namespaces}"));
     let plain = with("[[namespace]]\nname = \"news\"\n");
-    let heard = with("[[namespace]]\nname = \"news\"\nwildcard = true\n");
+    let wildcard = with("[[namespace]]\nname = \"news\"\nwildcard = true\n");
     let none = with("");
     for (old, new) in [
-        (&plain, &heard),
-        (&heard, &plain),
-        (&none, &heard),
-        (&heard, &none),
+        (&plain, &wildcard),
+        (&wildcard, &plain),
+        (&none, &wildcard),
+        (&wildcard, &none),
     ] {
         let changes = old.effective.changes(&new.effective);
         assert_eq!(changes.restart, ["namespace[1].wildcard"]);

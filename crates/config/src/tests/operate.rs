@@ -41,8 +41,8 @@ fn secrets_that_are_elsewhere() {
     let shown = config.effective.to_string();
     let keys = "keys = [\"****\", { file = \"api.key\" }, { file = \"/run/key\" }]";
     assert!(shown.contains(keys), "{shown}");
-    for said in [format!("{config:?}"), shown] {
-        assert!(!said.contains("a-key"), "{said}");
+    for text in [format!("{config:?}"), shown] {
+        assert!(!text.contains("a-key"), "{text}");
     }
     let run_as = config.server.run_as.expect("set");
     assert_eq!(

@@ -118,7 +118,7 @@ fn dangerous_combinations_are_warned_of() {
         )
     };
     let ambient = "origins: with \"*\" a page of any site connects as its visitor";
-    for (lines, is_told) in [
+    for (lines, is_warned) in [
         ("origins = [\"*\"]\nidentity = \"cookie:sid\"", true),
         (
             "origins = [\"https://a.example\", \"*\"]\nidentity = \"http:http://127.0.0.1/\"",
@@ -141,9 +141,9 @@ fn dangerous_combinations_are_warned_of() {
         ),
         ("identity = \"cookie:sid\"", false),
     ] {
-        let told = warnings(&route(lines));
-        let found = told.iter().any(|one| one.starts_with(ambient));
-        assert_eq!(found, is_told, "{lines}: {told:?}");
+        let found_warnings = warnings(&route(lines));
+        let found = found_warnings.iter().any(|one| one.starts_with(ambient));
+        assert_eq!(found, is_warned, "{lines}: {found_warnings:?}");
     }
     let keys = |api: &str, admin: &str| {
         format!(
@@ -156,23 +156,23 @@ fn dangerous_combinations_are_warned_of() {
         "\"another-key-that-is-long\"",
     );
     assert_eq!(warnings(&keys(one, other)), [""; 0]);
-    let told = warnings(&keys(&format!("{other}, {one}"), one));
-    assert_eq!(told.len(), 1, "{told:?}");
+    let found_warnings = warnings(&keys(&format!("{other}, {one}"), one));
+    assert_eq!(found_warnings.len(), 1, "{found_warnings:?}");
     assert!(
-        told[0].starts_with("keys: it is also a key of [api]"),
-        "{told:?}"
+        found_warnings[0].starts_with("keys: it is also a key of [api]"),
+        "{found_warnings:?}"
     );
     // One of these keys is in a file of its own.
-    let told = warnings(&keys("{ file = \"exposed.key\" }", other));
+    let found_warnings = warnings(&keys("{ file = \"exposed.key\" }", other));
     assert_eq!(
-        told,
+        found_warnings,
         [
             "keys: every user of this machine may read /etc/veche/exposed.key; chmod o= /etc/veche/exposed.key"
         ]
     );
-    let told = warnings(&keys("", other));
+    let found_warnings = warnings(&keys("", other));
     assert_eq!(
-        told,
+        found_warnings,
         [
             "[[listen]] with role \"internal\" and no [api] keys: every program and user of this machine can push to all users"
         ]

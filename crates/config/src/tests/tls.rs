@@ -108,7 +108,7 @@ fn invalid_settings_are_reported() {
 
 #[test]
 fn what_should_be_known_of_them() {
-    let told: &[(&str, &[&str])] = &[
+    let cases: &[(&str, &[&str])] = &[
         (
             "certificate = \"old.pem\", key = \"good.key\"",
             &[
@@ -127,14 +127,14 @@ fn what_should_be_known_of_them() {
             ],
         ),
     ];
-    for (files, expected) in told {
+    for (files, expected) in cases {
         let config = good(&listener(&format!("tls = {{ {files} }}")));
-        let said: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+        let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
         let expected: Vec<String> = expected
             .iter()
             .map(|line| format!("/etc/veche/veche.toml:{line}"))
             .collect();
-        assert_eq!(said, expected);
+        assert_eq!(warnings, expected);
     }
 }
 
@@ -192,15 +192,15 @@ fn client_certificates_replace_api_keys() {
 #[test]
 fn a_reload_takes_tls_over() {
     let plain = good(&listener(""));
-    let sealed = good(&listener(
+    let with_tls = good(&listener(
         "tls = { certificate = \"good.pem\", key = \"good.key\" }",
     ));
-    let changes = plain.effective.changes(&sealed.effective);
+    let changes = plain.effective.changes(&with_tls.effective);
     assert_eq!(changes.reload, ["listen[1].tls"]);
-    let new = sealed.clone().on_top_of(&plain);
-    assert_eq!(new.listeners, sealed.listeners);
-    let moved = good("[[listen]]\naddress = \"0.0.0.0:80\"").on_top_of(&sealed);
-    assert_eq!(moved.listeners, sealed.listeners);
+    let new = with_tls.clone().on_top_of(&plain);
+    assert_eq!(new.listeners, with_tls.listeners);
+    let moved = good("[[listen]]\naddress = \"0.0.0.0:80\"").on_top_of(&with_tls);
+    assert_eq!(moved.listeners, with_tls.listeners);
 }
 
 #[test]
@@ -251,9 +251,9 @@ fn certificates_that_are_ordered() {
         config.acme.folder().to_str(),
         Some("/etc/veche/acme/acme-v02.api.letsencrypt.org-directory")
     );
-    let said: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        warnings,
         [
             "/etc/veche/veche.toml:3:1: allow: the authority of tls.acme uses addresses that are not public; allow all addresses",
             "/etc/veche/veche.toml:4:7: tls: acme: the authority connects to port 443 of each name: forward it to port 8443 of this machine",

@@ -52,9 +52,9 @@ async fn a_kept_connection_occupies_a_process_until_its_time_is_over() {
         idle_timeout: Duration::from_secs(3),
         ..LIMITS
     };
-    let keeping = fpm.client(limits);
-    all_busy(&fpm, &keeping, "1000").await;
-    assert_eq!(keeping.idle_connections(), CHILDREN);
+    let pool_client = fpm.client(limits);
+    all_busy(&fpm, &pool_client, "1000").await;
+    assert_eq!(pool_client.idle_connections(), CHILDREN);
     // Another client gets no process: its connection waits in the backlog.
     let other = fpm.client(LIMITS);
     let mut asked = Box::pin(fpm.text(&other, "echo", b"a"));
@@ -64,7 +64,7 @@ async fn a_kept_connection_occupies_a_process_until_its_time_is_over() {
             .is_err()
     );
     assert_eq!(asked.await, "a");
-    while keeping.idle_connections() > 0 {
+    while pool_client.idle_connections() > 0 {
         sleep(Duration::from_millis(10)).await;
     }
 }

@@ -484,7 +484,7 @@ mod tests {
         assert!(pushed(std::str::from_utf8(&[b'['; 100_000]).unwrap()).is_err());
     }
 
-    fn told(line: &str) -> Result<Option<Arc<PublishOptions>>, String> {
+    fn publish_options(line: &str) -> Result<Option<Arc<PublishOptions>>, String> {
         let mut scratch = Vec::new();
         let command = parse(line.as_bytes(), &mut scratch).map_err(|error| error.reason)?;
         Ok(command.options)
@@ -543,8 +543,12 @@ mod tests {
                 "requires \"version\"",
             ),
         ] {
-            assert!(told(&good).is_ok(), "{good}: {:?}", told(&good));
-            let error = told(&bad).expect_err(&bad);
+            assert!(
+                publish_options(&good).is_ok(),
+                "{good}: {:?}",
+                publish_options(&good)
+            );
+            let error = publish_options(&bad).expect_err(&bad);
             assert!(error.contains(what), "{error}");
         }
     }
@@ -555,11 +559,11 @@ mod tests {
             r#"{"channel":"c","data":1}"#,
             r#"{"channel":"c","data":1,"tags":{},"skip_history":false,"delta":false}"#,
         ] {
-            assert_eq!(told(plain), Ok(None), "{plain}");
+            assert_eq!(publish_options(plain), Ok(None), "{plain}");
         }
         let line = r#"{"channel":"c","data":1,"idempotency_key":"k","version":7,"version_epoch":"e",
             "delta":true,"tags":{"b":"2","a":"1"}}"#;
-        let terms = told(line).expect("good").expect("some");
+        let terms = publish_options(line).expect("good").expect("some");
         let expected = PublishOptions {
             idempotency_key: Some("k".into()),
             version: Some(Version {
@@ -574,7 +578,7 @@ mod tests {
             use_delta: true,
         };
         assert_eq!(*terms, expected);
-        let passing = told(r#"{"channel":"c","data":1,"skip_history":true}"#);
+        let passing = publish_options(r#"{"channel":"c","data":1,"skip_history":true}"#);
         assert!(passing.expect("good").expect("some").skip_history);
     }
 }

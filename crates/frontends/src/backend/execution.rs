@@ -319,13 +319,13 @@ impl Backend {
     /// Lists the connections that are subscribed to a channel, or those of a user.
     pub fn connections(
         &mut self,
-        who: &ConnectionsQuery<'_>,
+        query: &ConnectionsQuery<'_>,
         session: ConnectionId,
         shared: &mut Context,
     ) -> Result<CommandProgress, Rejection> {
         check_memory(shared)?;
         let mut name = std::mem::take(&mut shared.scratch.name);
-        let channel = match &who.of {
+        let channel = match &query.of {
             ConnectionsOf::User(user) => personal_channel(&user.0, &mut name),
             ConnectionsOf::Channel(channel) => channel_name(&channel.0),
         };
@@ -334,7 +334,7 @@ impl Backend {
         let ticket = ticket(self.next_number(), 0);
         shared.requests.list_requests.push(ListConnections {
             channel: channel?,
-            name: who.name.as_ref().map(|name| name.0.as_ref().into()),
+            name: query.name.as_ref().map(|name| name.0.as_ref().into()),
             caller: Caller {
                 worker: shared.hub.worker(),
                 session,
@@ -364,17 +364,17 @@ impl Backend {
     /// Sends a query to the channel's home worker.
     pub fn query_channel(
         &mut self,
-        inquiry: ChannelCommand<'_>,
+        channel_command: ChannelCommand<'_>,
         session: ConnectionId,
         shared: &mut Context,
     ) -> Result<CommandProgress, Rejection> {
-        let channel = known_channel(&inquiry.channel.0, shared)?;
-        if let ChannelQuery::History(_) | ChannelQuery::Presence = inquiry.question {
+        let channel = known_channel(&channel_command.channel.0, shared)?;
+        if let ChannelQuery::History(_) | ChannelQuery::Presence = channel_command.query {
             check_memory(shared)?;
         }
         let from = (session, ticket(self.next_number(), 0));
         let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-        let (answer, open) = match hub.query(from, channel, inquiry.question, ports) {
+        let (answer, open) = match hub.query(from, channel, channel_command.query, ports) {
             RequestOutcome::Done(answer) => (Some(answer), 0),
             RequestOutcome::Pending => (None, 1),
         };

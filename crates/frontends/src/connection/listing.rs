@@ -10,15 +10,16 @@ use crate::context::worker_context::Context;
 
 /// Returns the matching connections of this worker. `find` looks up connections by id.
 pub fn list_connections<'c>(
-    census: &ListConnections,
+    list_request: &ListConnections,
     shared: &Context,
     find: impl Fn(ConnectionId) -> Option<&'c Connection>,
 ) -> HubReply {
     let mut all = ConnectionList::default();
-    for id in shared.hub.sessions_of(&census.channel) {
+    for id in shared.hub.sessions_of(&list_request.channel) {
         let Some(connection) = find(id) else { continue };
         let is_meant = |name: &str| connection.info().name == name;
-        if census.name.as_deref().is_none_or(is_meant) && !all.push(connection.describe(id, shared))
+        if list_request.name.as_deref().is_none_or(is_meant)
+            && !all.push(connection.describe(id, shared))
         {
             break;
         }

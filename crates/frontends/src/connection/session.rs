@@ -50,14 +50,14 @@ impl Connection {
     pub fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         shared: &mut Context,
     ) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
-        let goes_on = socket.handle_hook_decision(id, question, decision, shared);
+        let goes_on = socket.handle_hook_decision(id, request_id, decision, shared);
         if goes_on && self.blocked == Some(WaitReason::HookDecision) {
             let then = socket.resume(id, shared).map(no_next_stage);
             return self.apply_step(id, then, shared);

@@ -61,13 +61,13 @@ impl Context {
         let Ok(name) = ChannelName::new(&wanted.channel) else {
             return BackendSubscribe::Rejected;
         };
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since: wanted.since.map(|since| Arc::from([since])),
             client: (!wanted.is_hidden).then(|| self.member(id, name)).flatten(),
             ..SubscribeOptions::default()
         };
         let (hub, ports) = (&mut self.hub, &mut self.requests);
-        match hub.subscribe(id, name, ticket, &joining, ports) {
+        match hub.subscribe(id, name, ticket, &subscribe_options, ports) {
             Ok(RequestOutcome::Done(joined)) => {
                 BackendSubscribe::Done(HubReply::Subscribed(joined))
             }

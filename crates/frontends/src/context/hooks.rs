@@ -1,11 +1,11 @@
 //! Hook requests of sessions, and the decisions on them.
 //!
 //! A session of Centrifugo's protocol asks before it executes a command if its route has [`HookTargets`] for it. The
-//! [`HookRequest`] is plain data: it leaves through [`Requests::questions`](crate::Requests::questions), and the worker sends it
-//! after the call. The [`HookDecision`] returns with the session, which may be gone by then, and the request's number,
-//! through [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision). Meanwhile the command waits as bytes, with those behind
-//! it ([`WaitReason::HookDecision`](crate::WaitReason::HookDecision)); then it is parsed again, with the decision. So no parsed state is
-//! held, and changes in between count. No other client waits.
+//! [`HookRequest`] is plain data: it leaves through [`Requests::hook_requests`](crate::Requests::hook_requests), and the
+//! worker sends it after the call. The [`HookDecision`] returns with the session, which may be gone by then, and the
+//! request's number, through [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision). Meanwhile the
+//! command waits as bytes, with those behind it ([`WaitReason::HookDecision`](crate::WaitReason::HookDecision)); then it
+//! is parsed again, with the decision. So no parsed state is held, and changes in between count. No other client waits.
 //!
 //! # Adding a target
 //!
@@ -14,8 +14,8 @@
 //!
 //! - returns exactly one decision for each request, also if it fails ([`HookDecision::Failed`]) and when it ends: the
 //!   session waits without a limit, and pings its client meanwhile;
-//! - adds it to [`Requests::verdicts`](crate::Requests::verdicts) if it runs on the worker's thread, at once or in a later
-//!   turn, and otherwise sends it to the worker as that of the back end does;
+//! - adds it to [`Requests::hook_decisions`](crate::Requests::hook_decisions) if it runs on the worker's thread, at once
+//!   or in a later turn, and otherwise sends it to the worker as that of the back end does;
 //! - need not know whether the client is still connected: a decision for a closed session, or for a request that is no
 //!   longer pending, is dropped;
 //! - need not validate its decision: the session checks channels, codes and users, and treats an invalid decision as
@@ -155,8 +155,8 @@ pub struct HookTargets {
 
 impl HookTargets {
     /// Sets the target of a kind.
-    pub fn set(&mut self, kind: HookKind, decider: HookTarget) {
-        self.kinds[kind as usize] = Some(decider);
+    pub fn set(&mut self, kind: HookKind, target: HookTarget) {
+        self.kinds[kind as usize] = Some(target);
     }
 
     /// Sets an application that handles these kinds, with precedence over other targets.
@@ -262,9 +262,9 @@ impl HookCaller {
     pub(crate) fn add_headers(
         &mut self,
         chosen: &[String],
-        said: &[(Cow<'_, str>, veche_centrifuge::SecretText<'_>)],
+        sent: &[(Cow<'_, str>, veche_centrifuge::SecretText<'_>)],
     ) {
-        for (name, value) in said {
+        for (name, value) in sent {
             let name = name.to_ascii_lowercase();
             let is_known = self.headers.iter().any(|(known, _)| **known == *name);
             if !is_known && chosen.contains(&name) {
@@ -384,24 +384,24 @@ mod tests {
     #[test]
     fn an_application_decides_before_the_back_end_where_it_has_handlers() {
         let kinds = Arc::new(HookKinds::default());
-        let mut deciders = HookTargets::default();
+        let mut targets = HookTargets::default();
         let by_back_end = HookTarget::BackEnd(BackEndId(1));
-        deciders.set(HookKind::Rpc, by_back_end);
-        deciders.set(HookKind::Connect, by_back_end);
+        targets.set(HookKind::Rpc, by_back_end);
+        targets.set(HookKind::Connect, by_back_end);
         let (app, timeout_ms) = (AppId(7), 1000);
-        deciders.set_app(app, timeout_ms, Arc::clone(&kinds));
-        let of = |deciders: &HookTargets| HookKind::ALL.map(|kind| deciders.of(kind));
+        targets.set_app(app, timeout_ms, Arc::clone(&kinds));
+        let of = |targets: &HookTargets| HookKind::ALL.map(|kind| targets.of(kind));
         let (none, back_end) = (None, Some(by_back_end));
         let by_app = Some(HookTarget::App { app, timeout_ms });
-        assert_eq!(of(&deciders), [by_app; 8]);
+        assert_eq!(of(&targets), [by_app; 8]);
         kinds.set(std::iter::empty());
         let expected = [back_end, none, none, none, none, back_end, none, none];
-        assert_eq!(of(&deciders), expected);
+        assert_eq!(of(&targets), expected);
         kinds.set([HookKind::Rpc, HookKind::Message].into_iter());
         let expected = [back_end, none, none, none, none, by_app, by_app, none];
-        assert_eq!(of(&deciders), expected);
+        assert_eq!(of(&targets), expected);
         kinds.set(HookKind::ALL.into_iter());
-        assert_eq!(of(&deciders), [by_app; 8]);
+        assert_eq!(of(&targets), [by_app; 8]);
     }
 
     #[test]
@@ -446,20 +446,20 @@ mod tests {
             ("websocket", Encoding::Protobuf, "")
         );
         let chosen = ["x-custom", "x-said"].map(str::to_owned);
-        let said = [
+        let sent = [
             ("X-Custom", "from the client"),
             ("X-Said", "once"),
             ("x-said", "twice"),
             ("Cookie", "c=2"),
             ("X-Other", "not chosen"),
         ];
-        let said = said.map(|(name, value)| {
+        let sent = sent.map(|(name, value)| {
             (
                 Cow::from(name),
                 veche_centrifuge::SecretText(Cow::from(value)),
             )
         });
-        caller.add_headers(&chosen, &said);
+        caller.add_headers(&chosen, &sent);
         assert_eq!(header(&caller, "x-custom"), [b"from the request"]);
         assert_eq!(header(&caller, "x-said"), [b"once"]);
         assert_eq!(header(&caller, "cookie"), [b"c=1"]);

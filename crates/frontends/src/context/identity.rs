@@ -178,7 +178,7 @@ impl IdentityChecks<'_> {
 pub(crate) struct IdentityClient<'a> {
     pub(crate) id: ConnectionId,
     pub(crate) head: &'a Head<'a>,
-    pub(crate) certified: Option<&'a CertificateNames>,
+    pub(crate) certificate_names: Option<&'a CertificateNames>,
     pub(crate) address: IpAddr,
 }
 
@@ -208,15 +208,20 @@ impl Identity {
             Self::Query(name) => head.query(name).map(|value| value.into_owned()),
             Self::Cookie(name) => head.cookie(name).map(str::to_owned),
             Self::Header(name) => head.header(name).map(str::to_owned),
-            Self::Certificate(field) => client.certified.and_then(|its| its.field(*field)).cloned(),
+            Self::Certificate(field) => client
+                .certificate_names
+                .and_then(|its| its.field(*field))
+                .cloned(),
             Self::Token(tokens) => return tokens.authenticate(client, checks),
             Self::Hook(hook) => {
-                let question = IdentityRequest {
+                let request = IdentityRequest {
                     head,
                     client: client.address,
                 };
-                return match hook.begin(&question, client.id, checks.completions, checks.now) {
-                    MaybeDeferred::Ready(finding) => MaybeDeferred::Ready(authenticate(finding)),
+                return match hook.begin(&request, client.id, checks.completions, checks.now) {
+                    MaybeDeferred::Ready(identity_result) => {
+                        MaybeDeferred::Ready(authenticate(identity_result))
+                    }
                     MaybeDeferred::Deferred => MaybeDeferred::Deferred,
                 };
             }
@@ -228,7 +233,9 @@ impl Identity {
                 let (id, address) = (client.id, client.address);
                 return match login.verify(credentials, address, id, checks.completions, checks.now)
                 {
-                    MaybeDeferred::Ready(finding) => MaybeDeferred::Ready(authenticate(finding)),
+                    MaybeDeferred::Ready(identity_result) => {
+                        MaybeDeferred::Ready(authenticate(identity_result))
+                    }
                     MaybeDeferred::Deferred => MaybeDeferred::Deferred,
                 };
             }
@@ -240,15 +247,15 @@ impl Identity {
     /// Evaluates an asynchronous result.
     pub(crate) fn finish_authentication(
         &self,
-        finding: IdentityResult,
+        identity_result: IdentityResult,
         client: &IdentityClient<'_>,
         checks: &IdentityChecks<'_>,
     ) -> Result<Authenticated, AuthError> {
-        let named = match (self, finding) {
+        let named = match (self, identity_result) {
             (Self::Token(tokens), IdentityResult::KeysFetched) => {
                 tokens.authenticate_with_fetched_keys(client.head, checks)
             }
-            (_, finding) => authenticate(finding),
+            (_, identity_result) => authenticate(identity_result),
         };
         named.and_then(|named| named.check_not_banned(checks))
     }
@@ -287,8 +294,8 @@ impl Identity {
 }
 
 /// Converts an asynchronous result.
-fn authenticate(finding: IdentityResult) -> Result<Authenticated, AuthError> {
-    match finding {
+fn authenticate(identity_result: IdentityResult) -> Result<Authenticated, AuthError> {
+    match identity_result {
         IdentityResult::Verified(word) => Authenticated::from_hook_identity(word),
         IdentityResult::Failed(unknown) => Err(unknown),
         // Newer keys are no result of an identity request.

@@ -211,11 +211,11 @@ mod tests {
             ),
         ];
         for (lines, expected) in table {
-            let said = String::from_utf8_lossy(lines);
+            let text = String::from_utf8_lossy(lines);
             assert_eq!(
                 admitted(&[OriginCheck::SameHost], lines, false),
                 expected,
-                "{said}"
+                "{text}"
             );
         }
         let line = b"Origin: http://b\r\nSec-Fetch-Site: cross-site\r\n";

@@ -13,12 +13,12 @@ impl Requests {
         let finished: u64 = lanes().map(|lane| u64::from(lane.finished)).sum();
         [
             ("answers", self.answers.len() as u64),
-            ("censuses", self.list_requests.len() as u64),
-            ("kicks", self.disconnects.len() as u64),
-            ("instructions", self.user_commands.len() as u64),
+            ("list requests", self.list_requests.len() as u64),
+            ("disconnects", self.disconnects.len() as u64),
+            ("user commands", self.user_commands.len() as u64),
             ("lost channels", self.lost_histories.len() as u64),
             (
-                "instructions to settle",
+                "user commands to settle",
                 self.finished_user_commands.len() as u64,
             ),
             ("relays", self.relays.len() as u64),
@@ -26,8 +26,8 @@ impl Requests {
             ("blocks", self.blocks.len() as u64),
             ("renewals", self.renewals.len() as u64),
             ("answers of applications", self.app_answers.len() as u64),
-            ("questions", self.hook_requests.len() as u64),
-            ("verdicts", self.hook_decisions.len() as u64),
+            ("hook requests", self.hook_requests.len() as u64),
+            ("hook decisions", self.hook_decisions.len() as u64),
             ("outgoing mail", outgoing as u64),
             ("outgoing data", counted),
             ("unfinished mail", unfinished),

@@ -109,8 +109,8 @@ pub struct Route {
 impl Route {
     /// Returns the hook target of this kind for the route's clients, if any.
     pub(crate) fn hook_target(&self, kind: HookKind) -> Option<HookTarget> {
-        let deciders = self.hook_targets.as_deref();
-        deciders.and_then(|deciders| deciders.of(kind))
+        let targets = self.hook_targets.as_deref();
+        targets.and_then(|targets| targets.of(kind))
     }
 
     /// Returns how publications are delivered to sessions of this route.
@@ -118,7 +118,7 @@ impl Route {
         match (self.has_positions, self.drop_policy) {
             (true, _) => DeliveryMode::WithPositions,
             (false, None) => DeliveryMode::Reliable,
-            (false, Some(keeping)) => DeliveryMode::Lossy(keeping),
+            (false, Some(drop_policy)) => DeliveryMode::Lossy(drop_policy),
         }
     }
 

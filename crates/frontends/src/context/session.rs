@@ -123,17 +123,17 @@ pub(crate) trait Session {
     /// `None` if nothing waited for it.
     fn handle_hook_decision(
         &mut self,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        let _ = (question, decision, cx);
+        let _ = (request_id, decision, cx);
         None
     }
 
     /// Handles fetched issuer keys. Returns whether the session waited for them.
-    fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
-        let _ = finding;
+    fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
+        let _ = identity_result;
         false
     }
 

@@ -351,8 +351,8 @@ impl Context {
     }
 
     /// Stops keep-alive on all connections: the server is shutting down.
-    pub fn start_draining(&mut self, parting: ShutdownReason) {
-        self.shutdown_reason = Some(parting);
+    pub fn start_draining(&mut self, shutdown_reason: ShutdownReason) {
+        self.shutdown_reason = Some(shutdown_reason);
     }
 
     /// Returns the reason sent to clients when the server shuts down.

@@ -106,12 +106,12 @@ impl<A: UpperLayer> HttpStage<A> {
         &mut self,
         id: ConnectionId,
         app: AppId,
-        question: &PendingHandshake<'_>,
+        pending: &PendingHandshake<'_>,
         user: Option<&str>,
         body: &[u8],
         shared: &mut Context,
     ) -> HttpNext<A> {
-        let PendingHandshake { route, head, raw } = question;
+        let PendingHandshake { route, head, raw } = pending;
         let reply = self.reply(head);
         shared.requests.outboxes.access_log.set_user(id, user);
         let request = request(head, route, self.client, user, body);
@@ -140,13 +140,13 @@ impl<A: UpperLayer> HttpStage<A> {
         body: &[u8],
         shared: &mut Context,
     ) -> HttpNext<A> {
-        let question = PendingHandshake {
+        let pending = PendingHandshake {
             route: &kept.route,
             head: &kept.head(),
             raw: &kept.head,
         };
         let user = kept.authenticated.user.as_deref();
-        self.call_app(id, app, &question, user, body, shared)
+        self.call_app(id, app, &pending, user, body, shared)
     }
 
     pub(super) fn respond(

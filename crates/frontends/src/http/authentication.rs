@@ -34,7 +34,7 @@ impl<A: UpperLayer> HttpStage<A> {
         IdentityClient {
             id,
             head,
-            certified: self.certified.as_deref(),
+            certificate_names: self.certificate_names.as_deref(),
             address: self.client,
         }
     }
@@ -93,14 +93,14 @@ impl<A: UpperLayer> HttpStage<A> {
         &mut self,
         id: ConnectionId,
         app: AppId,
-        question: &PendingHandshake<'_>,
+        pending: &PendingHandshake<'_>,
         shared: &mut Context,
     ) -> Result<HttpNext<A>, HttpError> {
-        let identity = &question.route.identity;
-        match identity.name(&self.client(id, question.head), &shared.identity_checks()) {
-            MaybeDeferred::Ready(named) => self.continue_request(id, app, question, named, shared),
+        let identity = &pending.route.identity;
+        match identity.name(&self.client(id, pending.head), &shared.identity_checks()) {
+            MaybeDeferred::Ready(named) => self.continue_request(id, app, pending, named, shared),
             MaybeDeferred::Deferred => {
-                Ok(self.wait_for_identity(AuthStep::Request(app), question.route, question.raw))
+                Ok(self.wait_for_identity(AuthStep::Request(app), pending.route, pending.raw))
             }
         }
     }
@@ -109,26 +109,26 @@ impl<A: UpperLayer> HttpStage<A> {
         &mut self,
         id: ConnectionId,
         app: AppId,
-        question: &PendingHandshake<'_>,
+        pending: &PendingHandshake<'_>,
         named: Result<Authenticated, AuthError>,
         shared: &mut Context,
     ) -> Result<HttpNext<A>, HttpError> {
-        let identity = &question.route.identity;
+        let identity = &pending.route.identity;
         let named = match named {
             Err(unknown) if identity.is_for_requests() => {
                 let refused = RefusedUpgrade::auth_failed(unknown, identity, shared);
-                return self.refuse(id, question.head, refused.refusal, shared);
+                return self.refuse(id, pending.head, refused.refusal, shared);
             }
             named => named.unwrap_or_default(),
         };
-        match question.head.framing {
+        match pending.head.framing {
             Framing::None | Framing::Sized(0) => {
                 let user = named.user.as_deref();
-                Ok(self.call_app(id, app, question, user, b"", shared))
+                Ok(self.call_app(id, app, pending, user, b"", shared))
             }
             Framing::Sized(_) | Framing::Chunked => {
-                let kept = PendingRequest::new(question.route, question.raw, named);
-                self.read_body(id, question.head, BodyPurpose::App(app, kept), shared)
+                let kept = PendingRequest::new(pending.route, pending.raw, named);
+                self.read_body(id, pending.head, BodyPurpose::App(app, kept), shared)
             }
         }
     }
@@ -148,7 +148,7 @@ impl<A: UpperLayer> HttpStage<A> {
     pub(crate) fn handle_identity(
         &mut self,
         id: ConnectionId,
-        finding: IdentityResult,
+        identity_result: IdentityResult,
         shared: &mut Context,
     ) -> Option<Result<HttpNext<A>, HttpError>> {
         let (naming, kept) = match std::mem::replace(&mut self.state, State::Head) {
@@ -161,19 +161,19 @@ impl<A: UpperLayer> HttpStage<A> {
         let head = kept.head();
         let route = &kept.route;
         let named = route.identity.finish_authentication(
-            finding,
+            identity_result,
             &self.client(id, &head),
             &shared.identity_checks(),
         );
         Some(match naming {
             AuthStep::Stream => Ok(self.open_stream(id, &kept, named, shared)),
             AuthStep::Request(app) => {
-                let question = PendingHandshake {
+                let pending = PendingHandshake {
                     route,
                     head: &head,
                     raw: &kept.head,
                 };
-                self.continue_request(id, app, &question, named, shared)
+                self.continue_request(id, app, &pending, named, shared)
             }
             // Validated again: a drain may have begun.
             AuthStep::Upgrade => {

@@ -60,7 +60,7 @@ pub(crate) struct HttpStage<A: UpperLayer> {
     state: State<A>,
     peer: IpAddr,
     /// Names from the client's certificate.
-    certified: Option<Box<CertificateNames>>,
+    certificate_names: Option<Box<CertificateNames>>,
     /// The client: the peer, or the client of a trusted proxy.
     client: IpAddr,
     listener: u16,
@@ -97,7 +97,7 @@ impl<A: UpperLayer> HttpStage<A> {
             scan: HeadScan::default(),
             state: State::Head,
             peer,
-            certified: None,
+            certificate_names: None,
             client: peer,
             listener,
             headers: None,
@@ -108,8 +108,8 @@ impl<A: UpperLayer> HttpStage<A> {
     }
 
     /// Sets the names from the client's certificate.
-    pub(crate) fn set_certified(&mut self, certified: CertificateNames) {
-        self.certified = Some(Box::new(certified));
+    pub(crate) fn set_certificate_names(&mut self, certificate_names: CertificateNames) {
+        self.certificate_names = Some(Box::new(certificate_names));
     }
 
     /// Sets the client address received from a proxy.

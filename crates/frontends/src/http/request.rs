@@ -93,8 +93,8 @@ impl<A: UpperLayer> HttpStage<A> {
                 if let Err(refusal) = self.check_memory(shared) {
                     return self.refuse(id, head, refusal, shared);
                 }
-                let question = PendingHandshake { route, head, raw };
-                self.authenticate_request(id, *app, &question, shared)
+                let pending = PendingHandshake { route, head, raw };
+                self.authenticate_request(id, *app, &pending, shared)
             }
             RouteHandler::Health => {
                 let (status, text) = match shared.process.is_ready() && !shared.is_draining() {

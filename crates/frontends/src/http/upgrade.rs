@@ -281,8 +281,11 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         });
         let user_channel = user.filter(|_| is_subscribed);
         let user_channel = user_channel.map(|user| format!("#{user}"));
-        let hears = session.delivery_mode(self.route);
-        shared.requests.outboxes.begin_session(id, agreed, hears);
+        let delivery_mode = session.delivery_mode(self.route);
+        shared
+            .requests
+            .outboxes
+            .begin_session(id, agreed, delivery_mode);
         let mut registration = UnregisteredSession {
             opened: OpenedSession {
                 session,
@@ -306,16 +309,16 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
             let Ok(name) = ChannelName::new(channel) else {
                 unreachable!("checked before; users by their identity")
             };
-            let joining = SubscribeOptions {
+            let subscribe_options = SubscribeOptions {
                 since: self.since.clone(),
                 client: shared.member(id, name),
                 ..SubscribeOptions::default()
             };
             let ticket = Ticket(number as u32);
             let (hub, ports) = (&mut shared.hub, &mut shared.requests);
-            match hub.subscribe(id, name, ticket, &joining, ports) {
+            match hub.subscribe(id, name, ticket, &subscribe_options, ports) {
                 Ok(RequestOutcome::Done(joined)) => {
-                    if hears == DeliveryMode::WithPositions {
+                    if delivery_mode == DeliveryMode::WithPositions {
                         let answer = HubReply::Subscribed(joined);
                         send_position(id, channel, &answer, registration.is_back, shared);
                     }
@@ -332,7 +335,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
                 }
             }
         }
-        if hears == DeliveryMode::WithPositions {
+        if delivery_mode == DeliveryMode::WithPositions {
             registration.channels = channels;
         }
         if !registration.is_complete() {

@@ -138,7 +138,7 @@ impl Outboxes {
     pub(super) fn deliver_lossy(
         &mut self,
         session: ConnectionId,
-        keeping: DropPolicy,
+        drop_policy: DropPolicy,
         delivery: &mut Delivery<'_>,
     ) {
         let bytes = delivery.payload.bytes;
@@ -175,7 +175,7 @@ impl Outboxes {
         let waiting = QueuedMessage {
             content,
             payload_bytes: bytes.len() as u32,
-            channel: (keeping == DropPolicy::KeepLatestPerChannel)
+            channel: (drop_policy == DropPolicy::KeepLatestPerChannel)
                 .then(|| delivery.source().into()),
             is_undroppable: false,
         };

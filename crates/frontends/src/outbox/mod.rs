@@ -378,16 +378,16 @@ impl Outboxes {
         &mut self,
         id: ConnectionId,
         agreed: Option<DeflateParams>,
-        hears: DeliveryMode,
+        delivery_mode: DeliveryMode,
     ) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
         outbox.deflate = agreed;
         outbox.encoder = Encoder::new(Role::Server, agreed);
-        outbox.pushes = match hears {
+        outbox.pushes = match delivery_mode {
             DeliveryMode::Disabled => PushMode::Refused,
             DeliveryMode::Reliable => PushMode::Framed,
-            DeliveryMode::Lossy(keeping) => PushMode::Lossy(keeping),
+            DeliveryMode::Lossy(drop_policy) => PushMode::Lossy(drop_policy),
             DeliveryMode::WithPositions => PushMode::Positioned,
         };
         outbox.corked = true;
@@ -485,8 +485,8 @@ impl Outboxes {
             if pushes == PushMode::Positioned {
                 return self.deliver_positioned(session, delivery);
             }
-            if let PushMode::Lossy(keeping) = pushes {
-                return self.deliver_lossy(session, keeping, delivery);
+            if let PushMode::Lossy(drop_policy) = pushes {
+                return self.deliver_lossy(session, drop_policy, delivery);
             }
             if delivery.payload.kind == PayloadKind::Binary {
                 // Events are text.

@@ -10,10 +10,10 @@ const ID: ConnectionId = ConnectionId {
 };
 
 /// Creates outboxes of this size with one session.
-fn outboxes(bytes_max: usize, hears: DeliveryMode) -> Outboxes {
+fn outboxes(bytes_max: usize, delivery_mode: DeliveryMode) -> Outboxes {
     let mut all = Outboxes::new(bytes_max);
     all.open(ID);
-    all.begin_session(ID, None, hears);
+    all.begin_session(ID, None, delivery_mode);
     all.release(ID);
     flush(&mut all);
     all
@@ -42,38 +42,43 @@ fn frame(text: &str) -> Vec<u8> {
 }
 
 #[derive(Clone, Copy)]
-struct Told {
+struct DeliveryOptions {
     event: FeedEvent,
     slow_miss: bool,
     offset: u64,
 }
 
-const PLAIN: Told = Told {
+const PLAIN: DeliveryOptions = DeliveryOptions {
     event: FeedEvent::Published,
     slow_miss: false,
     offset: 0,
 };
 
-fn deliver(all: &mut Outboxes, channel: &str, text: &str, told: Told) {
+fn deliver(all: &mut Outboxes, channel: &str, text: &str, options: DeliveryOptions) {
     let payload = PayloadRef {
         kind: PayloadKind::Text,
         bytes: text.as_bytes(),
     };
-    deliver_payload(all, channel, payload, told);
+    deliver_payload(all, channel, payload, options);
 }
 
-fn deliver_payload(all: &mut Outboxes, channel: &str, payload: PayloadRef<'_>, told: Told) {
+fn deliver_payload(
+    all: &mut Outboxes,
+    channel: &str,
+    payload: PayloadRef<'_>,
+    options: DeliveryOptions,
+) {
     let mut delivery = Delivery {
         channel,
         payload,
-        position: (told.offset > 0).then_some(position(told.offset)),
+        position: (options.offset > 0).then_some(position(options.offset)),
         at_ms: 0,
-        event: told.event,
+        event: options.event,
         info: None,
         previous: None,
         encodings: &mut Encodings::default(),
         receivers: 1,
-        drop_when_slow: told.slow_miss,
+        drop_when_slow: options.slow_miss,
     };
     all.deliver(ID, &mut delivery);
 }
@@ -131,12 +136,12 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
 
 #[test]
 fn slow_consumers_miss_publications_above_half_of_the_outbox() {
-    let late = Told {
+    let late = DeliveryOptions {
         slow_miss: true,
         ..PLAIN
     };
-    for hears in [DeliveryMode::Reliable, DeliveryMode::WithPositions] {
-        let mut all = outboxes(1_000, hears);
+    for delivery_mode in [DeliveryMode::Reliable, DeliveryMode::WithPositions] {
+        let mut all = outboxes(1_000, delivery_mode);
         // A single message is accepted regardless of its length.
         deliver(&mut all, "a", &"x".repeat(800), late);
         assert!(!bytes(&mut all).is_empty());
@@ -178,7 +183,7 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(101), late);
     assert_eq!(fallen_behind(&mut all), [ID]);
-    let joined = Told {
+    let joined = DeliveryOptions {
         event: FeedEvent::Joined,
         ..late
     };
@@ -227,9 +232,9 @@ fn a_recovery_over_the_budget_is_omitted() {
         )
     };
     // Of 1,000 bytes and the 16 KiB for greetings.
-    let around = object(8, 0).len();
-    let room = 1_000 + (16 << 10) - 2 * around;
-    for (lengths, unsent, is_told) in [
+    let wrapping = object(8, 0).len();
+    let room = 1_000 + (16 << 10) - 2 * wrapping;
+    for (lengths, unsent, is_recovered) in [
         ([5, 5], 0, true),
         ([room - 1_000, 1_000], 0, true),
         ([room - 999, 1_000], 0, false),
@@ -241,14 +246,14 @@ fn a_recovery_over_the_budget_is_omitted() {
         all.set_unsent(ID, unsent);
         assert_eq!(
             all.write_joined(ID, "c", &joined(&lengths)),
-            is_told,
+            is_recovered,
             "{lengths:?}"
         );
-        let at = position(if is_told { 7 } else { 10 });
+        let at = position(if is_recovered { 7 } else { 10 });
         let mut expected = frame(&format!(
-            "{{\"subscribed\":\"c\",\"position\":\"{at}\",\"recovered\":{is_told}}}"
+            "{{\"subscribed\":\"c\",\"position\":\"{at}\",\"recovered\":{is_recovered}}}"
         ));
-        if is_told {
+        if is_recovered {
             expected.extend(frame(&object(8, lengths[0])));
             expected.extend(frame(&object(9, lengths[1])));
         }
@@ -287,7 +292,7 @@ fn a_recovery_over_the_budget_is_omitted() {
 #[test]
 fn publications_with_places_are_objects() {
     let mut all = outboxes(1_000, DeliveryMode::WithPositions);
-    let placed = Told { offset: 3, ..PLAIN };
+    let placed = DeliveryOptions { offset: 3, ..PLAIN };
     deliver(&mut all, "c", "t", placed);
     deliver(&mut all, "c", "t", PLAIN);
     let payload = |kind, bytes| PayloadRef { kind, bytes };
@@ -371,8 +376,11 @@ fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
         ..ID
     };
     assert_eq!(all.send(gone, MessageKind::Text, b""), SendResult::Refused);
-    let mut deaf = outboxes(1_000, DeliveryMode::Disabled);
-    assert_eq!(deaf.send(ID, MessageKind::Text, b""), SendResult::Refused);
+    let mut disabled = outboxes(1_000, DeliveryMode::Disabled);
+    assert_eq!(
+        disabled.send(ID, MessageKind::Text, b""),
+        SendResult::Refused
+    );
 }
 
 #[test]
@@ -587,7 +595,7 @@ fn events_are_text_and_chunks_where_the_response_is() {
             bytes: b"b",
         };
         deliver_payload(&mut all, "a", binary, PLAIN);
-        let left = Told {
+        let left = DeliveryOptions {
             event: FeedEvent::Left,
             ..PLAIN
         };

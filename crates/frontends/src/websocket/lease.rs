@@ -95,7 +95,7 @@ impl<S: Session> WebSocketStage<S> {
             return Err(RenewError::NoLease);
         };
         let (renewed, _) = tokens
-            .judge(token, &shared.identity_checks())
+            .verify(token, &shared.identity_checks())
             .map_err(|unknown| {
                 if let AuthError::InvalidToken(refusal) = unknown {
                     shared.stats.token_refused(refusal);

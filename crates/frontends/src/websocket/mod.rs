@@ -39,7 +39,7 @@ pub(crate) struct WebSocketStage<S> {
     session: S,
     /// When the last byte was received, in milliseconds; wraps after 49 days, as do comparisons. While a ping is
     /// pending: its time minus `ping_interval`.
-    heard_ms: u32,
+    last_received_ms: u32,
     /// When the last message was received; the outbox knows when the last one was sent.
     messaged_ms: u32,
     phase: Phase,
@@ -128,7 +128,7 @@ impl<S: Session> WebSocketStage<S> {
             decoder,
             side,
             session,
-            heard_ms: now.mono_ms as u32,
+            last_received_ms: now.mono_ms as u32,
             messaged_ms: now.mono_ms as u32,
             phase: Phase::Open,
             rate_limiter: None,
@@ -146,7 +146,7 @@ impl<S: Session> WebSocketStage<S> {
 
     /// Returns how long the peer has been silent, in milliseconds.
     pub(crate) fn silent_ms(&self, shared: &Context) -> u64 {
-        u64::from((shared.now.mono_ms as u32).wrapping_sub(self.heard_ms))
+        u64::from((shared.now.mono_ms as u32).wrapping_sub(self.last_received_ms))
     }
 
     /// Describes the session to back ends.
@@ -164,7 +164,7 @@ impl<S: Session> WebSocketStage<S> {
 
     /// Records that data was received.
     pub(crate) fn note_received(&mut self, now: Now) {
-        self.heard_ms = now.mono_ms as u32;
+        self.last_received_ms = now.mono_ms as u32;
         self.pinged = false;
     }
 
@@ -377,7 +377,7 @@ impl<S: Session> WebSocketStage<S> {
             return self.ping_while_hook_pending(id, shared);
         }
         self.pinged = false;
-        self.heard_ms = shared.now.mono_ms as u32;
+        self.last_received_ms = shared.now.mono_ms as u32;
         self.ping(id, shared);
     }
 
@@ -565,7 +565,7 @@ impl<S: Session> WebSocketStage<S> {
             return u64::MAX;
         }
         let wait = interval_ms + if self.pinged { timeout_ms } else { 0 };
-        since(self.heard_ms, shared.now) + wait
+        since(self.last_received_ms, shared.now) + wait
     }
 
     /// Returns the silence before a ping and the time limit for its pong.
@@ -617,7 +617,7 @@ impl<S: Session> WebSocketStage<S> {
         self.pinged = true;
         // The pong gets its full time even if the ping was late, for example after a suspended machine.
         let (interval_ms, _) = self.ping_times_ms(shared);
-        self.heard_ms = shared.now.mono_ms.wrapping_sub(interval_ms) as u32;
+        self.last_received_ms = shared.now.mono_ms.wrapping_sub(interval_ms) as u32;
         self.ping(id, shared);
         true
     }

@@ -62,12 +62,12 @@ impl<S: Session> WebSocketStage<S> {
     pub(crate) fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         shared: &mut Context,
     ) -> bool {
         self.unless_blocked(id, shared, |session, cx| {
-            session.handle_hook_decision(question, decision, cx)
+            session.handle_hook_decision(request_id, decision, cx)
         })
     }
 
@@ -87,8 +87,8 @@ impl<S: Session> WebSocketStage<S> {
     }
 
     /// Returns whether the session waited for that result.
-    pub(crate) fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
-        self.session.handle_identity(finding)
+    pub(crate) fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
+        self.session.handle_identity(identity_result)
     }
 
     /// Handles commands that arrived with another request.

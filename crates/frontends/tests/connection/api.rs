@@ -1,7 +1,8 @@
 //! The back end's API over HTTP and over its WebSocket.
 
 use crate::world::wire::{
-    Said, close, get, handshake, message, post, responses, said, statuses, text, texts,
+    ServerMessage, close, get, handshake, message, post, responses, server_messages, statuses,
+    text, texts,
 };
 use crate::world::{INTERNAL, Options, PUBLIC, World};
 use veche_proto::websocket::MessageKind;
@@ -132,10 +133,10 @@ fn a_disconnect_with_its_reason_reaches_every_worker() {
     let answer = responses(&world.ask(caller, post("/api/disconnect", r#"{"user":"ann"}"#)));
     assert_eq!(answer[0].body, r#"{"result":{"disconnected":6}}"#);
     for peer in peers {
-        let got = said(&world.take(peer));
+        let got = server_messages(&world.take(peer));
         assert_eq!(
             got,
-            [Said::Close(
+            [ServerMessage::Close(
                 Some(3503),
                 "disconnected by the back end".into()
             )]

@@ -2,9 +2,9 @@
 
 use veche_proto::websocket::{MessageKind, Opcode};
 
-use crate::world::apps::{Told, closed, opened, told};
+use crate::world::apps::{AppCall, app_message, closed, opened};
 use crate::world::wire::{
-    Said, close, control, handshake, message, post, response, said, text, texts,
+    ServerMessage, close, control, handshake, message, post, response, server_messages, text, texts,
 };
 use crate::world::{INTERNAL, Options, PUBLIC, Peer, World, limits};
 
@@ -27,25 +27,25 @@ fn calls_come_in_order_and_answers_go_out_in_order() {
         text("after the end"),
     ]
     .concat();
-    let answer = said(&world.ask(peer, bytes));
+    let answer = server_messages(&world.ask(peer, bytes));
     let expected = [
-        Said::Text("one".into()),
-        Said::Pong(b"?".to_vec()),
-        Said::Text("two".into()),
-        Said::Close(Some(4242), "enough".into()),
+        ServerMessage::Text("one".into()),
+        ServerMessage::Pong(b"?".to_vec()),
+        ServerMessage::Text("two".into()),
+        ServerMessage::Close(Some(4242), "enough".into()),
     ];
     assert_eq!(answer, expected);
     let expected = [
         opened("/room/blue sky id=blue sky"),
-        told("say one"),
-        Told::Message(MessageKind::Binary, vec![0, 255]),
-        told("say two"),
+        app_message("say one"),
+        AppCall::Message(MessageKind::Binary, vec![0, 255]),
+        app_message("say two"),
         closed(4242, "enough"),
     ];
-    assert_eq!(world.told(peer), expected);
+    assert_eq!(world.app_calls(peer), expected);
     assert!(!world.is_open(peer));
     world.advance(5_001);
-    assert_eq!(world.told(peer), []);
+    assert_eq!(world.app_calls(peer), []);
     world.check_empty();
 }
 
@@ -190,21 +190,21 @@ fn every_close_is_reported_once_with_code_and_reason() {
                 ..Options::default()
             });
             let peer = world.open(0, "/app-user?user=ann");
-            for said in before.split('|').filter(|said| !said.is_empty()) {
-                world.send(peer, &text(said));
+            for content in before.split('|').filter(|content| !content.is_empty()) {
+                world.send(peer, &text(content));
             }
             world.settle();
-            let mut expected: Vec<Told> = before.split('|').take(1).map(told).collect();
-            expected.retain(|one| *one != told(""));
+            let mut expected: Vec<AppCall> = before.split('|').take(1).map(app_message).collect();
+            expected.retain(|one| *one != app_message(""));
             expected.insert(0, opened("/app-user user=ann"));
-            assert_eq!(world.told(peer), expected, "{name}, {before}");
+            assert_eq!(world.app_calls(peer), expected, "{name}, {before}");
             way(&mut world, peer);
             world.settle();
             // Earlier messages of the peer are delivered, except those cut off by our own Close.
             let kept = before.split('|').skip(1).filter(|_| *by_peer);
-            let mut expected: Vec<Told> = kept.map(told).collect();
+            let mut expected: Vec<AppCall> = kept.map(app_message).collect();
             expected.push(closed(*code, reason));
-            assert_eq!(world.told(peer), expected, "{name}, {before}");
+            assert_eq!(world.app_calls(peer), expected, "{name}, {before}");
             // Later events are not reported again, and a late end of the handler does no harm.
             let id = world.id(peer);
             world.workers[0].shared_mut().app_ready.push(id);
@@ -213,7 +213,7 @@ fn every_close_is_reported_once_with_code_and_reason() {
             world.advance(60_000);
             world.reset_all();
             world.settle();
-            assert_eq!(world.told(peer), [], "{name}, {before}");
+            assert_eq!(world.app_calls(peer), [], "{name}, {before}");
             world.check_empty();
         }
     }
@@ -230,11 +230,11 @@ fn pending_input_is_discarded_when_the_session_closes() {
     world.send(peer, &close(Some(1000), "not seen yet"));
     world.settle();
     assert!(world.waits_for_app(peer));
-    world.told(peer);
+    world.app_calls(peer);
     let caller = world.connect(0, INTERNAL);
     world.ask(caller, post("/api/disconnect", r#"{"user":"ann"}"#));
     assert_eq!(
-        world.told(peer),
+        world.app_calls(peer),
         [closed(3503, "disconnected by the back end")]
     );
     // The peer's Close was behind waiting input, and ends it without a deadline.
@@ -252,19 +252,19 @@ fn an_application_gets_no_events_of_sessions_it_closed() {
         let bytes = [text("say one"), text("close 4005 done"), text("say two")].concat();
         world.send_split(peer, &bytes, |_| pieces);
         world.settle();
-        let answer = said(&world.take(peer));
+        let answer = server_messages(&world.take(peer));
         let expected = [
-            Said::Text("one".into()),
-            Said::Close(Some(4005), "done".into()),
+            ServerMessage::Text("one".into()),
+            ServerMessage::Close(Some(4005), "done".into()),
         ];
         assert_eq!(answer, expected);
         let expected = [
             opened("/app/x"),
-            told("say one"),
-            told("close 4005 done"),
+            app_message("say one"),
+            app_message("close 4005 done"),
             closed(4005, "done"),
         ];
-        assert_eq!(world.told(peer), expected);
+        assert_eq!(world.app_calls(peer), expected);
         world.ask(peer, close(Some(4005), ""));
         assert!(!world.is_open(peer));
         world.reset_all();
@@ -276,9 +276,12 @@ fn an_application_gets_no_events_of_sessions_it_closed() {
     let handshake = handshake("/app/x?open=close", "");
     let answer = world.ask(peer, [handshake.into_bytes(), text("too late")].concat());
     let frames = response(&answer, true).1;
-    assert_eq!(said(frames), [Said::Close(Some(4001), "not today".into())]);
     assert_eq!(
-        world.told(peer),
+        server_messages(frames),
+        [ServerMessage::Close(Some(4001), "not today".into())]
+    );
+    assert_eq!(
+        world.app_calls(peer),
         [opened("/app/x"), closed(4001, "not today")]
     );
 }
@@ -304,11 +307,11 @@ fn compressed_and_fragmented_messages_arrive_whole() {
     let mut bytes = Vec::new();
     let long = "again and again ".repeat(50);
     let mask = Some([1, 2, 3, 4]);
-    for said in [&*long, "wait", &*long] {
+    for content in [&*long, "wait", &*long] {
         encoder.encode(
             &mut bytes,
             MessageKind::Text,
-            said.as_bytes(),
+            content.as_bytes(),
             &mut codecs,
             mask,
         );
@@ -319,8 +322,14 @@ fn compressed_and_fragmented_messages_arrive_whole() {
     bytes.extend(b"\x80\x81\0\0\0\0c");
     world.send_split(peer, &bytes, |_| 7);
     world.settle();
-    assert_eq!(world.told(peer)[1..], [told(&long), told("wait")]);
+    assert_eq!(
+        world.app_calls(peer)[1..],
+        [app_message(&long), app_message("wait")]
+    );
     assert!(world.end_wait(peer));
     world.settle();
-    assert_eq!(world.told(peer), [told(&long), told("abc")]);
+    assert_eq!(
+        world.app_calls(peer),
+        [app_message(&long), app_message("abc")]
+    );
 }

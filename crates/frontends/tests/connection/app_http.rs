@@ -2,16 +2,18 @@
 
 use veche_frontends::stats::HandshakeOutcome;
 
-use crate::world::apps::{Told, closed, opened, told};
-use crate::world::wire::{get, handshake, post, response, responses, said, statuses, text, texts};
+use crate::world::apps::{AppCall, app_message, closed, opened};
+use crate::world::wire::{
+    get, handshake, post, response, responses, server_messages, statuses, text, texts,
+};
 use crate::world::{Options, PUBLIC, PUSH, Peer, World, limits};
 
-fn request(what: &str) -> Told {
-    Told::Request(what.to_owned())
+fn request(what: &str) -> AppCall {
+    AppCall::Request(what.to_owned())
 }
 
-fn asked(what: &str) -> Told {
-    Told::Handshake(what.to_owned())
+fn asked(what: &str) -> AppCall {
+    AppCall::Handshake(what.to_owned())
 }
 
 /// Begins a handshake on a new connection, with two offered subprotocols.
@@ -64,7 +66,7 @@ fn requests_are_handed_over_whole_and_answered() {
                 assert_eq!(answer[0].body, *what);
                 assert_eq!(answer[0].header("x-a"), Some("b"));
             }
-            assert_eq!(world.told(peer), [request(what)]);
+            assert_eq!(world.app_calls(peer), [request(what)]);
         }
     }
     world.reset_all();
@@ -130,7 +132,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_is_answered_later() {
     assert_eq!(statuses(&world.take(peer)), [200]);
     assert!(world.waits_for_app(peer));
     assert_eq!(
-        world.told(peer),
+        world.app_calls(peer),
         [request("GET /app/1"), request("GET /app/later")]
     );
     assert!(world.answer(peer, "first"));
@@ -162,9 +164,12 @@ fn a_client_gone_before_the_response_gets_none() {
     let peer = world.connect(0, PUBLIC);
     world.ask(peer, get("/app/later"));
     world.reset(peer);
-    assert_eq!(world.told(peer), [request("GET /app/later"), Told::Gone]);
+    assert_eq!(
+        world.app_calls(peer),
+        [request("GET /app/later"), AppCall::Gone]
+    );
     let id = world.id(peer);
-    let late = (id, crate::world::apps::said("late"));
+    let late = (id, crate::world::apps::app_response("late"));
     world.workers[0]
         .shared_mut()
         .requests
@@ -209,7 +214,7 @@ fn a_client_gone_before_the_response_gets_none() {
         .disconnects
         .push(kick);
     world.settle();
-    assert_eq!(world.told(kicked).last(), Some(&Told::Gone));
+    assert_eq!(world.app_calls(kicked).last(), Some(&AppCall::Gone));
     assert!(!world.is_open(kicked));
     world.reset_all();
     world.check_empty();
@@ -240,7 +245,7 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
     let peer = world.connect(0, PUBLIC);
     let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n";
     assert_eq!(statuses(&world.ask(peer, head)), [413]);
-    assert_eq!(world.told(peer), []);
+    assert_eq!(world.app_calls(peer), []);
     // A request whose body never arrives completely does not reach the application either.
     let peer = world.connect(0, PUBLIC);
     world.ask(
@@ -249,20 +254,20 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
     );
     world.advance(30_001);
     assert_eq!(statuses(&world.take(peer)), [408]);
-    assert_eq!(world.told(peer), []);
+    assert_eq!(world.app_calls(peer), []);
 }
 
 #[test]
-fn verdicts_are_carried_out_now_and_later() {
+fn handshake_decisions_apply_at_once_and_later() {
     // Decision, status, log message, later calls of the application.
-    let table: &[(&str, u16, &str, &[Told])] = &[
-        ("accept", 101, "", &[opened("/judged")]),
-        ("user", 101, "", &[opened("/judged user=hooked")]),
-        ("protocol", 101, "", &[opened("/judged")]),
+    let table: &[(&str, u16, &str, &[AppCall])] = &[
+        ("accept", 101, "", &[opened("/decided")]),
+        ("user", 101, "", &[opened("/decided user=hooked")]),
+        ("protocol", 101, "", &[opened("/decided")]),
         ("refuse", 403, "refused with 403", &[]),
         ("redirect", 302, "refused with 302", &[]),
-        ("bad-user", 500, "is not a valid user", &[Told::Gone]),
-        ("bad-protocol", 500, "was not offered", &[Told::Gone]),
+        ("bad-user", 500, "is not a valid user", &[AppCall::Gone]),
+        ("bad-protocol", 500, "was not offered", &[AppCall::Gone]),
         ("bad-header", 500, "can't be written", &[]),
         ("bad-status", 500, "can't be written", &[]),
     ];
@@ -270,8 +275,8 @@ fn verdicts_are_carried_out_now_and_later() {
         for later in [false, true] {
             let mut world = World::new(Options::default());
             let target = match later {
-                false => format!("/judged?verdict={name}"),
-                true => "/judged?verdict=later".to_owned(),
+                false => format!("/decided?decision={name}"),
+                true => "/decided?decision=later".to_owned(),
             };
             let peer = begin(&mut world, &target);
             if later {
@@ -287,7 +292,7 @@ fn verdicts_are_carried_out_now_and_later() {
                 );
                 world.advance(10_000);
                 assert_eq!(world.take(peer), b"");
-                assert_eq!(world.told(peer), [asked("/judged")]);
+                assert_eq!(world.app_calls(peer), [asked("/decided")]);
                 assert!(world.answer(peer, name));
                 world.settle();
             }
@@ -304,13 +309,13 @@ fn verdicts_are_carried_out_now_and_later() {
             }
             let mut expected = Vec::new();
             if !later {
-                expected.push(asked("/judged"));
+                expected.push(asked("/decided"));
             }
             expected.extend(after.to_vec());
             if later && *status == 101 {
-                expected.push(told("early"));
+                expected.push(app_message("early"));
             }
-            assert_eq!(world.told(peer), expected, "{name}");
+            assert_eq!(world.app_calls(peer), expected, "{name}");
             let notes = &world.workers[0].shared().log_notes;
             let found = notes.iter().any(|note| note.text.contains(noted));
             assert!(found || noted.is_empty(), "{name}: {notes:?}");
@@ -331,13 +336,13 @@ fn verdicts_are_carried_out_now_and_later() {
 #[test]
 fn a_missing_handshake_decision_yields_503() {
     let mut world = World::new(Options::default());
-    let peer = begin(&mut world, "/judged?verdict=later");
+    let peer = begin(&mut world, "/decided?decision=later");
     world.advance(14_999);
     assert_eq!(world.take(peer), b"");
     world.advance(2);
     assert_eq!(statuses(&world.take(peer)), [503]);
     assert!(!world.is_open(peer));
-    assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
+    assert_eq!(world.app_calls(peer), [asked("/decided"), AppCall::Gone]);
     assert_eq!(
         world.stats(0).handshakes[HandshakeOutcome::Refused as usize].read(),
         1
@@ -349,12 +354,15 @@ fn a_missing_handshake_decision_yields_503() {
 #[test]
 fn a_client_gone_before_the_decision_is_not_opened() {
     let mut world = World::new(Options::default());
-    let peer = begin(&mut world, "/judged?verdict=later");
+    let peer = begin(&mut world, "/decided?decision=later");
     world.reset(peer);
-    assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
+    assert_eq!(world.app_calls(peer), [asked("/decided"), AppCall::Gone]);
     // An answer of the other kind is ignored.
-    let peer = begin(&mut world, "/judged?verdict=later");
-    let wrong = (world.id(peer), crate::world::apps::said("no verdict"));
+    let peer = begin(&mut world, "/decided?decision=later");
+    let wrong = (
+        world.id(peer),
+        crate::world::apps::app_response("no decision"),
+    );
     world.workers[0]
         .shared_mut()
         .requests
@@ -366,7 +374,7 @@ fn a_client_gone_before_the_decision_is_not_opened() {
     world.answer(peer, "accept");
     world.settle();
     assert_eq!(statuses(&world.take(peer)), [503], "the server goes away");
-    assert_eq!(world.told(peer), [asked("/judged"), Told::Gone]);
+    assert_eq!(world.app_calls(peer), [asked("/decided"), AppCall::Gone]);
     assert!(!world.is_open(peer));
     world.reset_all();
     world.check_empty();
@@ -375,28 +383,28 @@ fn a_client_gone_before_the_decision_is_not_opened() {
 #[test]
 fn what_the_route_refuses_does_not_reach_the_application() {
     for (target, headers, status) in [
-        ("/judged-user", "", 401),
-        ("/judged-user?user=", "", 401),
-        ("/judged-user?user=a%00b", "", 400),
-        ("/judged", "Origin: http://evil.test\r\n", 403),
+        ("/decided-user", "", 401),
+        ("/decided-user?user=", "", 401),
+        ("/decided-user?user=a%00b", "", 400),
+        ("/decided", "Origin: http://evil.test\r\n", 403),
         ("/app-user", "", 401),
     ] {
         let mut world = World::new(Options::default());
         let peer = world.connect(0, PUBLIC);
         let answer = world.ask(peer, handshake(target, headers));
         assert_eq!(statuses(&answer), [status], "{target}");
-        assert_eq!(world.told(peer), []);
+        assert_eq!(world.app_calls(peer), []);
     }
     // The application sees the route's user and can replace it.
     for (decision, user) in [("accept", "ann"), ("user", "hooked")] {
         let mut world = World::new(Options::default());
         let peer = begin(
             &mut world,
-            &format!("/judged-user?user=ann&verdict={decision}"),
+            &format!("/decided-user?user=ann&decision={decision}"),
         );
-        let told = world.told(peer);
-        assert_eq!(told[0], asked("/judged-user user=ann"));
-        assert_eq!(told[1], opened(&format!("/judged-user user={user}")));
+        let calls = world.app_calls(peer);
+        assert_eq!(calls[0], asked("/decided-user user=ann"));
+        assert_eq!(calls[1], opened(&format!("/decided-user user={user}")));
     }
 }
 
@@ -411,7 +419,7 @@ fn a_session_receives_user_pushes_once_open() {
             let user = format!("person{n}");
             let target = match later {
                 false => format!("/app-user?user={user}"),
-                true => format!("/judged-user?user={user}&verdict=later"),
+                true => format!("/decided-user?user={user}&decision=later"),
             };
             let peer = world.connect(0, PUBLIC);
             world.send(peer, handshake(&target, "").as_bytes());
@@ -423,9 +431,9 @@ fn a_session_receives_user_pushes_once_open() {
             world.turn(0);
             let is_near = world.home_of(&format!("#{user}")) == 0;
             let is_open = world
-                .told(peer)
+                .app_calls(peer)
                 .iter()
-                .any(|told| matches!(told, Told::Opened(_)));
+                .any(|call| matches!(call, AppCall::Opened(_)));
             assert_eq!(
                 is_open, is_near,
                 "{user}: it is opened when its home has registered it"
@@ -459,13 +467,13 @@ fn a_session_that_could_not_be_registered_is_gone() {
     let peer = world.connect(0, PUBLIC);
     world.send(
         peer,
-        handshake(&format!("/judged-user?user={user}"), "").as_bytes(),
+        handshake(&format!("/decided-user?user={user}"), "").as_bytes(),
     );
     world.turn(0);
     world.advance_alone(0, 5_001);
     assert_eq!(statuses(&world.take(peer)), [503]);
-    let asked = asked(&format!("/judged-user user={user}"));
-    assert_eq!(world.told(peer), [asked, Told::Gone]);
+    let asked = asked(&format!("/decided-user user={user}"));
+    assert_eq!(world.app_calls(peer), [asked, AppCall::Gone]);
     world.settle();
     world.reset_all();
     world.settle();
@@ -488,12 +496,12 @@ fn a_session_opened_in_a_drain_gets_open_and_close() {
     world.drain();
     let answer = world.take(peer);
     let (head, frames) = response(&answer, true);
-    assert_eq!((head.status, said(frames).len()), (101, 1));
+    assert_eq!((head.status, server_messages(frames).len()), (101, 1));
     let expected = [
         opened(&format!("/app-user user={user}")),
         closed(1001, "server is going away"),
     ];
-    assert_eq!(world.told(peer), expected);
+    assert_eq!(world.app_calls(peer), expected);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use veche_hub::{
 };
 use veche_proto::http::Status;
 
-use crate::world::apps::Told;
+use crate::world::apps::AppCall;
 
 use crate::world::wire::{get, response, responses};
 use crate::world::{Options, PUBLIC, Peer, TIMEOUT_MS, World, limits};
@@ -41,7 +41,7 @@ const END: AppAnswer = AppAnswer::End { is_whole: true };
 fn ask(world: &mut World, request: &str) -> Peer {
     let peer = world.connect(0, PUBLIC);
     assert_eq!(world.ask(peer, request), b"");
-    world.told(peer);
+    world.app_calls(peer);
     peer
 }
 
@@ -63,7 +63,7 @@ fn parts_are_chunks_and_the_connection_goes_on() {
     }
     assert!(world.waits_for_app(peer));
     world.write(peer, asking(1));
-    assert_eq!(world.told(peer), [Told::Written]);
+    assert_eq!(world.app_calls(peer), [AppCall::Written]);
     assert_eq!(text(&mut world, peer), "1\r\nx\r\n");
     world.write(peer, END);
     let end = text(&mut world, peer);
@@ -112,7 +112,7 @@ fn a_client_that_does_not_read_pauses_the_stream() {
     loop {
         world.write(peer, asking(10_000));
         parts += 1;
-        if world.told(peer).is_empty() {
+        if world.app_calls(peer).is_empty() {
             break;
         }
     }
@@ -121,7 +121,7 @@ fn a_client_that_does_not_read_pauses_the_stream() {
     world.advance(limits().write_timeout_ms / 2);
     world.read_at_most(peer, usize::MAX);
     world.settle();
-    assert_eq!(world.told(peer), [Told::Written]);
+    assert_eq!(world.app_calls(peer), [AppCall::Written]);
     world.write(peer, END);
     assert!(text(&mut world, peer).ends_with("\r\n0\r\n\r\n"));
     assert!(world.is_open(peer));
@@ -133,7 +133,7 @@ fn a_lost_client_and_an_aborted_stream_are_reported() {
     let peer = ask(&mut world, &get("/app/later"));
     world.write(peer, begin(&[]));
     world.reset(peer);
-    assert_eq!(world.told(peer), [Told::Gone]);
+    assert_eq!(world.app_calls(peer), [AppCall::Gone]);
     let peer = ask(&mut world, &get("/app/later"));
     for answer in [begin(&[]), part("one"), AppAnswer::End { is_whole: false }] {
         world.write(peer, answer);
@@ -144,8 +144,8 @@ fn a_lost_client_and_an_aborted_stream_are_reported() {
     world.write(peer, begin(&[("A", "b\r\nC: d")]));
     let answers = responses(&world.take(peer));
     assert_eq!((answers[0].status, answers[1].status), (500, 200));
-    let told = [Told::Gone, Told::Request("GET /app/next".to_owned())];
-    assert_eq!(world.told(peer), told);
+    let calls = [AppCall::Gone, AppCall::Request("GET /app/next".to_owned())];
+    assert_eq!(world.app_calls(peer), calls);
     world.reset_all();
     world.check_empty();
 }
@@ -162,7 +162,7 @@ fn an_application_that_takes_too_long_is_answered_for() {
         (answer.status, answer.header("connection")),
         (504, Some("close"))
     );
-    assert_eq!(world.told(peer), [Told::TooLate]);
+    assert_eq!(world.app_calls(peer), [AppCall::TooLate]);
     assert!(!world.is_open(peer));
     // The limit restarts with each part.
     let peer = ask(&mut world, &get("/timed/later"));
@@ -173,7 +173,7 @@ fn an_application_that_takes_too_long_is_answered_for() {
     }
     assert!(world.is_open(peer));
     world.advance(TIMEOUT_MS);
-    assert_eq!(world.told(peer), [Told::TooLate]);
+    assert_eq!(world.app_calls(peer), [AppCall::TooLate]);
     assert!(!text(&mut world, peer).contains("0\r\n\r\n"));
     assert!(!world.is_open(peer));
     world.reset_all();
@@ -208,7 +208,7 @@ fn publications_are_events_until_the_response_ends() {
     let answer = HubReply::Subscribed(joined);
     ports.answers.push_back((id, Ticket(7), answer));
     world.settle();
-    assert_eq!(world.told(peer), [Told::Answered(Ticket(7))]);
+    assert_eq!(world.app_calls(peer), [AppCall::Answered(Ticket(7))]);
     publish(&mut world, PayloadKind::Text, b"hi\nyou");
     publish(&mut world, PayloadKind::Binary, b"\xff");
     assert_eq!(text(&mut world, peer), "14\r\ndata: hi\ndata: you\n\n\r\n");

@@ -6,17 +6,17 @@ use veche_frontends::app::{QUEUED_BYTES_HIGH, QUEUED_MESSAGES_MAX};
 use veche_frontends::outbox::SendResult;
 use veche_proto::websocket::{MessageKind, Opcode};
 
-use crate::world::apps::{Told, closed, opened, told};
-use crate::world::wire::{Said, close, control, message, said, text, texts};
+use crate::world::apps::{AppCall, app_message, closed, opened};
+use crate::world::wire::{ServerMessage, close, control, message, server_messages, text, texts};
 use crate::world::{Options, Peer, World};
 
 /// Returns the delivered messages as text.
-fn messages(told: &[Told]) -> Vec<String> {
-    let text = |told: &Told| match told {
-        Told::Message(_, data) => Some(String::from_utf8_lossy(data).into_owned()),
+fn messages(calls: &[AppCall]) -> Vec<String> {
+    let text = |call: &AppCall| match call {
+        AppCall::Message(_, data) => Some(String::from_utf8_lossy(data).into_owned()),
         _ => None,
     };
-    told.iter().filter_map(text).collect()
+    calls.iter().filter_map(text).collect()
 }
 
 #[test]
@@ -30,14 +30,23 @@ fn messages_wait_behind_a_handler_and_pings_do_not() {
         text("say two"),
     ];
     let answer = world.ask(peer, bytes.concat());
-    assert_eq!(said(&answer), [Said::Pong(b"!".to_vec())]);
-    assert_eq!(world.told(peer), [opened("/app/x"), told("wait")]);
+    assert_eq!(
+        server_messages(&answer),
+        [ServerMessage::Pong(b"!".to_vec())]
+    );
+    assert_eq!(
+        world.app_calls(peer),
+        [opened("/app/x"), app_message("wait")]
+    );
     // Only its own connection is delayed.
     assert_eq!(texts(&world.ask(other, text("say hi"))), ["hi"]);
     assert!(world.end_wait(peer));
     world.settle();
     assert_eq!(texts(&world.take(peer)), ["one", "two"]);
-    assert_eq!(world.told(peer), [told("say one"), told("say two")]);
+    assert_eq!(
+        world.app_calls(peer),
+        [app_message("say one"), app_message("say two")]
+    );
     assert_eq!(texts(&world.ask(peer, text("say three"))), ["three"]);
 }
 
@@ -49,7 +58,7 @@ fn an_opening_handler_may_wait() {
     let answer = world.ask(peer, [handshake.into_bytes(), text("say one")].concat());
     let (head, frames) = crate::world::wire::response(&answer, true);
     assert_eq!((head.status, frames), (101, &b""[..]));
-    assert_eq!(world.told(peer), [opened("/app/x")]);
+    assert_eq!(world.app_calls(peer), [opened("/app/x")]);
     world.end_wait(peer);
     world.settle();
     assert_eq!(texts(&world.take(peer)), ["one"]);
@@ -85,9 +94,12 @@ fn queued_messages_are_limited_by_count() {
     assert_eq!(world.take(peer), b"");
     world.end_wait(peer);
     world.settle();
-    assert_eq!(said(&world.take(peer)), [Said::Pong(b"not seen".to_vec())]);
+    assert_eq!(
+        server_messages(&world.take(peer)),
+        [ServerMessage::Pong(b"not seen".to_vec())]
+    );
     let expected: Vec<String> = (0..100).map(|n| n.to_string()).collect();
-    assert_eq!(messages(&world.told(peer))[1..], expected);
+    assert_eq!(messages(&world.app_calls(peer))[1..], expected);
     assert_eq!(world.blocked(peer), None);
 }
 
@@ -107,7 +119,7 @@ fn queued_messages_are_limited_by_bytes() {
     assert!(taken < QUEUED_BYTES_HIGH + 60_004);
     world.end_wait(peer);
     world.settle();
-    assert_eq!(messages(&world.told(peer)).len(), 6);
+    assert_eq!(messages(&world.app_calls(peer)).len(), 6);
 }
 
 #[test]
@@ -122,15 +134,15 @@ fn each_of_many_handlers_may_wait() {
     world.send(peer, &bytes);
     for n in 0..84 {
         world.settle();
-        let told = world.told(peer);
-        assert_eq!(messages(&told), [format!("wait {n}")]);
+        let calls = world.app_calls(peer);
+        assert_eq!(messages(&calls), [format!("wait {n}")]);
         assert!(world.end_wait(peer));
     }
     // The last fifteen bytes left room for the Close frame after them.
     world.settle();
-    let told = world.told(peer);
-    assert_eq!(messages(&told).len(), 16);
-    assert_eq!(told.last(), Some(&closed(1000, "")));
+    let calls = world.app_calls(peer);
+    assert_eq!(messages(&calls).len(), 16);
+    assert_eq!(calls.last(), Some(&closed(1000, "")));
     assert!(!world.end_wait(peer));
 }
 
@@ -145,21 +157,21 @@ fn an_unread_response_stops_reading() {
         world.send(peer, &text(&long));
     }
     world.settle();
-    world.told(peer);
+    world.app_calls(peer);
     world.end_wait(peer);
     world.settle();
     // Two of the answers are in flight, and the third exceeds the threshold.
-    assert_eq!(messages(&world.told(peer)).len(), 3);
+    assert_eq!(messages(&world.app_calls(peer)).len(), 3);
     for _ in 0..8 {
         world.send(peer, &text(&long));
     }
     world.settle();
     assert_eq!(world.blocked(peer), Some(WaitReason::Output));
-    assert_eq!(world.told(peer), []);
+    assert_eq!(world.app_calls(peer), []);
     world.read_at_most(peer, usize::MAX);
     world.settle();
     assert_eq!(texts(&world.take(peer)).len(), 11);
-    assert_eq!(messages(&world.told(peer)).len(), 8);
+    assert_eq!(messages(&world.app_calls(peer)).len(), 8);
 }
 
 #[test]
@@ -168,26 +180,26 @@ fn a_full_outbox_and_its_relief_are_reported() {
     let peer = world.open(0, "/app/x");
     // The client reads at once: the flush of the turn makes room.
     world.ask(peer, text("flood"));
-    let told_of_it = world.told(peer);
-    assert_eq!(told_of_it[2], Told::Flooded(66, SendResult::Full));
-    assert_eq!(told_of_it[3], Told::Drained);
+    let calls = world.app_calls(peer);
+    assert_eq!(calls[2], AppCall::Flooded(66, SendResult::Full));
+    assert_eq!(calls[3], AppCall::Drained);
     // The client reads nothing: no notification until it has read most of the data.
     world.read_at_most(peer, 0);
     world.ask(peer, text("flood"));
-    let told_of_it = world.told(peer);
-    assert_eq!(told_of_it[1..], [Told::Flooded(66, SendResult::Full)]);
+    let calls = world.app_calls(peer);
+    assert_eq!(calls[1..], [AppCall::Flooded(66, SendResult::Full)]);
     for _ in 0..5 {
         world.read_at_most(peer, 10_000);
         world.settle();
     }
     assert_eq!(
-        world.told(peer),
-        [Told::Drained],
+        world.app_calls(peer),
+        [AppCall::Drained],
         "at a quarter of the mark"
     );
     world.read_at_most(peer, usize::MAX);
     world.settle();
-    assert_eq!(world.told(peer), [], "once");
+    assert_eq!(world.app_calls(peer), [], "once");
 }
 
 #[test]
@@ -196,18 +208,21 @@ fn sending_into_a_full_outbox_closes_only_that_client() {
     let (peer, other) = (world.open(0, "/app/x"), world.open(0, "/app/x"));
     world.read_at_most(peer, 0);
     world.ask(peer, text("flood on"));
-    let told_of_it = world.told(peer);
-    let Told::Flooded(count, SendResult::Refused) = told_of_it[2] else {
-        panic!("{told_of_it:?}")
+    let calls = world.app_calls(peer);
+    let AppCall::Flooded(count, SendResult::Refused) = calls[2] else {
+        panic!("{calls:?}")
     };
     assert_eq!(count, (256 << 10) / 1004);
-    assert_eq!(told_of_it[3..], [closed(1013, "too slow: try again later")]);
+    assert_eq!(calls[3..], [closed(1013, "too slow: try again later")]);
     assert_eq!(world.stats(0).slow_consumers.read(), 1);
     world.read_at_most(peer, usize::MAX);
     world.settle();
-    let answer = said(&world.take(peer));
+    let answer = server_messages(&world.take(peer));
     assert_eq!(answer.len(), count + 1, "what was accepted arrives");
-    assert!(matches!(answer.last(), Some(Said::Close(Some(1013), _))));
+    assert!(matches!(
+        answer.last(),
+        Some(ServerMessage::Close(Some(1013), _))
+    ));
     assert_eq!(texts(&world.ask(other, text("say hi"))), ["hi"]);
 }
 
@@ -223,7 +238,7 @@ fn completion_of_an_abandoned_wait_is_ignored() {
     world.send(peer, &text("wait"));
     world.send(peer, &text("kept"));
     world.settle();
-    assert_eq!(messages(&world.told(peer)), ["wait"]);
+    assert_eq!(messages(&world.app_calls(peer)), ["wait"]);
     // Completions that arrive after the connection is closed, and when another one has the same index.
     world.reset(peer);
     let next = world.open(0, "/app/x");
@@ -231,7 +246,7 @@ fn completion_of_an_abandoned_wait_is_ignored() {
     world.send(next, &text("kept"));
     world.workers[0].shared_mut().app_ready.push(id);
     world.settle();
-    assert_eq!(messages(&world.told(next)), ["wait"]);
+    assert_eq!(messages(&world.app_calls(next)), ["wait"]);
 }
 
 /// One step of a client or of its application.
@@ -260,14 +275,14 @@ fn play(acts: &[Act], seed: u64) -> (World, Peer, Vec<String>, usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
-    let (mut said, mut pings) = (Vec::new(), 0);
+    let (mut messages, mut pings) = (Vec::new(), 0);
     for act in acts {
         match act {
             Act::Say(length, waits) => {
                 let word = if *waits { "wait" } else { "say" };
-                let what = format!("{word} {} {}", said.len(), "x".repeat(*length));
+                let what = format!("{word} {} {}", messages.len(), "x".repeat(*length));
                 world.send_split(peer, &text(&what), |left| random.usize(1..=left));
-                said.push(what);
+                messages.push(what);
             }
             Act::Ping => {
                 world.send_split(peer, &control(Opcode::Ping, b"p"), |_| 1);
@@ -280,7 +295,7 @@ fn play(acts: &[Act], seed: u64) -> (World, Peer, Vec<String>, usize) {
             Act::Read(bytes) => world.read_at_most(peer, *bytes),
         }
     }
-    (world, peer, said, pings)
+    (world, peer, messages, pings)
 }
 
 proptest! {
@@ -297,16 +312,16 @@ proptest! {
             world.settle();
         }
         prop_assert_eq!(world.blocked(peer), None);
-        prop_assert_eq!(messages(&world.told(peer)), sent.clone());
-        let answers = said(&world.take(peer));
-        let pongs = answers.iter().filter(|said| matches!(said, Said::Pong(_))).count();
+        prop_assert_eq!(messages(&world.app_calls(peer)), sent.clone());
+        let answers = server_messages(&world.take(peer));
+        let pongs = answers.iter().filter(|reply| matches!(reply, ServerMessage::Pong(_))).count();
         prop_assert_eq!(pongs, pings);
-        let expected: Vec<Said> = sent
+        let expected: Vec<ServerMessage> = sent
             .iter()
             .filter_map(|what| what.strip_prefix("say "))
-            .map(|what| Said::Text(what.to_owned()))
+            .map(|what| ServerMessage::Text(what.to_owned()))
             .collect();
-        let answered: Vec<Said> = answers.into_iter().filter(|said| matches!(said, Said::Text(_))).collect();
+        let answered: Vec<ServerMessage> = answers.into_iter().filter(|reply| matches!(reply, ServerMessage::Text(_))).collect();
         prop_assert_eq!(answered, expected);
         world.reset(peer);
         world.check_empty();
@@ -326,15 +341,15 @@ proptest! {
         while world.end_wait(peer) {
             world.settle();
         }
-        let told = world.told(peer);
-        let handled = messages(&told);
+        let calls = world.app_calls(peer);
+        let handled = messages(&calls);
         prop_assert!(sent.starts_with(&handled));
         if !resets {
             prop_assert_eq!(handled.len(), sent.len());
         }
         let end = if resets { closed(1006, "") } else { closed(1000, "end") };
-        prop_assert_eq!(told.last(), Some(&end));
-        prop_assert_eq!(told.iter().filter(|told| matches!(told, Told::Closed(..))).count(), 1);
+        prop_assert_eq!(calls.last(), Some(&end));
+        prop_assert_eq!(calls.iter().filter(|call| matches!(call, AppCall::Closed(..))).count(), 1);
         world.reset_all();
         world.check_empty();
     }

@@ -14,7 +14,8 @@ use veche_proto::websocket::Opcode;
 
 use super::centrifuge::{in_seconds, token};
 use crate::world::wire::{
-    Said, close, control, get, handshake, post, response, responses, said, statuses, text, texts,
+    ServerMessage, close, control, get, handshake, post, response, responses, server_messages,
+    statuses, text, texts,
 };
 use crate::world::{INTERNAL, LARGE_BYTES, Options, PUBLIC, PUSH, Peer, World, limits};
 
@@ -60,7 +61,10 @@ fn a_close_that_is_not_answered_is_waited_for_as_long_as_closes_are() {
         let peer = world.open(0, target);
         let bytes = world.ask(peer, [0x81, 1, b'x']);
         assert!(
-            matches!(said(&bytes)[..], [Said::Close(Some(1002), _)]),
+            matches!(
+                server_messages(&bytes)[..],
+                [ServerMessage::Close(Some(1002), _)]
+            ),
             "{target}"
         );
         assert_eq!(due_in_ms(&world, peer), Some(close_timeout_ms), "{target}");
@@ -102,7 +106,10 @@ fn unsolicited_pongs_count_as_messages() {
         assert_eq!(world.stats(0).rate_limited.read(), 0);
     }
     let bytes = world.ask(peer, control(Opcode::Pong, b""));
-    assert!(matches!(said(&bytes).last(), Some(Said::Close(..))));
+    assert!(matches!(
+        server_messages(&bytes).last(),
+        Some(ServerMessage::Close(..))
+    ));
     assert_eq!(world.stats(0).rate_limited.read(), 1);
 }
 
@@ -231,12 +238,12 @@ fn back_ends_see_members_and_publishers() {
     let target = "/centrifuge/named?user=ann";
     let (_, lines) = sdk(&mut world, target, &[connect, subscribe, publish]);
     let client = lines[0]["connect"]["client"].as_str().expect("an id");
-    let who = json!({ "user": "ann", "client": client });
+    let client_info = json!({ "user": "ann", "client": client });
     let chat = json!({ "channel": "chat:1" });
     let answer = call(&mut world, "presence", &chat);
     assert_eq!(
         answer["result"]["presence"],
-        json!({ client: who }),
+        json!({ client: client_info }),
         "{answer}"
     );
     let answer = call(
@@ -247,7 +254,7 @@ fn back_ends_see_members_and_publishers() {
     let publication = &answer["result"]["publications"][0];
     assert_eq!(
         (&publication["data"], &publication["info"]),
-        (&json!(7), &who),
+        (&json!(7), &client_info),
         "{answer}"
     );
 }
@@ -275,13 +282,13 @@ fn a_repeated_server_side_subscription_recovers() {
         call(&mut world, "subscribe", &body),
         json!({ "result": {} })
     );
-    let told = lines(&world.take(peer));
-    let data: Vec<&Value> = told
+    let received = lines(&world.take(peer));
+    let data: Vec<&Value> = received
         .iter()
         .map(|line| &line["push"]["pub"]["data"])
         .collect();
-    assert_eq!(data, [&Value::Null, &json!(2), &json!(3)], "{told:?}");
-    assert_eq!(told[0]["push"]["subscribe"]["offset"], 1);
+    assert_eq!(data, [&Value::Null, &json!(2), &json!(3)], "{received:?}");
+    assert_eq!(received[0]["push"]["subscribe"]["offset"], 1);
     let recoveries: Vec<u64> = world
         .stats(0)
         .recoveries
@@ -311,9 +318,11 @@ fn what_a_client_wished_of_a_channel_ends_with_its_subscription() {
         world.take(peer);
         let target = "/centrifuge/named?user=bob";
         sdk(&mut world, target, &[connect.clone(), subscribe.clone()]);
-        let told = lines(&world.take(peer));
-        let joined = told.iter().any(|line| line["push"]["join"] != Value::Null);
-        assert_eq!(joined, !comes_back, "{told:?}");
+        let received = lines(&world.take(peer));
+        let joined = received
+            .iter()
+            .any(|line| line["push"]["join"] != Value::Null);
+        assert_eq!(joined, !comes_back, "{received:?}");
     }
 }
 
@@ -365,9 +374,9 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
     world.advance(9_999);
     assert!(world.is_open(peer));
     world.advance(1);
-    let heard = said(&world.take(peer));
-    let expired = Said::Close(Some(3005), "connection expired".into());
-    assert_eq!(heard.last(), Some(&expired));
+    let received = server_messages(&world.take(peer));
+    let expired = ServerMessage::Close(Some(3005), "connection expired".into());
+    assert_eq!(received.last(), Some(&expired));
     assert_eq!(world.renew(peer, &good), Some(Err(RenewError::Closed)));
     let named = world.open(0, "/ws?user=ann");
     let good = at(&world, "ann", 100);
@@ -459,9 +468,9 @@ fn hook_requests_carry_the_client_address() {
     let mut world = world();
     let peer = world.open(0, "/centrifuge/asked/x/websocket");
     world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
-    let questions = world.questions(0);
-    assert_eq!(questions[0].caller.address.to_string(), "127.0.0.1");
-    assert_eq!(questions[0].caller.transport, "websocket");
+    let hook_requests = world.hook_requests(0);
+    assert_eq!(hook_requests[0].caller.address.to_string(), "127.0.0.1");
+    assert_eq!(hook_requests[0].caller.transport, "websocket");
 }
 
 /// Disconnects all users whose authentication began before now.
@@ -501,9 +510,9 @@ fn a_client_disconnected_during_its_identity_lookup_is_rejected() {
         let pass = token(&json!({ "sub": user, "exp": in_seconds(&world, 60) }));
         let peer = world.open(0, "/centrifuge/jwt");
         let connect = json!({ "id": 1, "connect": { "token": pass } });
-        let heard = said(&world.ask(peer, text(&connect.to_string())));
-        let end = Said::Close(Some(3503), "disconnected by the back end".into());
-        assert_eq!(heard.contains(&end), !is_open, "{heard:?}");
+        let received = server_messages(&world.ask(peer, text(&connect.to_string())));
+        let end = ServerMessage::Close(Some(3503), "disconnected by the back end".into());
+        assert_eq!(received.contains(&end), !is_open, "{received:?}");
     }
 }
 
@@ -607,15 +616,15 @@ fn how_long_others_take_does_not_count_against_a_client_that_connects() {
     world.advance(2_000);
     world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
     world.advance(7_000);
-    let question = world.questions(0).remove(0);
+    let request = world.hook_requests(0).remove(0);
     let decision = HookDecision::Error {
         code: 103,
         message: "no".into(),
         is_temporary: false,
     };
-    world.judge(0, &question, decision);
+    world.deliver_decision(0, &request, decision);
     world.settle();
-    let told = lines(&world.take(peer));
-    assert_eq!(told[0]["error"]["code"], 103);
+    let received = lines(&world.take(peer));
+    assert_eq!(received[0]["error"]["code"], 103);
     assert_eq!(due_in_ms(&world, peer), Some(whole_ms - 2_000));
 }

@@ -2,7 +2,7 @@
 
 use veche_frontends::rate::Rate;
 
-use crate::world::wire::{handshake, post, responses, said, statuses, text, texts};
+use crate::world::wire::{handshake, post, responses, server_messages, statuses, text, texts};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, World};
 
 fn keyed(key: &str, body: &str) -> String {
@@ -36,11 +36,11 @@ fn each_key_publishes_at_its_rate() {
     assert_eq!(statuses(&bytes), [200, 429]);
     // Push lines have no key and share a meter of their own.
     let lines = world.connect(0, PUSH);
-    let said_of_lines = world.ask(lines, format!("{push}\n").repeat(3));
-    let said_of_lines = String::from_utf8(said_of_lines).expect("text");
+    let errors = world.ask(lines, format!("{push}\n").repeat(3));
+    let errors = String::from_utf8(errors).expect("text");
     assert!(
-        said_of_lines.starts_with("{\"error\":{\"code\":111,\"message\":\"line 3: "),
-        "{said_of_lines}"
+        errors.starts_with("{\"error\":{\"code\":111,\"message\":\"line 3: "),
+        "{errors}"
     );
     assert_eq!(texts(&world.take(ann)).len(), 2 + 1 + 2);
     assert_eq!(world.stats(0).push_connections_rejected[0].read(), 3);
@@ -73,7 +73,7 @@ fn short_of_memory_nothing_new_is_begun() {
     assert!(answer.body.contains("\"code\":106"), "{}", answer.body);
     let line = String::from_utf8(world.ask(lines, format!("{push}\n"))).expect("text");
     assert!(line.contains("\"code\":106"), "{line}");
-    let answer = format!("{:?}", said(&world.ask(socket, text(push))));
+    let answer = format!("{:?}", server_messages(&world.ask(socket, text(push))));
     assert!(answer.contains("106"), "{answer}");
     // Open sessions are served.
     assert_eq!(texts(&world.ask(echo, text("still here"))), ["still here"]);

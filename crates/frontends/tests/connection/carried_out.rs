@@ -41,7 +41,7 @@ fn call(world: &mut World, caller: Peer, order: &[usize], method: &str, body: &V
 }
 
 /// Returns the remaining messages once all workers are idle.
-fn heard(world: &mut World, peer: Peer) -> Vec<String> {
+fn take_output(world: &mut World, peer: Peer) -> Vec<String> {
     world.settle();
     texts(&world.take(peer))
 }
@@ -80,7 +80,7 @@ fn subscribers_receive_publications_after_the_response() {
         let publication = json!({ "channel": channel, "data": "news" });
         let answer = call(world, publisher, order, "publish", &publication);
         assert_eq!(answer["result"]["handed"], 1, "{answer}");
-        assert_eq!(heard(world, peer), ["news"]);
+        assert_eq!(take_output(world, peer), ["news"]);
     });
 }
 
@@ -98,7 +98,7 @@ fn removed_subscribers_receive_nothing_after_the_response() {
                 "refresh" => body["expired"] = json!(true),
                 _ => {}
             }
-            heard(world, peer);
+            take_output(world, peer);
             let answer = call(world, caller, order, method, &body);
             match method {
                 "disconnect" => assert_eq!(answer, json!({ "result": { "disconnected": 1 } })),
@@ -109,8 +109,8 @@ fn removed_subscribers_receive_nothing_after_the_response() {
             assert_eq!(answer["result"]["handed"], 0, "{method}: {answer}");
             world.settle();
             let bytes = world.take(peer);
-            let is_told = bytes.windows(6).any(|part| part == b"secret");
-            assert!(!is_told, "{method}: it hears what it may not");
+            let has_secret = bytes.windows(6).any(|part| part == b"secret");
+            assert!(!has_secret, "{method}: it hears what it may not");
             assert!(world.is_open(other));
         });
     }
@@ -167,7 +167,7 @@ fn in_a_batch_each_command_sees_what_those_before_it_have_done() {
                         &["3503"],
                     ),
                 ];
-                for (commands, handed, heard) in batches {
+                for (commands, handed, received) in batches {
                     let body = json!({ "commands": commands });
                     let answer = call(&mut world, caller, order, "batch", &body);
                     let replies = answer["replies"].as_array().expect("replies").iter();
@@ -175,16 +175,16 @@ fn in_a_batch_each_command_sees_what_those_before_it_have_done() {
                         .filter_map(|reply| reply["publish"]["handed"].as_u64())
                         .collect();
                     assert_eq!(all, handed, "{answer}");
-                    if heard == ["3503"] {
+                    if received == ["3503"] {
                         assert_eq!(answer["replies"][0]["disconnect"]["disconnected"], 1);
                         assert_eq!(answer["replies"][2]["user_status"]["online"], false);
                     }
                     world.settle();
-                    let said = crate::world::wire::said(&world.take(peer));
-                    let said: Vec<_> = said.iter().map(|one| format!("{one:?}")).collect();
-                    assert_eq!(said.len(), heard.len(), "{said:?}");
-                    for (said, expected) in said.iter().zip(heard) {
-                        assert!(said.contains(expected), "{said}");
+                    let messages = crate::world::wire::server_messages(&world.take(peer));
+                    let messages: Vec<_> = messages.iter().map(|one| format!("{one:?}")).collect();
+                    assert_eq!(messages.len(), received.len(), "{messages:?}");
+                    for (message, expected) in messages.iter().zip(received) {
+                        assert!(message.contains(expected), "{message}");
                     }
                 }
             }
@@ -234,7 +234,7 @@ fn a_caller_that_disconnects_leaves_no_state() {
         world.ask(back_end, format!("{line}\n"));
     }
     assert!(
-        heard(&mut world, peer).is_empty(),
+        take_output(&mut world, peer).is_empty(),
         "the first was carried out alone"
     );
     world.reset_all();

@@ -25,7 +25,9 @@ use ring::hmac;
 use serde_json::{Value, json};
 use veche_frontends::ConnectionLimits;
 
-use crate::world::wire::{Said, close, handshake, message, response, said, text};
+use crate::world::wire::{
+    ServerMessage, close, handshake, message, response, server_messages, text,
+};
 use crate::world::{Options, PUBLIC, PUSH, Peer, SECRET, World};
 
 const CONNECT: &str = r#"{"id":1,"connect":{}}"#;
@@ -39,47 +41,53 @@ fn world(workers: u16) -> World {
 
 /// Received output: the lines of texts, and the code and reason of a close.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct Received {
     frames: usize,
     lines: Vec<Value>,
     closed: Option<(u16, String)>,
 }
 
-fn heard(bytes: &[u8]) -> Heard {
-    let mut heard = Heard::default();
-    for said in said(bytes) {
-        match said {
-            Said::Text(text) => {
-                heard.frames += 1;
+fn parse_output(bytes: &[u8]) -> Received {
+    let mut received = Received::default();
+    for message in server_messages(bytes) {
+        match message {
+            ServerMessage::Text(text) => {
+                received.frames += 1;
                 let lines = text.split('\n');
                 let lines = lines.map(|line| serde_json::from_str(line).expect("JSON"));
-                heard.lines.extend(lines);
+                received.lines.extend(lines);
             }
-            Said::Close(code, reason) => heard.closed = Some((code.expect("a code"), reason)),
+            ServerMessage::Close(code, reason) => {
+                received.closed = Some((code.expect("a code"), reason))
+            }
             other => panic!("neither text nor close: {other:?}"),
         }
     }
-    heard
+    received
 }
 
-fn ask(world: &mut World, peer: Peer, commands: &str) -> Heard {
+fn ask(world: &mut World, peer: Peer, commands: &str) -> Received {
     let bytes = world.ask(peer, text(commands));
-    heard(&bytes)
+    parse_output(&bytes)
 }
 
-fn take(world: &mut World, peer: Peer) -> Heard {
+fn take(world: &mut World, peer: Peer) -> Received {
     world.settle();
-    heard(&world.take(peer))
+    parse_output(&world.take(peer))
 }
 
 /// Returns a connected session and its connect reply.
 fn connect(world: &mut World, worker: usize, target: &str, connect: &Value) -> (Peer, Value) {
     let peer = world.open(worker, target);
     let command = json!({ "id": 1, "connect": connect });
-    let mut heard = ask(world, peer, &command.to_string());
-    assert_eq!((heard.lines.len(), &heard.closed), (1, &None), "{heard:?}");
-    assert_eq!(heard.lines[0]["id"], 1);
-    (peer, heard.lines[0]["connect"].take())
+    let mut received = ask(world, peer, &command.to_string());
+    assert_eq!(
+        (received.lines.len(), &received.closed),
+        (1, &None),
+        "{received:?}"
+    );
+    assert_eq!(received.lines[0]["id"], 1);
+    (peer, received.lines[0]["connect"].take())
 }
 
 fn ann(world: &mut World, worker: usize) -> Peer {
@@ -138,8 +146,8 @@ fn invalid_commands_close_the_session_with_their_code() {
         for frame in frames {
             world.send(peer, &text(frame));
         }
-        let heard = take(&mut world, peer);
-        assert_eq!(heard.closed.as_ref(), expected, "{frames:?}");
+        let received = take(&mut world, peer);
+        assert_eq!(received.closed.as_ref(), expected, "{frames:?}");
     }
 }
 
@@ -217,31 +225,34 @@ fn commands_that_fail_say_why() {
     ] {
         let mut command = command;
         command["id"] = json!(7);
-        let heard = ask(&mut world, peer, &command.to_string());
-        assert_eq!(heard.closed, None, "{command}");
-        assert_eq!(heard.lines.len(), 1, "{command}");
+        let received = ask(&mut world, peer, &command.to_string());
+        assert_eq!(received.closed, None, "{command}");
+        assert_eq!(received.lines.len(), 1, "{command}");
         assert_eq!(
-            (&heard.lines[0]["id"], &heard.lines[0]["error"]["code"]),
+            (
+                &received.lines[0]["id"],
+                &received.lines[0]["error"]["code"]
+            ),
             (&json!(7), &json!(code)),
             "{command}"
         );
     }
     // Unsubscribing from a channel that it is not subscribed to.
-    let heard = ask(
+    let received = ask(
         &mut world,
         peer,
         r#"{"id":8,"unsubscribe":{"channel":"nowhere"}}"#,
     );
-    assert_eq!(heard.lines, [json!({ "id": 8, "unsubscribe": {} })]);
+    assert_eq!(received.lines, [json!({ "id": 8, "unsubscribe": {} })]);
     let many: Vec<String> = (0..128)
         .map(|n| {
             json!({ "id": n + 1, "subscribe": { "channel": format!("open:n{n}") } }).to_string()
         })
         .collect();
-    let heard = ask(&mut world, peer, &many.join("\n"));
+    let received = ask(&mut world, peer, &many.join("\n"));
     let refused = |line: &&Value| line["error"]["code"] == 106;
-    assert_eq!(heard.lines.iter().filter(refused).count(), 4);
-    let ids: Vec<u64> = heard
+    assert_eq!(received.lines.iter().filter(refused).count(), 4);
+    let ids: Vec<u64> = received
         .lines
         .iter()
         .filter_map(|line| line["id"].as_u64())
@@ -264,17 +275,22 @@ fn several_commands_are_answered_in_order_and_here_in_one_frame() {
             r#"{"id":7,"subscribe":{"channel":"chat:1"}}"#,
             r#"{"id":8,"ping":{}}"#,
         ];
-        let heard = ask(&mut world, peer, &commands.join("\n"));
-        let ids: Vec<u64> = heard
+        let received = ask(&mut world, peer, &commands.join("\n"));
+        let ids: Vec<u64> = received
             .lines
             .iter()
             .filter_map(|line| line["id"].as_u64())
             .collect();
-        assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 8], "{heard:?}");
-        assert!(heard.lines.iter().all(|line| line["error"] == Value::Null));
+        assert_eq!(ids, [1, 2, 3, 4, 5, 6, 7, 8], "{received:?}");
+        assert!(
+            received
+                .lines
+                .iter()
+                .all(|line| line["error"] == Value::Null)
+        );
         if workers == 1 {
             // The connect reply comes first.
-            assert_eq!(heard.frames, 2);
+            assert_eq!(received.frames, 2);
         }
         let (back_end, before) = (world.connect(0, PUSH), 3);
         publish(&mut world, back_end, "chat:1", before);
@@ -290,10 +306,10 @@ fn a_client_sees_its_own_join_after_the_subscribe_reply() {
         let peer = ann(&mut world, worker);
         let commands = "{\"id\":2,\"subscribe\":{\"channel\":\"chat:1\"}}\n\
             {\"id\":3,\"publish\":{\"channel\":\"chat:1\",\"data\":{\"a\":1}}}";
-        let heard = ask(&mut world, peer, commands);
-        assert_eq!(heard.lines.len(), 3, "{heard:?}");
-        assert_eq!(heard.lines[0]["id"], 2);
-        let of = |key: &str| heard.lines.iter().find(|line| line[key] != Value::Null);
+        let received = ask(&mut world, peer, commands);
+        assert_eq!(received.lines.len(), 3, "{received:?}");
+        assert_eq!(received.lines[0]["id"], 2);
+        let of = |key: &str| received.lines.iter().find(|line| line[key] != Value::Null);
         let push = &of("push").expect("a push")["push"];
         assert_eq!(push["channel"], "chat:1");
         assert_eq!(
@@ -311,12 +327,12 @@ fn a_reconnecting_client_recovers_missed_publications() {
         let mut world = world(3);
         let back_end = world.connect(0, PUSH);
         let peer = ann(&mut world, worker);
-        let heard = ask(
+        let received = ask(
             &mut world,
             peer,
             r#"{"id":2,"subscribe":{"channel":"chat:1"}}"#,
         );
-        let joined = &heard.lines[0]["subscribe"];
+        let joined = &received.lines[0]["subscribe"];
         let epoch = joined["epoch"].as_str().expect("an epoch").to_owned();
         let expected = json!({ "recoverable": true, "positioned": true, "epoch": epoch });
         assert_eq!(joined, &expected);
@@ -349,7 +365,7 @@ fn a_reconnecting_client_recovers_missed_publications() {
         publish(&mut world, back_end, "chat:1", 6);
         assert_eq!(
             take(&mut world, peer),
-            Heard::default(),
+            Received::default(),
             "it is not subscribed"
         );
     }
@@ -370,22 +386,24 @@ fn what_comes_while_a_client_connects_comes_behind_its_reply() {
             let line = format!("{{\"channel\":\"{channel}\",\"data\":\"{channel}\"}}\n");
             world.send(back_end, line.as_bytes());
         }
-        let heard = take(&mut world, peer);
-        assert_eq!(heard.lines[0]["id"], 1, "{heard:?}");
-        let subs = heard.lines[0]["connect"]["subs"].as_object().expect("subs");
+        let output = take(&mut world, peer);
+        assert_eq!(output.lines[0]["id"], 1, "{output:?}");
+        let subs = output.lines[0]["connect"]["subs"]
+            .as_object()
+            .expect("subs");
         let given = if target.contains("jwt") { 10 } else { 1 };
         assert_eq!(subs.len(), given);
         assert_eq!(subs["#ann"], json!({}));
-        for line in &heard.lines[1..] {
+        for line in &output.lines[1..] {
             let push = &line["push"];
             assert_eq!(push["channel"], push["pub"]["data"]);
             // The next publication follows the position in the reply.
-            let told = subs[push["channel"].as_str().expect("a name")]["offset"].as_u64();
+            let joined_at = subs[push["channel"].as_str().expect("a name")]["offset"].as_u64();
             let offset = push["pub"]["offset"].as_u64().unwrap_or(1);
-            assert_eq!(told.unwrap_or(0) + 1, offset);
+            assert_eq!(joined_at.unwrap_or(0) + 1, offset);
         }
-        let told = subs.values().filter(|sub| sub["offset"] == 1).count();
-        assert!(heard.lines.len() - 1 + told >= given - 1);
+        let current = subs.values().filter(|sub| sub["offset"] == 1).count();
+        assert!(output.lines.len() - 1 + current >= given - 1);
     }
 }
 
@@ -400,15 +418,15 @@ fn pings_come_in_time_and_want_an_answer() {
     assert_eq!(closed, Some((3502, "stale".to_owned())));
     world.advance(15_000);
     assert_eq!(take(&mut world, peer).lines, [json!({})]);
-    assert_eq!(ask(&mut world, peer, "{}"), Heard::default());
+    assert_eq!(ask(&mut world, peer, "{}"), Received::default());
     for _ in 0..3 {
         // Active clients are pinged as well, since they rely on the interval.
         world.advance(24_000);
-        let heard = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
-        assert_eq!(heard.lines, [json!({ "id": 2, "ping": {} })]);
+        let received = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
+        assert_eq!(received.lines, [json!({ "id": 2, "ping": {} })]);
         world.advance(1_000);
         assert_eq!(take(&mut world, peer).lines, [json!({})]);
-        assert_eq!(ask(&mut world, peer, "{}"), Heard::default());
+        assert_eq!(ask(&mut world, peer, "{}"), Received::default());
     }
     world.advance(25_000 + 7_999);
     assert_eq!(take(&mut world, peer).lines, [json!({})]);
@@ -468,11 +486,11 @@ fn a_publication_is_encoded_once_for_all_of_an_encoding() {
     assert_eq!(encoded(&world) - before, 4);
     for peer in peers {
         let bytes = world.take(peer);
-        match &said(&bytes)[..] {
-            [Said::Text(text)] => {
+        match &server_messages(&bytes)[..] {
+            [ServerMessage::Text(text)] => {
                 assert_eq!(text, r#"{"push":{"channel":"open:1","pub":{"data":7}}}"#)
             }
-            [Said::Binary(push)] => {
+            [ServerMessage::Binary(push)] => {
                 assert_eq!(push, b"\x0f\x22\x0d\x12\x06open:1\x22\x03\x22\x017");
             }
             other => panic!("{other:?}"),
@@ -495,9 +513,9 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
         text("{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"chat:1\"}}"),
     );
     let expected = br#""say \"hi\"""#;
-    let is_told = |world: &mut World| {
+    let is_notified = |world: &mut World| {
         let bytes = world.take(peer);
-        let [Said::Binary(frame)] = &said(&bytes)[..] else {
+        let [ServerMessage::Binary(frame)] = &server_messages(&bytes)[..] else {
             panic!("one frame")
         };
         frame.windows(expected.len()).any(|part| part == expected)
@@ -507,7 +525,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
         r#"{"channel":"chat:1","message":"say \"hi\""}"#,
     ] {
         assert!(world.ask(back_end, format!("{line}\n")).is_empty());
-        assert!(is_told(&mut world), "{line}");
+        assert!(is_notified(&mut world), "{line}");
         let push = &take(&mut world, other).lines[0]["push"]["pub"];
         assert_eq!(push["data"], "say \"hi\"");
     }
@@ -515,7 +533,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
     let history = b"\x17\x08\x03\x52\x13\x0a\x06chat:1\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     world.send(peer, &binary(history));
     world.settle();
-    assert!(is_told(&mut world));
+    assert!(is_notified(&mut world));
 }
 
 #[test]
@@ -555,5 +573,5 @@ fn limits_of_the_site_count_for_pings_too() {
         (&Value::Null, &Value::Null)
     );
     world.advance(1_000_000);
-    assert_eq!(take(&mut world, peer), Heard::default());
+    assert_eq!(take(&mut world, peer), Received::default());
 }

@@ -8,7 +8,7 @@ use veche_proto::websocket::{
 };
 use veche_proto::websocket::{Opcode, deflate};
 
-use crate::world::apps::{ECHOING, SCRIPTED, Told, closed, told};
+use crate::world::apps::{AppCall, ECHOING, SCRIPTED, app_message, closed};
 use crate::world::{Options, Peer, World};
 
 fn dial(app: AppId, token: u64) -> DialCommand {
@@ -57,7 +57,7 @@ fn open(world: &mut World, app: AppId) -> Peer {
 }
 
 /// Returns what the peer, a server, received; unmasked frames would be an error.
-fn heard(bytes: &[u8]) -> Vec<String> {
+fn parse_output(bytes: &[u8]) -> Vec<String> {
     let mut bytes = bytes.to_vec();
     let (mut decoder, mut codecs) = (Decoder::new(Role::Server, None), Codecs::new());
     let limits = MessageLimits {
@@ -65,19 +65,19 @@ fn heard(bytes: &[u8]) -> Vec<String> {
         fragments_max: 100,
         inflate_ratio_max: 0,
     };
-    let (mut at, mut heard) = (0, Vec::new());
+    let (mut at, mut received) = (0, Vec::new());
     while at < bytes.len() {
         let result = decoder.decode(&mut bytes[at..], &mut codecs, &limits);
         let (taken, event) = result.expect("a client's frames");
         at += taken;
-        heard.extend(event.map(|event| match event {
+        received.extend(event.map(|event| match event {
             FrameEvent::Message { data, .. } => String::from_utf8_lossy(data).into_owned(),
             FrameEvent::Ping(_) => "ping".to_owned(),
             FrameEvent::Pong(data) => format!("pong {}", String::from_utf8_lossy(data)),
             FrameEvent::Close { code, reason } => format!("close {code:?} {reason}"),
         }));
     }
-    heard
+    received
 }
 
 fn text(text: &str) -> Vec<u8> {
@@ -104,26 +104,29 @@ fn a_conversation_in_any_split() {
         });
         world.settle();
         assert_eq!(
-            world.told(peer),
+            world.app_calls(peer),
             [
-                Told::Dialed(Ok(1)),
-                told("say hello"),
-                told("say again"),
-                told("wait")
+                AppCall::Dialed(Ok(1)),
+                app_message("say hello"),
+                app_message("say again"),
+                app_message("wait")
             ]
         );
         let answers = world.take(peer);
-        assert_eq!(heard(&answers), ["hello", "pong there?", "pong ", "again"]);
+        assert_eq!(
+            parse_output(&answers),
+            ["hello", "pong there?", "pong ", "again"]
+        );
         // Each frame with a mask of its own.
         assert!(world.end_wait(peer));
         world.settle();
-        assert_eq!(world.told(peer), [told("behind it")]);
+        assert_eq!(world.app_calls(peer), [app_message("behind it")]);
         let mut end = Vec::new();
         encode_close(&mut end, Some(4000), "enough", None);
         world.send(peer, &end);
         world.settle();
-        assert_eq!(world.told(peer), [closed(4000, "enough")]);
-        assert_eq!(heard(&world.take(peer)), ["close Some(4000) enough"]);
+        assert_eq!(world.app_calls(peer), [closed(4000, "enough")]);
+        assert_eq!(parse_output(&world.take(peer)), ["close Some(4000) enough"]);
         world.finish(peer);
         world.settle();
         assert!(world.is_closed(peer));
@@ -151,7 +154,7 @@ fn what_does_not_open_says_why_once() {
             failures.len() == 1 && failures[0].contains(words),
             "{failures:?}"
         );
-        assert!(world.is_closed(peer) && world.told(peer).is_empty());
+        assert!(world.is_closed(peer) && world.app_calls(peer).is_empty());
     }
     let mut world = World::new(Options::default());
     let silent = world.dial(0, dial(SCRIPTED, 1));
@@ -173,7 +176,7 @@ fn what_does_not_open_says_why_once() {
     let agreement = agreement(&mut world, peer);
     world.send(peer, &agreement);
     world.settle();
-    assert_eq!(world.told(peer), [Told::Dialed(Ok(2))]);
+    assert_eq!(world.app_calls(peer), [AppCall::Dialed(Ok(2))]);
     assert!(!world.is_open(peer) && world.failures(0).is_empty());
     assert_eq!(world.stats(0).clients.read(), 0);
 }
@@ -182,20 +185,20 @@ fn what_does_not_open_says_why_once() {
 fn a_silent_server_is_pinged_and_abandoned() {
     let mut world = World::new(Options::default());
     let peer = open(&mut world, SCRIPTED);
-    world.told(peer);
+    world.app_calls(peer);
     world.advance(9_999);
     assert!(world.take(peer).is_empty());
     world.advance(1);
-    assert_eq!(heard(&world.take(peer)), ["ping"]);
+    assert_eq!(parse_output(&world.take(peer)), ["ping"]);
     let mut pong = Vec::new();
     encode_control(&mut pong, Opcode::Pong, b"", None);
     world.send(peer, &pong);
     world.advance(10_000);
-    assert_eq!(heard(&world.take(peer)), ["ping"]);
+    assert_eq!(parse_output(&world.take(peer)), ["ping"]);
     world.advance(2_999);
     assert!(world.is_open(peer));
     world.advance(1);
-    assert_eq!(world.told(peer), [closed(1006, "no pong")]);
+    assert_eq!(world.app_calls(peer), [closed(1006, "no pong")]);
     assert!(world.is_closed(peer));
 }
 
@@ -224,8 +227,8 @@ fn a_server_that_does_not_read_is_still_read() {
         world.settle();
     }
     assert_eq!(world.blocked(peer), None);
-    let told = world.told(peer);
-    assert_eq!(told.len(), 21);
+    let calls = world.app_calls(peer);
+    assert_eq!(calls.len(), 21);
     // The peer is not closed as a slow reader either.
     assert!(world.is_open(peer));
 }

@@ -1,6 +1,8 @@
 //! Drain: every client is notified, and work in progress is completed.
 
-use crate::world::wire::{Said, close, get, handshake, post, response, responses, said};
+use crate::world::wire::{
+    ServerMessage, close, get, handshake, post, response, responses, server_messages,
+};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, World};
 
 #[test]
@@ -21,8 +23,11 @@ fn sessions_are_closed_and_idle_connections_end() {
     world.drain();
     for session in sessions {
         assert_eq!(
-            said(&world.take(session)),
-            [Said::Close(Some(1001), "server is going away".into())]
+            server_messages(&world.take(session)),
+            [ServerMessage::Close(
+                Some(1001),
+                "server is going away".into()
+            )]
         );
         assert!(world.is_open(session), "its Close is awaited");
         world.ask(session, close(Some(1001), ""));
@@ -93,7 +98,10 @@ fn new_sessions_are_rejected_and_opening_ones_drained() {
     let bytes = world.take(registering);
     let (head, frames) = response(&bytes, true);
     assert_eq!(head.status, 101);
-    assert!(matches!(&said(frames)[..], [Said::Close(Some(1001), _)]));
+    assert!(matches!(
+        &server_messages(frames)[..],
+        [ServerMessage::Close(Some(1001), _)]
+    ));
     let answer = world.ask(late, &handshake("/echo", "")[4..]);
     assert_eq!(responses(&answer)[0].status, 503);
     assert!(!world.is_open(late));

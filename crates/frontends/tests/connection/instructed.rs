@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::wire::{handshake, post, response, responses, said, texts};
+use crate::world::wire::{handshake, post, response, responses, server_messages, texts};
 use crate::world::{INTERNAL, Options, PUBLIC, Peer, World};
 
 fn world() -> World {
@@ -20,7 +20,7 @@ fn call(world: &mut World, path: &str, body: &Value) -> Value {
     serde_json::from_str(&answer.body).expect("JSON")
 }
 
-fn heard(world: &mut World, peer: Peer) -> Vec<String> {
+fn take_output(world: &mut World, peer: Peer) -> Vec<String> {
     world.settle();
     texts(&world.take(peer))
 }
@@ -46,9 +46,9 @@ fn a_back_end_subscribes_and_unsubscribes_connected_users() {
     let answer = call(&mut world, "/api/publish", &publication);
     assert_eq!(answer["result"]["handed"], 3);
     for ann in &anns {
-        assert_eq!(heard(&mut world, *ann), ["hello"]);
+        assert_eq!(take_output(&mut world, *ann), ["hello"]);
     }
-    assert!(heard(&mut world, bob).is_empty());
+    assert!(take_output(&mut world, bob).is_empty());
     let listed = call(&mut world, "/api/channels", &json!({ "pattern": "room:*" }));
     let expected = json!({ "result": { "channels": { "room:1": { "num_clients": 3 } } } });
     assert_eq!(listed, expected);
@@ -91,7 +91,7 @@ fn server_side_subscriptions_report_positions() {
             &json!({ "channel": "chat:1", "data": 2 }),
         );
         let position = |offset: u32| format!("{epoch}:{offset}");
-        let values = heard(&mut world, peer);
+        let values = take_output(&mut world, peer);
         let values: Vec<Value> = values
             .iter()
             .map(|text| serde_json::from_str(text).expect("JSON"))
@@ -105,7 +105,10 @@ fn server_side_subscriptions_report_positions() {
             "/api/unsubscribe",
             &json!({ "user": "ann", "channel": "chat:1" }),
         );
-        assert_eq!(heard(&mut world, peer), [r#"{"unsubscribed":"chat:1"}"#]);
+        assert_eq!(
+            take_output(&mut world, peer),
+            [r#"{"unsubscribed":"chat:1"}"#]
+        );
     }
 }
 
@@ -139,7 +142,7 @@ fn a_connection_is_closed_with_the_code_that_is_wanted() {
     let wanted = json!({ "user": "ann", "disconnect": { "code": 4321, "reason": "enough" } });
     let answer = call(&mut world, "/api/disconnect", &wanted);
     assert_eq!(answer, json!({ "result": { "disconnected": 1 } }));
-    let got = said(&world.take(peer));
+    let got = server_messages(&world.take(peer));
     assert_eq!(got.len(), 1);
     assert!(format!("{got:?}").contains("4321") && format!("{got:?}").contains("enough"));
     // Push clients have no name.
@@ -149,10 +152,10 @@ fn a_connection_is_closed_with_the_code_that_is_wanted() {
         call(&mut world, "/api/disconnect", &another),
         json!({ "result": {} })
     );
-    assert!(heard(&mut world, peer).is_empty());
+    assert!(take_output(&mut world, peer).is_empty());
     let refreshed = json!({ "user": "bob", "expired": true });
     call(&mut world, "/api/refresh", &refreshed);
-    assert!(format!("{:?}", said(&world.take(peer))).contains("3005"));
+    assert!(format!("{:?}", server_messages(&world.take(peer))).contains("3005"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use veche_frontends::WaitReason;
 
-use crate::world::wire::{Said, said, texts};
+use crate::world::wire::{ServerMessage, server_messages, texts};
 use crate::world::{Options, PUSH, World};
 
 /// Checks one error line: the number of its line and a part of its text.
@@ -46,19 +46,19 @@ fn lines_arrive_however_they_are_split_and_ended() {
             assert_eq!(world.take(back_end), b"", "no response yet");
             assert!(world.is_closed(back_end));
             // Each target has its own order; on one worker that is the order of the lines.
-            let mut got = said(&world.take(ann));
+            let mut got = server_messages(&world.take(ann));
             let mut expected = vec![
-                Said::Text("one".into()),
-                Said::Text("two".into()),
-                Said::Text("{\"n\":3}".into()),
-                Said::Binary(vec![0, 1, 2]),
-                Said::Text("ä\n".into()),
-                Said::Text("ä\n".into()),
-                Said::Text("last".into()),
+                ServerMessage::Text("one".into()),
+                ServerMessage::Text("two".into()),
+                ServerMessage::Text("{\"n\":3}".into()),
+                ServerMessage::Binary(vec![0, 1, 2]),
+                ServerMessage::Text("ä\n".into()),
+                ServerMessage::Text("ä\n".into()),
+                ServerMessage::Text("last".into()),
             ];
             if workers > 1 {
-                got.sort_by_key(|said| format!("{said:?}"));
-                expected.sort_by_key(|said| format!("{said:?}"));
+                got.sort_by_key(|message| format!("{message:?}"));
+                expected.sort_by_key(|message| format!("{message:?}"));
             }
             assert_eq!(got, expected, "step {step}, {workers} workers");
             let mut got = texts(&world.take(bob));
@@ -167,15 +167,15 @@ fn a_line_that_is_too_long_ends_the_connection() {
     for step in [usize::MAX, 1, 100] {
         for long in ["y".repeat(20_000), "{".to_owned() + &" ".repeat(4096)] {
             let input = format!("{GOOD}{long}");
-            let (answers, heard) = spoken(input.as_bytes(), b"", step);
+            let (answers, received) = spoken(input.as_bytes(), b"", step);
             assert_eq!(answers[0], r#"{"result":{"handed":1}}"#);
             assert_error(&answers[1], 2, "longer than 4096 bytes");
-            assert_eq!((answers.len(), heard.len()), (2, 1), "{answers:?}");
+            assert_eq!((answers.len(), received.len()), (2, 1), "{answers:?}");
             let whole = format!("{input}\n{GOOD}");
             let tail = format!("\n\n{GOOD}{GOOD}");
             for (input, behind) in [(&whole, &tail), (&input, &tail)] {
                 let split = spoken(input.as_bytes(), behind.as_bytes(), step);
-                assert_eq!(split, (answers.clone(), heard.clone()), "step {step}");
+                assert_eq!(split, (answers.clone(), received.clone()), "step {step}");
             }
         }
     }
@@ -200,21 +200,21 @@ fn a_first_line_that_is_no_object_ends_the_connection() {
     ];
     for input in table {
         for step in [usize::MAX, 1, 7] {
-            let said = String::from_utf8_lossy(input);
-            let (answers, heard) = spoken(input, format!("\n{GOOD}").as_bytes(), step);
-            assert_eq!(answers.len(), 1, "{said}: {answers:?}");
+            let messages = String::from_utf8_lossy(input);
+            let (answers, received) = spoken(input, format!("\n{GOOD}").as_bytes(), step);
+            assert_eq!(answers.len(), 1, "{messages}: {answers:?}");
             let line = if input.starts_with(b"\r") { 3 } else { 1 };
             assert_error(&answers[0], line, "expected one JSON object per line");
-            assert_eq!(heard, [""; 0], "{said}");
+            assert_eq!(received, [""; 0], "{messages}");
         }
     }
 }
 
 #[test]
 fn empty_lines_before_the_first_mean_nothing() {
-    let (answers, heard) = spoken(format!("\n\r\n \t{GOOD}").as_bytes(), b"", 1);
+    let (answers, received) = spoken(format!("\n\r\n \t{GOOD}").as_bytes(), b"", 1);
     assert_eq!(
-        (answers, heard),
+        (answers, received),
         (
             vec![r#"{"result":{"handed":1}}"#.to_owned()],
             vec!["1".to_owned()]

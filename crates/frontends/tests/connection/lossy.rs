@@ -3,7 +3,9 @@
 use veche_proto::websocket::deflate::{self, DeflatePolicy};
 use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageLimits, Opcode, Role};
 
-use crate::world::wire::{Said, control, handshake, post, response, said, texts};
+use crate::world::wire::{
+    ServerMessage, control, handshake, post, response, server_messages, texts,
+};
 use crate::world::{INTERNAL, Options, PUSH, Peer, World};
 
 fn small() -> World {
@@ -49,14 +51,20 @@ fn the_newest_come_through_whole_and_in_order() {
     world.read_at_most(slow, usize::MAX);
     world.settle();
     publish(&mut world, back_end, "a", 500..501);
-    let heard = said(&world.take(slow));
-    assert_eq!(heard[0], Said::Text(body("a", 0)), "it was on its way");
-    assert_eq!(heard[1], Said::Pong(b"here?".to_vec()));
-    let numbers: Vec<Said> = (0..=500).map(|n| Said::Text(body("a", n))).collect();
-    assert!(numbers.ends_with(&heard[2..]), "{heard:?}");
+    let received = server_messages(&world.take(slow));
+    assert_eq!(
+        received[0],
+        ServerMessage::Text(body("a", 0)),
+        "it was on its way"
+    );
+    assert_eq!(received[1], ServerMessage::Pong(b"here?".to_vec()));
+    let numbers: Vec<ServerMessage> = (0..=500)
+        .map(|n| ServerMessage::Text(body("a", n)))
+        .collect();
+    assert!(numbers.ends_with(&received[2..]), "{received:?}");
     let (oldest, replaced) = dropped(&world);
-    assert_eq!((oldest, replaced), (501 - (heard.len() as u64 - 1), 0));
-    assert!((10..40).contains(&heard.len()), "{}", heard.len());
+    assert_eq!((oldest, replaced), (501 - (received.len() as u64 - 1), 0));
+    assert!((10..40).contains(&received.len()), "{}", received.len());
     assert_eq!(world.stats(0).slow_consumers.read(), 0);
     assert!(world.is_open(other));
 }
@@ -110,10 +118,13 @@ fn queued_messages_are_sent_before_the_close() {
     world.ask(caller, post("/api/disconnect", "{\"user\":\"ann\"}"));
     world.read_at_most(slow, usize::MAX);
     world.settle();
-    let heard = said(&world.take(slow));
-    assert_eq!(heard.len(), 6);
-    assert_eq!(heard[4], Said::Text(body("a", 4)));
-    assert!(matches!(heard[5], Said::Close(Some(3503), _)), "{heard:?}");
+    let received = server_messages(&world.take(slow));
+    assert_eq!(received.len(), 6);
+    assert_eq!(received[4], ServerMessage::Text(body("a", 4)));
+    assert!(
+        matches!(received[5], ServerMessage::Close(Some(3503), _)),
+        "{received:?}"
+    );
     world.reset_all();
     world.settle();
     world.check_empty();
@@ -148,7 +159,7 @@ fn dropped_messages_do_not_affect_compression() {
     };
     let mut bytes = world.take(slow);
     let mut rest = &mut bytes[..];
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while !rest.is_empty() {
         let (taken, event) = decoder
             .decode(rest, &mut codecs, &limits)
@@ -156,12 +167,12 @@ fn dropped_messages_do_not_affect_compression() {
         let Some(FrameEvent::Message { data, .. }) = event else {
             panic!("whole messages")
         };
-        heard.push(String::from_utf8(data.to_vec()).expect("text"));
+        received.push(String::from_utf8(data.to_vec()).expect("text"));
         rest = &mut rest[taken..];
     }
-    assert_eq!(heard[0], body("a", 0));
-    assert_eq!(heard.last(), Some(&body("a", 199)));
+    assert_eq!(received[0], body("a", 0));
+    assert_eq!(received.last(), Some(&body("a", 199)));
     let (oldest, _) = dropped(&world);
     assert!(oldest > 100);
-    assert_eq!(oldest as usize + heard.len(), 200);
+    assert_eq!(oldest as usize + received.len(), 200);
 }

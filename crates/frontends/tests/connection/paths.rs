@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::world::apps::{Told, opened};
+use crate::world::apps::{AppCall, opened};
 use crate::world::wire::{Response, get, handshake, response};
 use crate::world::{INTERNAL, Options, PUBLIC, World};
 
@@ -25,7 +25,7 @@ const PLAIN: &[(u16, &str)] = &[
     (PUBLIC, "/room/%2570"),
     (PUBLIC, "/room/"),
     (PUBLIC, "/ws"),
-    (PUBLIC, "/judged"),
+    (PUBLIC, "/decided"),
     (PUBLIC, "/centrifuge"),
     (PUBLIC, "/centrifuge/all/websocket"),
     (PUBLIC, "/centrifuge/all/sse"),
@@ -72,15 +72,15 @@ fn spell(plain: &str, choices: &[u8]) -> String {
 }
 
 /// Returns the response to a request, and the calls of the application.
-fn outcome(listener: u16, request: &str) -> (Response, Vec<Told>) {
+fn outcome(listener: u16, request: &str) -> (Response, Vec<AppCall>) {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, listener);
     let bytes = world.ask(peer, request);
     let (mut answer, _) = response(&bytes, !is_endless(&bytes));
     answer.headers.retain(|(name, _)| name != "Date");
-    let told = world.told(peer);
+    let received = world.app_calls(peer);
     world.reset_all();
-    (answer, told)
+    (answer, received)
 }
 
 fn is_endless(bytes: &[u8]) -> bool {
@@ -137,21 +137,21 @@ fn rules_of_a_route_hold_for_each_spelling() {
     ] {
         let (answer, _) = outcome(PUBLIC, &handshake(path, ""));
         assert_eq!(answer.status, 401, "{path}");
-        let (answer, told) = outcome(PUBLIC, &handshake(&format!("{path}?user=ann"), ""));
+        let (answer, received) = outcome(PUBLIC, &handshake(&format!("{path}?user=ann"), ""));
         assert_eq!(answer.status, 101, "{path}");
-        assert_eq!(told, [opened("/app/staff/7 user=ann")], "{path}");
+        assert_eq!(received, [opened("/app/staff/7 user=ann")], "{path}");
     }
 }
 
 #[test]
 fn request_paths_are_decoded_once() {
-    for (target, told) in [
+    for (target, received) in [
         ("/room/a%20b", "GET /room/a b id=a b"),
         ("/room/a%2fb", "GET /room/a%2Fb id=a/b"),
         ("/room/%2570", "GET /room/%2570 id=%70"),
         ("/app/%7e/..%2f?x=%31", "GET /app/~/..%2F"),
         ("/app//a/../b", "GET /app/b"),
     ] {
-        assert_eq!(outcome(PUBLIC, &get(target)).0.body, told, "{target}");
+        assert_eq!(outcome(PUBLIC, &get(target)).0.body, received, "{target}");
     }
 }

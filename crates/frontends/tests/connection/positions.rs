@@ -22,7 +22,7 @@ fn open(world: &mut World, worker: usize, query: &str) -> (Peer, Vec<Value>) {
     (peer, values(rest))
 }
 
-fn heard(world: &mut World, peer: Peer) -> Vec<Value> {
+fn take_output(world: &mut World, peer: Peer) -> Vec<Value> {
     world.settle();
     values(&world.take(peer))
 }
@@ -51,8 +51,8 @@ fn call(world: &mut World, path: &str, body: &Value) -> Value {
 }
 
 /// Returns `EPOCH:OFFSET` of a message.
-fn position(said: &Value) -> String {
-    said["position"].as_str().expect("a position").to_owned()
+fn position(message: &Value) -> String {
+    message["position"].as_str().expect("a position").to_owned()
 }
 
 fn at(position: &str, offset: u64) -> String {
@@ -72,23 +72,23 @@ fn recovered_publications_come_first_and_once_on_any_worker() {
             [json!({ "subscribed": "chat:1", "position": at(&start, 0) })]
         );
         publish(&mut world, back_end, "chat:1", 1);
-        let said = heard(&mut world, client);
+        let messages = take_output(&mut world, client);
         let first = json!({ "channel": "chat:1", "position": at(&start, 1), "data": 1 });
-        assert_eq!(said, [first]);
+        assert_eq!(messages, [first]);
         world.reset(client);
         world.settle();
 
         publish(&mut world, back_end, "chat:1", 2);
         publish(&mut world, back_end, "chat:1", 3);
         let query = format!("channel=chat:1&since={}", at(&start, 1));
-        let (client, said) = open(&mut world, (worker + 1) % 3, &query);
+        let (client, messages) = open(&mut world, (worker + 1) % 3, &query);
         let data =
             |offset| json!({ "channel": "chat:1", "position": at(&start, offset), "data": offset });
         let joined =
             json!({ "subscribed": "chat:1", "position": at(&start, 1), "recovered": true });
-        assert_eq!(said, [joined, data(2), data(3)]);
+        assert_eq!(messages, [joined, data(2), data(3)]);
         publish(&mut world, back_end, "chat:1", 4);
-        assert_eq!(heard(&mut world, client), [data(4)]);
+        assert_eq!(take_output(&mut world, client), [data(4)]);
         let recovered = |world: &World| {
             (0..3)
                 .map(|w| world.stats(w).recoveries[0].read())
@@ -109,24 +109,24 @@ fn an_incomplete_recovery_is_reported() {
     }
     for since in [at(&start, 1), at(&start, 6), "00000000:5".to_owned()] {
         let query = format!("channel=chat:1&since={since}");
-        let (_, said) = open(&mut world, 1, &query);
+        let (_, messages) = open(&mut world, 1, &query);
         let lost = json!({ "subscribed": "chat:1", "position": at(&start, 5), "recovered": false });
-        assert_eq!(said, [lost], "{since}");
+        assert_eq!(messages, [lost], "{since}");
     }
     // Later the publications have expired, and only the position is left.
     world.advance(60_000);
-    let (_, said) = open(
+    let (_, messages) = open(
         &mut world,
         2,
         &format!("channel=chat:1&since={}", at(&start, 5)),
     );
-    assert_eq!(said[0]["recovered"], true);
-    let (_, said) = open(
+    assert_eq!(messages[0]["recovered"], true);
+    let (_, messages) = open(
         &mut world,
         2,
         &format!("channel=chat:1&since={}", at(&start, 4)),
     );
-    assert_eq!(said[0]["recovered"], false);
+    assert_eq!(messages[0]["recovered"], false);
 }
 
 #[test]
@@ -142,18 +142,18 @@ fn positions_find_their_channels_by_themselves() {
             publish(&mut world, back_end, channel, number);
         }
     }
-    let said = heard(&mut world, client);
-    assert_eq!(said.len(), 12);
-    let plain = said.iter().find(|one| one["channel"] == "plain");
+    let messages = take_output(&mut world, client);
+    assert_eq!(messages.len(), 12);
+    let plain = messages.iter().find(|one| one["channel"] == "plain");
     assert_eq!(plain, Some(&json!({ "channel": "plain", "data": 1 })));
     let since: Vec<String> = joined
         .iter()
         .rev()
         .map(|one| format!("&since={}", position(one)))
         .collect();
-    let (_, said) = open(&mut world, 1, &format!("{channels}{}", since.concat()));
+    let (_, messages) = open(&mut world, 1, &format!("{channels}{}", since.concat()));
     let of = |channel: &str| -> Vec<&Value> {
-        let data = said.iter().filter(|one| one["channel"] == channel);
+        let data = messages.iter().filter(|one| one["channel"] == channel);
         data.map(|one| &one["data"]).collect()
     };
     assert_eq!(of("chat:1"), [1, 2, 3]);
@@ -161,8 +161,8 @@ fn positions_find_their_channels_by_themselves() {
     assert_eq!(of("price:1"), [3]);
     // Nothing is recovered in channels without history.
     let plain = json!({ "subscribed": "plain", "recovered": false });
-    assert!(said.contains(&plain), "{said:?}");
-    assert_eq!(said.len(), 11, "{said:?}");
+    assert!(messages.contains(&plain), "{messages:?}");
+    assert_eq!(messages.len(), 11, "{messages:?}");
 }
 
 #[test]
@@ -202,8 +202,8 @@ fn all_payload_kinds_carry_their_position() {
         (r#""binary":"AP8=""#, "base64", json!("AP8=")),
     ] {
         world.ask(back_end, format!("{{\"channel\":\"chat:1\",{line}}}\n"));
-        let said = heard(&mut world, client);
-        assert_eq!(said[0][key], expected);
+        let messages = take_output(&mut world, client);
+        assert_eq!(messages[0][key], expected);
     }
 }
 
@@ -333,15 +333,15 @@ fn a_recovery_too_large_for_the_outbox_is_reported_as_lost() {
         }
         let query = format!("{channels}{}", since.concat());
         for _ in 0..2 {
-            let (client, said) = open(&mut world, worker, &query);
+            let (client, messages) = open(&mut world, worker, &query);
             for (channel, count) in [("chat:1", 3), ("chat:2", 0), ("chat:3", 3)] {
-                let joined = said.iter().find(|one| one["subscribed"] == channel);
+                let joined = messages.iter().find(|one| one["subscribed"] == channel);
                 assert_eq!(joined.expect("told")["recovered"], count > 0, "{channel}");
-                let data = said.iter().filter(|one| one["channel"] == channel);
+                let data = messages.iter().filter(|one| one["channel"] == channel);
                 assert_eq!(data.count(), count, "{channel}");
             }
             world.ask(back_end, "{\"channel\":\"chat:2\",\"data\":1}\n");
-            let live = heard(&mut world, client);
+            let live = take_output(&mut world, client);
             assert_eq!((live.len(), &live[0]["data"]), (1, &json!(1)));
         }
     }

@@ -5,7 +5,7 @@ use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_proto::websocket::{MessageKind, Opcode};
 
 use crate::world::wire::{
-    Said, control, get, message, post, responses, said, statuses, text, texts,
+    ServerMessage, control, get, message, post, responses, server_messages, statuses, text, texts,
 };
 use crate::world::{INTERNAL, LARGE_BYTES, Options, PUBLIC, PUSH, Peer, World, limits};
 
@@ -27,8 +27,8 @@ fn an_unread_echo_pauses_reading_and_resumes() {
         world.settle();
         bytes.extend(world.take(peer));
     }
-    let expected: Vec<Said> = sent.into_iter().map(Said::Binary).collect();
-    assert!(said(&bytes) == expected);
+    let expected: Vec<ServerMessage> = sent.into_iter().map(ServerMessage::Binary).collect();
+    assert!(server_messages(&bytes) == expected);
     assert_eq!(world.blocked(peer), None);
 }
 
@@ -51,12 +51,12 @@ fn a_slow_reader_is_not_taken_for_dead() {
     assert!(world.is_open(peer));
     world.read_at_most(peer, usize::MAX);
     world.settle();
-    assert_eq!(said(&world.take(peer)).len(), 40);
+    assert_eq!(server_messages(&world.take(peer)).len(), 40);
     // The time without input from the client counts from here.
     world.advance(24_000);
     assert_eq!(world.take(peer), b"");
     world.advance(1_001);
-    assert_eq!(said(&world.take(peer)), [Said::Ping]);
+    assert_eq!(server_messages(&world.take(peer)), [ServerMessage::Ping]);
 }
 
 #[test]
@@ -155,14 +155,17 @@ fn a_slow_listener_is_closed_with_1013_after_whole_frames() {
         let mut bytes = world.take(slow);
         world.read_at_most(slow, usize::MAX);
         bytes.extend(world.take(slow));
-        let got = said(&bytes);
+        let got = server_messages(&bytes);
         let (last, before) = got.split_last().expect("something");
-        assert!(matches!(last, Said::Close(Some(1013), _)), "{last:?}");
+        assert!(
+            matches!(last, ServerMessage::Close(Some(1013), _)),
+            "{last:?}"
+        );
         assert!((15..25).contains(&before.len()), "{}", before.len());
-        for (n, said) in before.iter().enumerate() {
+        for (n, message) in before.iter().enumerate() {
             assert_eq!(
-                *said,
-                Said::Text(format!("{n:0500}")),
+                *message,
+                ServerMessage::Text(format!("{n:0500}")),
                 "no gap before the close"
             );
         }
@@ -195,9 +198,9 @@ fn a_burst_over_the_budget_does_not_swallow_the_101() {
     let bytes = world.take(peer);
     let (head, frames) = crate::world::wire::response(&bytes, true);
     assert_eq!(head.status, 101);
-    let got = said(frames);
+    let got = server_messages(frames);
     assert!(
-        matches!(got.last(), Some(Said::Close(Some(1013), _))),
+        matches!(got.last(), Some(ServerMessage::Close(Some(1013), _))),
         "{got:?}"
     );
 }

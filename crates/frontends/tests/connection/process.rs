@@ -9,23 +9,24 @@ use veche_frontends::stats::AcceptRejection;
 
 use super::centrifuge::{in_seconds, token};
 use crate::world::wire::{
-    Said, close, get, handshake, post, response, responses, said, statuses, text,
+    ServerMessage, close, get, handshake, post, response, responses, server_messages, statuses,
+    text,
 };
 use crate::world::{INTERNAL, Options, PUBLIC, Peer, World, limits};
 
 /// Refuses some by name, and records its calls.
 #[derive(Default)]
 struct Strict {
-    told: RwLock<Vec<String>>,
+    calls: RwLock<Vec<String>>,
 }
 
 impl Strict {
     fn tell(&self, what: String) {
-        self.told.write().expect("one thread").push(what);
+        self.calls.write().expect("one thread").push(what);
     }
 
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.write().expect("one thread"))
+        std::mem::take(&mut *self.calls.write().expect("one thread"))
     }
 }
 
@@ -179,12 +180,15 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     let (head, rest) = response(&bytes, true);
     assert_eq!(head.status, 101);
     let reason = "too many connections of this address".to_owned();
-    assert_eq!(said(rest), [Said::Close(Some(1013), reason)]);
+    assert_eq!(
+        server_messages(rest),
+        [ServerMessage::Close(Some(1013), reason)]
+    );
     assert_eq!(turned_away(&world, AcceptRejection::Connections), 2);
     world.ask(peer, close(Some(1013), ""));
     world.reset(peer);
-    let told = process.take();
-    assert_eq!(told[1..], ["opened 10.0.0.2", "closed 10.0.0.2"]);
+    let calls = process.take();
+    assert_eq!(calls[1..], ["opened 10.0.0.2", "closed 10.0.0.2"]);
     // The proxy itself is not checked as a client.
     let peer = world.connect(0, PUBLIC);
     assert_eq!(
@@ -249,8 +253,8 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake("/ws?user=bob", ""));
     let answer = &responses(&bytes)[0];
-    let said_why = "the server is short of memory: try again later\n";
-    assert_eq!((answer.status, answer.body.as_str()), (503, said_why));
+    let why = "the server is short of memory: try again later\n";
+    assert_eq!((answer.status, answer.body.as_str()), (503, why));
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(turned_away(&world, AcceptRejection::Memory), 1);
     let back_end = world.connect(0, INTERNAL);
@@ -272,7 +276,10 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
     assert_eq!(world.take(old), b"");
     world.workers[0].shared_mut().is_short_of_memory = false;
     assert_eq!(statuses(&world.ask(back_end, push)), [200]);
-    assert_eq!(said(&world.take(old)), [Said::Text("1".into())]);
+    assert_eq!(
+        server_messages(&world.take(old)),
+        [ServerMessage::Text("1".into())]
+    );
     // The process is not ready for another reason.
     let bytes = world.ask(back_end, get("/health"));
     assert_eq!(statuses(&bytes), [503]);
@@ -354,7 +361,7 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
     let at = in_seconds(&world, 0);
     let ok = json!({ "result": {} });
     let until = at + 60;
-    for (method, body, told) in [
+    for (method, body, call) in [
         (
             "revoke_token",
             json!({ "uid": "t1", "expire_at": until }),
@@ -377,7 +384,7 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
         ),
     ] {
         assert_eq!(call(&mut world, method, &body), ok, "{method}");
-        assert_eq!(process.take(), [told]);
+        assert_eq!(process.take(), [call]);
     }
     assert!(peers.iter().all(|peer| world.is_open(*peer)));
     let answer = call(
@@ -386,12 +393,15 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
         &json!({ "user": "ann", "expire_at": until }),
     );
     assert_eq!(answer["error"], Value::Null, "{answer}");
-    let told = process.take();
+    let calls = process.take();
     let expected = format!("User {{ user: \"ann\", until_s: Some({until}) }} at {at}");
-    assert_eq!(told, [expected.as_str(), "end ann except []"]);
+    assert_eq!(calls, [expected.as_str(), "end ann except []"]);
     for peer in peers {
-        let heard = said(&world.take(peer));
-        assert_eq!(heard, [Said::Close(Some(3507), "permission denied".into())]);
+        let received = server_messages(&world.take(peer));
+        assert_eq!(
+            received,
+            [ServerMessage::Close(Some(3507), "permission denied".into())]
+        );
     }
     assert!(world.take(bob).is_empty());
     // A ban that can't be stored is reported, and closes no connection.
@@ -411,8 +421,11 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
     let why = answer["error"]["message"].as_str().expect("a reason");
     assert!(why.contains("ends with the server process"), "{why}");
     for peer in dans {
-        let heard = said(&world.take(peer));
-        assert_eq!(heard, [Said::Close(Some(3507), "permission denied".into())]);
+        let received = server_messages(&world.take(peer));
+        assert_eq!(
+            received,
+            [ServerMessage::Close(Some(3507), "permission denied".into())]
+        );
     }
     process.take();
     // A banned user is reported as such, and refused.
@@ -481,14 +494,16 @@ fn a_token_s_name_and_time_are_shown_to_the_process() {
         let peer = world.open(0, "/centrifuge/jwt");
         let connect = json!({ "id": 1, "connect": { "token": token(&claims) } });
         let bytes = world.ask(peer, text(&connect.to_string()));
-        let told = process.take();
+        let calls = process.take();
         let expected = format!(
             "IssuedToken {{ user: Some(\"ann\"), id: {id}, issued_at_s: {issued} }} at {at}"
         );
-        assert_eq!(told.first(), Some(&expected), "{claims}");
-        let heard = said(&bytes);
-        let is_closed = heard.iter().any(|said| matches!(said, Said::Close(..)));
-        assert_eq!(is_closed, !is_open, "{claims}: {heard:?}");
+        assert_eq!(calls.first(), Some(&expected), "{claims}");
+        let received = server_messages(&bytes);
+        let is_closed = received
+            .iter()
+            .any(|message| matches!(message, ServerMessage::Close(..)));
+        assert_eq!(is_closed, !is_open, "{claims}: {received:?}");
         world.reset(peer);
     }
 }
@@ -500,11 +515,11 @@ fn a_token_of_a_blocked_user_opens_nothing() {
         let claims = json!({ "sub": user, "exp": in_seconds(&world, 60) });
         let peer = world.open(0, "/centrifuge/jwt");
         let connect = json!({ "id": 1, "connect": { "token": token(&claims) } });
-        let heard = said(&world.ask(peer, text(&connect.to_string())));
-        let code = heard.iter().find_map(|said| match said {
-            Said::Close(code, _) => *code,
+        let received = server_messages(&world.ask(peer, text(&connect.to_string())));
+        let code = received.iter().find_map(|message| match message {
+            ServerMessage::Close(code, _) => *code,
             _ => None,
         });
-        assert_eq!(code, expected, "{heard:?}");
+        assert_eq!(code, expected, "{received:?}");
     }
 }

@@ -3,7 +3,9 @@
 use veche_frontends::WaitReason;
 use veche_proto::websocket::{MessageKind, Opcode, Role, deflate};
 
-use crate::world::wire::{control, get, handshake, response, said, statuses, text, texts};
+use crate::world::wire::{
+    control, get, handshake, response, server_messages, statuses, text, texts,
+};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
 /// Maximum bytes of one receive.
@@ -136,7 +138,7 @@ fn no_client_gets_a_second_share_before_all_have_had_their_first() {
         turns += 1;
         assert!(turns < 10_000, "the flood is not worked off");
         for (index, flooder) in flooders.iter().enumerate() {
-            let more = said(&world.take(*flooder)).len();
+            let more = server_messages(&world.take(*flooder)).len();
             share = share.max(more);
             echoed[index] += more;
             served[index] += usize::from(more > 0);

@@ -26,7 +26,7 @@ fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
     ];
     let frame = prop_oneof![
         (0..300usize).prop_map(|length| message(MessageKind::Binary, &vec![1; length])),
-        ".{0,40}".prop_map(|said| text(&said)),
+        ".{0,40}".prop_map(|words| text(&words)),
         Just(control(Opcode::Ping, b"x")),
         Just(close(Some(1000), "")),
     ];
@@ -46,7 +46,7 @@ fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
             prop_oneof![
                 Just("/echo"),
                 Just("/lua-echo"),
-                Just("/judged?verdict=user&open=say")
+                Just("/decided?decision=user&open=say")
             ],
             prop::collection::vec(frame, 0..12)
         )

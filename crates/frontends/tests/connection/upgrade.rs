@@ -3,7 +3,9 @@
 use veche_frontends::stats::HandshakeOutcome;
 use veche_frontends::upgrade::CHANNELS_MAX;
 
-use crate::world::wire::{Said, get, handshake, response, said, statuses, text, texts};
+use crate::world::wire::{
+    ServerMessage, get, handshake, response, server_messages, statuses, text, texts,
+};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
 fn upgrade(world: &mut World, target: &str, headers: &str) -> (u16, Peer) {
@@ -244,7 +246,10 @@ fn one_user_on_all_workers_is_one_user() {
     push(&mut world, 2, r#"{"user":"ann","binary":"AAEC"}"#);
     world.settle();
     for peer in peers {
-        assert_eq!(said(&world.take(peer)), [Said::Binary(vec![0, 1, 2])]);
+        assert_eq!(
+            server_messages(&world.take(peer)),
+            [ServerMessage::Binary(vec![0, 1, 2])]
+        );
     }
     world.reset_all();
     world.settle();

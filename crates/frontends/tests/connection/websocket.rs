@@ -2,7 +2,7 @@
 
 use veche_proto::websocket::{MessageKind, Opcode};
 
-use crate::world::wire::{Said, close, control, message, said, text, texts};
+use crate::world::wire::{ServerMessage, close, control, message, server_messages, text, texts};
 use crate::world::{Options, World, limits};
 
 #[test]
@@ -36,7 +36,7 @@ fn echoes_survive_every_split() {
         }
         world.settle();
         echoed.extend(world.take(peer));
-        let echoed = said(&echoed);
+        let echoed = server_messages(&echoed);
         assert_eq!(echoed.len(), 24);
         assert_eq!(whole.get_or_insert_with(|| echoed.clone()), &echoed);
     }
@@ -66,9 +66,9 @@ fn closing_and_breaking_the_protocol_have_their_codes() {
             peer,
             [text("before"), bytes.clone(), text("after")].concat(),
         );
-        let answer = said(&answer);
-        assert_eq!(answer[0], Said::Text("before".to_owned()));
-        let [_, Said::Close(got, _)] = &answer[..] else {
+        let answer = server_messages(&answer);
+        assert_eq!(answer[0], ServerMessage::Text("before".to_owned()));
+        let [_, ServerMessage::Close(got, _)] = &answer[..] else {
             panic!("{code:?}: {answer:?}")
         };
         assert_eq!(got, code);
@@ -105,8 +105,8 @@ fn a_message_right_before_fin_is_echoed() {
     world.finish(peer);
     world.read_at_most(peer, usize::MAX);
     world.settle();
-    let echoes = ["first", "last"].map(|echo| Said::Text(echo.to_owned()));
-    assert_eq!(said(&world.take(peer)), echoes);
+    let echoes = ["first", "last"].map(|echo| ServerMessage::Text(echo.to_owned()));
+    assert_eq!(server_messages(&world.take(peer)), echoes);
     assert!(world.is_closed(peer));
     world.check_empty();
 }
@@ -118,7 +118,7 @@ fn silent_clients_are_pinged_then_closed() {
     world.advance(24_990);
     assert_eq!(world.take(peer), b"");
     world.advance(20);
-    assert_eq!(said(&world.take(peer)), [Said::Ping]);
+    assert_eq!(server_messages(&world.take(peer)), [ServerMessage::Ping]);
     world.advance(9_000);
     world.send(peer, &control(Opcode::Pong, b""));
     world.advance(24_990);
@@ -128,7 +128,7 @@ fn silent_clients_are_pinged_then_closed() {
         "the pong was heard"
     );
     world.advance(20);
-    assert_eq!(said(&world.take(peer)), [Said::Ping]);
+    assert_eq!(server_messages(&world.take(peer)), [ServerMessage::Ping]);
     world.advance(9_970);
     assert!(world.is_open(peer));
     world.advance(30);
@@ -148,13 +148,13 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
         limits,
         ..Options::default()
     });
-    let (peer, spoken, told) = (
+    let (peer, sender, receiver) = (
         world.open(0, "/echo"),
         world.open(0, "/echo"),
         world.open(0, "/ws?user=ann"),
     );
     world.advance(50_000);
-    world.ask(spoken, text("still here"));
+    world.ask(sender, text("still here"));
     let back_end = world.connect(0, crate::world::PUSH);
     world.ask(back_end, "{\"user\":\"ann\",\"data\":1}\n");
     // A ping is not a message.
@@ -162,24 +162,24 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
     world.take(peer);
     world.advance(10_001);
     assert!(matches!(
-        &said(&world.take(peer))[..],
-        [Said::Close(Some(1001), _)]
+        &server_messages(&world.take(peer))[..],
+        [ServerMessage::Close(Some(1001), _)]
     ));
-    assert!(world.is_open(spoken) && world.is_open(told));
+    assert!(world.is_open(sender) && world.is_open(receiver));
     // The client does not answer the close frame.
     world.advance(5_001);
     assert!(world.is_closed(peer));
     world.advance(45_000);
     assert!(matches!(
-        &said(&world.take(told))[..],
-        [Said::Text(_), Said::Close(Some(1001), _)]
+        &server_messages(&world.take(receiver))[..],
+        [ServerMessage::Text(_), ServerMessage::Close(Some(1001), _)]
     ));
     // The client answers it: the server closes the transport.
-    world.ask(told, close(Some(1001), ""));
-    assert!(!world.is_open(told));
-    world.finish(told);
+    world.ask(receiver, close(Some(1001), ""));
+    assert!(!world.is_open(receiver));
+    world.finish(receiver);
     world.settle();
-    assert!(world.is_closed(told));
+    assert!(world.is_closed(receiver));
 }
 
 #[test]
@@ -192,8 +192,8 @@ fn the_closing_handshake_is_not_put_off_by_chatter() {
         crate::world::wire::post("/api/disconnect", r#"{"user":"ann"}"#),
     );
     assert!(matches!(
-        &said(&world.take(peer))[..],
-        [Said::Close(Some(3503), _)]
+        &server_messages(&world.take(peer))[..],
+        [ServerMessage::Close(Some(3503), _)]
     ));
     for _ in 0..10 {
         world.send(peer, &text("but"));
@@ -229,24 +229,24 @@ fn compression_is_used_only_if_offered() {
         Codecs::default(),
     );
     for n in 0..5 {
-        let said = format!("{n} {}", "the same again and again ".repeat(50));
+        let content = format!("{n} {}", "the same again and again ".repeat(50));
         let mut frame = Vec::new();
         assert!(encoder.encode(
             &mut frame,
             MessageKind::Text,
-            said.as_bytes(),
+            content.as_bytes(),
             &mut codecs,
             Some([1, 2, 3, 4])
         ));
         let mut answer = world.ask(peer, frame);
-        assert!(answer.len() < said.len() / 4);
+        assert!(answer.len() < content.len() / 4);
         let limits = MessageLimits {
             message_bytes_max: 1 << 20,
             fragments_max: 1,
             inflate_ratio_max: 0,
         };
         match decoder.decode(&mut answer, &mut codecs, &limits) {
-            Ok((_, Some(FrameEvent::Message { data, .. }))) => assert_eq!(data, said.as_bytes()),
+            Ok((_, Some(FrameEvent::Message { data, .. }))) => assert_eq!(data, content.as_bytes()),
             other => panic!("{other:?}"),
         }
     }
@@ -269,7 +269,7 @@ fn a_late_ping_still_leaves_time_for_its_pong() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/ws?user=ann");
     world.advance_alone(0, 600_000);
-    assert_eq!(said(&world.take(peer)), [Said::Ping]);
+    assert_eq!(server_messages(&world.take(peer)), [ServerMessage::Ping]);
     world.advance(9_999);
     assert!(world.is_open(peer));
     world.advance(1);

@@ -26,17 +26,17 @@ pub const SCRIPTED: AppId = AppId(0);
 /// Echoes every message and records nothing.
 pub const ECHOING: AppId = AppId(1);
 /// Like [`SCRIPTED`], and decides on handshakes.
-pub const JUDGING: AppId = AppId(2);
+pub const DECIDING: AppId = AppId(2);
 
 /// Stands for the session in calls without one.
-const NOBODY: ConnectionId = ConnectionId {
+const NO_CONNECTION: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
 
 /// A recorded call of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum AppCall {
     /// The path, the user and the parameters.
     Handshake(String),
     Opened(String),
@@ -58,16 +58,16 @@ pub enum Told {
 }
 
 /// Returns a text message with this content.
-pub fn told(text: &str) -> Told {
-    Told::Message(MessageKind::Text, text.as_bytes().to_vec())
+pub fn app_message(text: &str) -> AppCall {
+    AppCall::Message(MessageKind::Text, text.as_bytes().to_vec())
 }
 
-pub fn closed(code: u16, reason: &str) -> Told {
-    Told::Closed(code, reason.to_owned())
+pub fn closed(code: u16, reason: &str) -> AppCall {
+    AppCall::Closed(code, reason.to_owned())
 }
 
-pub fn opened(what: &str) -> Told {
-    Told::Opened(what.to_owned())
+pub fn opened(what: &str) -> AppCall {
+    AppCall::Opened(what.to_owned())
 }
 
 /// The state of an id, by the calls so far.
@@ -84,7 +84,7 @@ enum Standing {
 
 #[derive(Default)]
 pub struct Record {
-    pub told: Vec<(ConnectionId, Told)>,
+    pub calls: Vec<(ConnectionId, AppCall)>,
     pub turns: u64,
     /// Results of token renewals by applications.
     pub renewed: Vec<Result<Option<u64>, RenewError>>,
@@ -100,7 +100,7 @@ impl Record {
         assert!(
             from.contains(&was),
             "{id:?} was {was:?} before {to:?}: {:?}",
-            self.told
+            self.calls
         );
         if let Some(to) = to {
             self.standing.insert(key, to);
@@ -147,11 +147,11 @@ fn response(status: u16, headers: &[(&str, &str)], body: &str) -> AppResponse {
 }
 
 /// The response to a request, or the refusal of a handshake.
-pub fn said(body: &str) -> AppAnswer {
+pub fn app_response(body: &str) -> AppAnswer {
     AppAnswer::Response(response(200, &[("Content-Type", "text/plain")], body))
 }
 
-/// Returns the decision selected by `?verdict=…`.
+/// Returns the decision selected by `?decision=…`.
 pub fn handshake_decision(name: &str) -> HandshakeDecision {
     let accept = |user: Option<&str>, protocol: Option<&str>| HandshakeDecision::Accept {
         user: user.map(str::to_owned),
@@ -172,7 +172,7 @@ pub fn handshake_decision(name: &str) -> HandshakeDecision {
 
 impl Apps for TestApps {
     fn has_handshake(&self, app: AppId) -> bool {
-        app == JUDGING
+        app == DECIDING
     }
 
     fn handshake(
@@ -182,10 +182,12 @@ impl Apps for TestApps {
         request: &RequestView<'_>,
         _: &mut Context,
     ) -> MaybeDeferred<HandshakeDecision> {
-        assert_eq!(app, JUDGING);
+        assert_eq!(app, DECIDING);
         let mut record = self.0.borrow_mut();
-        record.told.push((id, Told::Handshake(described(request))));
-        let wanted = request.head.query("verdict").unwrap_or_default();
+        record
+            .calls
+            .push((id, AppCall::Handshake(described(request))));
+        let wanted = request.head.query("decision").unwrap_or_default();
         if wanted == "later" {
             record.stand(id, &[None], Some(Standing::Judged));
             return MaybeDeferred::Deferred;
@@ -208,8 +210,8 @@ impl Apps for TestApps {
             return AppProgress::Done;
         }
         let mut record = self.0.borrow_mut();
-        record.told.push((id, Told::Opened(described(request))));
-        let from = if app == JUDGING {
+        record.calls.push((id, AppCall::Opened(described(request))));
+        let from = if app == DECIDING {
             Some(Standing::Accepted)
         } else {
             None
@@ -245,7 +247,9 @@ impl Apps for TestApps {
             return AppProgress::Done;
         }
         let mut record = self.0.borrow_mut();
-        record.told.push((id, Told::Message(kind, data.to_vec())));
+        record
+            .calls
+            .push((id, AppCall::Message(kind, data.to_vec())));
         let key = (id.index, id.generation);
         match record.standing.get(&key) {
             Some(Standing::Open) => {}
@@ -294,7 +298,7 @@ impl Apps for TestApps {
                         break sending;
                     }
                 };
-                record.told.push((id, Told::Flooded(count, sending)));
+                record.calls.push((id, AppCall::Flooded(count, sending)));
             }
             _ => {}
         }
@@ -303,7 +307,7 @@ impl Apps for TestApps {
 
     fn drained(&mut self, _: AppId, id: ConnectionId, _: &mut Context) {
         let mut record = self.0.borrow_mut();
-        record.told.push((id, Told::Drained));
+        record.calls.push((id, AppCall::Drained));
         let standing = record.standing.get(&(id.index, id.generation));
         assert!(
             matches!(standing, Some(Standing::Open | Standing::Waiting)),
@@ -319,7 +323,10 @@ impl Apps for TestApps {
         _: HubReply,
         _: &mut Context,
     ) {
-        self.0.borrow_mut().told.push((id, Told::Answered(ticket)));
+        self.0
+            .borrow_mut()
+            .calls
+            .push((id, AppCall::Answered(ticket)));
     }
 
     fn closed(
@@ -340,8 +347,8 @@ impl Apps for TestApps {
         }
         let mut record = self.0.borrow_mut();
         record
-            .told
-            .push((id, Told::Closed(code, reason.to_owned())));
+            .calls
+            .push((id, AppCall::Closed(code, reason.to_owned())));
         let from = [Standing::Open, Standing::Waiting, Standing::Ending].map(Some);
         record.stand(id, &from, None);
     }
@@ -362,7 +369,7 @@ impl Apps for TestApps {
         );
         let what = what.trim_end().to_owned();
         let mut record = self.0.borrow_mut();
-        record.told.push((id, Told::Request(what.clone())));
+        record.calls.push((id, AppCall::Request(what.clone())));
         let last = request.head.path.rsplit('/').next().unwrap_or_default();
         let later = last == "later";
         record.stand(id, &[None], later.then_some(Standing::Asked));
@@ -393,7 +400,7 @@ impl Apps for TestApps {
             return Some(());
         }
         let mut record = self.0.borrow_mut();
-        record.told.push((id, Told::Dialed(Ok(token))));
+        record.calls.push((id, AppCall::Dialed(Ok(token))));
         // Sessions with an even number are no longer needed.
         (token % 2 == 1).then(|| record.stand(id, &[None], Some(Standing::Open)))
     }
@@ -401,23 +408,23 @@ impl Apps for TestApps {
     fn client_failed(&mut self, _: AppId, token: u64, why: &str, shared: &mut Context) {
         assert!(shared.apps.is_none());
         let mut record = self.0.borrow_mut();
-        let failed = Told::Dialed(Err(format!("{token}: {why}")));
-        record.told.push((NOBODY, failed));
+        let failed = AppCall::Dialed(Err(format!("{token}: {why}")));
+        record.calls.push((NO_CONNECTION, failed));
     }
 
     fn written(&mut self, _: AppId, id: ConnectionId, shared: &mut Context) {
         assert!(shared.apps.is_none());
-        self.0.borrow_mut().told.push((id, Told::Written));
+        self.0.borrow_mut().calls.push((id, AppCall::Written));
     }
 
     fn abandoned(&mut self, _: AppId, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         assert!(shared.apps.is_none());
         let mut record = self.0.borrow_mut();
-        let told = match why {
-            AbandonReason::Disconnected => Told::Gone,
-            AbandonReason::TimedOut => Told::TooLate,
+        let call = match why {
+            AbandonReason::Disconnected => AppCall::Gone,
+            AbandonReason::TimedOut => AppCall::TooLate,
         };
-        record.told.push((id, told));
+        record.calls.push((id, call));
         // For an application without handshake decisions also without a begin.
         let from = [
             None,
@@ -445,8 +452,8 @@ impl AppHost for TestApps {
         match message {}
     }
 
-    fn decide_hook(&mut self, _: AppId, _: u64, question: &HookRequest, _: &mut Context) {
-        self.0.borrow_mut().asked.push(question.clone());
+    fn decide_hook(&mut self, _: AppId, _: u64, request: &HookRequest, _: &mut Context) {
+        self.0.borrow_mut().asked.push(request.clone());
     }
 
     fn handle_renewed(
@@ -461,25 +468,25 @@ impl AppHost for TestApps {
 
 impl World {
     /// Returns the calls about a client since the last time.
-    pub fn told(&mut self, peer: Peer) -> Vec<Told> {
+    pub fn app_calls(&mut self, peer: Peer) -> Vec<AppCall> {
         let (worker, id) = self.place(peer);
         let mut record = self.workers[worker].record.borrow_mut();
-        let told = std::mem::take(&mut record.told);
-        let (its, others) = told.into_iter().partition(|(of, _)| *of == id);
-        record.told = others;
-        let its: Vec<(ConnectionId, Told)> = its;
-        its.into_iter().map(|(_, told)| told).collect()
+        let calls = std::mem::take(&mut record.calls);
+        let (its, others) = calls.into_iter().partition(|(of, _)| *of == id);
+        record.calls = others;
+        let its: Vec<(ConnectionId, AppCall)> = its;
+        its.into_iter().map(|(_, call)| call).collect()
     }
 
     /// Returns the failures of dialed connections since the last time.
     pub fn failures(&mut self, worker: usize) -> Vec<String> {
         let mut record = self.workers[worker].record.borrow_mut();
-        let told = std::mem::take(&mut record.told);
-        let (of_nobody, others) = told.into_iter().partition(|(of, _)| *of == NOBODY);
-        record.told = others;
-        let of_nobody: Vec<(ConnectionId, Told)> = of_nobody;
-        let words = of_nobody.into_iter().filter_map(|(_, told)| match told {
-            Told::Dialed(Err(words)) => Some(words),
+        let calls = std::mem::take(&mut record.calls);
+        let (failed, others) = calls.into_iter().partition(|(of, _)| *of == NO_CONNECTION);
+        record.calls = others;
+        let failed: Vec<(ConnectionId, AppCall)> = failed;
+        let words = failed.into_iter().filter_map(|(_, call)| match call {
+            AppCall::Dialed(Err(words)) => Some(words),
             _ => None,
         });
         words.collect()
@@ -516,7 +523,7 @@ impl World {
                     accepted.then_some(Standing::Accepted),
                 )
             }
-            Some(Standing::Asked) => (said(name), None),
+            Some(Standing::Asked) => (app_response(name), None),
             _ => return false,
         };
         record.standing.remove(&key);

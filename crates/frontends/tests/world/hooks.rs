@@ -1,7 +1,7 @@
 //! Hooks played by the test, which sees the requests and makes the decisions.
 
-#[path = "census.rs"]
-mod census;
+#[path = "list_connections.rs"]
+mod list_connections;
 
 use veche_frontends::hooks::{HookDecision, HookRequest};
 use veche_frontends::identity::IdentityResult;
@@ -10,7 +10,7 @@ use super::{Peer, World};
 
 impl World {
     /// Takes the hook requests of a worker's sessions.
-    pub fn questions(&mut self, worker: usize) -> Vec<HookRequest> {
+    pub fn hook_requests(&mut self, worker: usize) -> Vec<HookRequest> {
         let worker = &mut self.workers[worker];
         let mut asked = std::mem::take(&mut worker.asked);
         asked.append(&mut worker.record.borrow_mut().asked);
@@ -20,17 +20,24 @@ impl World {
     }
 
     /// Makes a decision, which is delivered in the next turn.
-    pub fn judge(&mut self, worker: usize, question: &HookRequest, decision: HookDecision) {
+    pub fn deliver_decision(
+        &mut self,
+        worker: usize,
+        request: &HookRequest,
+        decision: HookDecision,
+    ) {
         let ports = &mut self.workers[worker].shared_mut().requests;
-        let decision = (question.session, question.id, decision);
+        let decision = (request.session, request.id, decision);
         ports.hook_decisions.push_back(decision);
     }
 
     /// Delivers an authentication result.
-    pub fn found(&mut self, Peer(peer): Peer, finding: IdentityResult) {
+    pub fn found(&mut self, Peer(peer): Peer, identity_result: IdentityResult) {
         let client = &self.clients[peer];
         let (worker, id) = (client.worker, client.id);
-        self.workers[worker].worker.handle_identity(id, finding);
+        self.workers[worker]
+            .worker
+            .handle_identity(id, identity_result);
         self.settle();
     }
 }

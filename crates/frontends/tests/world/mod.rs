@@ -353,7 +353,7 @@ impl World {
         self.workers[me].worker.finish_turn();
         while let Some(request) = self.workers[me].worker.poll_request() {
             match request {
-                ExternalRequest::Hook(question) => self.workers[me].asked.push(question),
+                ExternalRequest::Hook(hook) => self.workers[me].asked.push(hook),
                 ExternalRequest::AppsStopped => self.workers[me].worker.handle_apps_stopped(),
                 ExternalRequest::ClientsGone => self.workers[me].worker.handle_clients_gone(),
                 ExternalRequest::ServicesEnded => self.workers[me].worker.handle_services_ended(),

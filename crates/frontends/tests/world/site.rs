@@ -188,21 +188,21 @@ impl Options {
                 ..route("/centrifuge/anonymous", protocol("centrifuge"))
             },
             Route {
-                hook_targets: Some(Arc::new(deciders(&[HookKind::Message]))),
+                hook_targets: Some(Arc::new(hook_targets(&[HookKind::Message]))),
                 ..route("/centrifuge/asked/*", protocol("centrifuge"))
             },
             Route {
-                hook_targets: Some(Arc::new(deciders(&[HookKind::Disconnect]))),
+                hook_targets: Some(Arc::new(hook_targets(&[HookKind::Disconnect]))),
                 ..route("/centrifuge/asked-gone", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Query("user".into()),
-                hook_targets: Some(Arc::new(deciders(&[HookKind::Message]))),
+                hook_targets: Some(Arc::new(hook_targets(&[HookKind::Message]))),
                 ..route("/centrifuge/asked-named", protocol("centrifuge"))
             },
             Route {
                 identity: Identity::Token(tokens(Anonymous::None)),
-                hook_targets: Some(Arc::new(deciders(&[HookKind::Message]))),
+                hook_targets: Some(Arc::new(hook_targets(&[HookKind::Message]))),
                 ..route("/centrifuge/asked-jwt", protocol("centrifuge"))
             },
             Route {
@@ -240,16 +240,16 @@ impl Options {
                 ..app("/app/staff/*", apps::SCRIPTED)
             },
             app("/room/:id", apps::SCRIPTED),
-            app("/room/lobby", apps::JUDGING),
+            app("/room/lobby", apps::DECIDING),
             app("/lua-echo", apps::ECHOING),
-            app("/judged", apps::JUDGING),
+            app("/decided", apps::DECIDING),
             Route {
                 identity: Identity::Query("user".into()),
                 ..app("/app-user", apps::SCRIPTED)
             },
             Route {
                 identity: Identity::Query("user".into()),
-                ..app("/judged-user", apps::JUDGING)
+                ..app("/decided-user", apps::DECIDING)
             },
             Route {
                 compression: Some(deflate::DeflatePolicy::default()),
@@ -391,7 +391,7 @@ fn namespaces() -> Namespaces {
             },
         );
     }
-    let told = NamespaceOptions {
+    let with_events = NamespaceOptions {
         access: veche_hub::ChannelAccess {
             subscribe: SubscribeAccess::Client,
             publish: Publishes::Disabled,
@@ -401,7 +401,7 @@ fn namespaces() -> Namespaces {
         force_push_join_leave: true,
         ..NamespaceOptions::default()
     };
-    namespaces.insert("told", told);
+    namespaces.insert("told", with_events);
     let everything = NamespaceOptions {
         access: veche_hub::ChannelAccess {
             subscribe: SubscribeAccess::Client,
@@ -420,18 +420,18 @@ fn namespaces() -> Namespaces {
 }
 
 /// Returns targets in which hooks decide on everything.
-fn deciders(of_app: &[HookKind]) -> HookTargets {
-    let mut deciders = HookTargets::default();
+fn hook_targets(of_app: &[HookKind]) -> HookTargets {
+    let mut hook_targets = HookTargets::default();
     for kind in HookKind::BACKEND_KINDS {
-        deciders.set(kind, HookTarget::BackEnd(BackEndId::default()));
+        hook_targets.set(kind, HookTarget::BackEnd(BackEndId::default()));
     }
-    deciders.headers = vec!["cookie".into(), "x-custom".into()];
-    deciders.emulated = vec!["x-custom".into()];
+    hook_targets.headers = vec!["cookie".into(), "x-custom".into()];
+    hook_targets.emulated = vec!["x-custom".into()];
     // The test application handles only kinds without back end hooks.
     let kinds = Arc::new(HookKinds::default());
     kinds.set(of_app.iter().copied());
-    deciders.set_app(apps::SCRIPTED, 0, kinds);
-    deciders
+    hook_targets.set_app(apps::SCRIPTED, 0, kinds);
+    hook_targets
 }
 
 /// Signs the tests' tokens.

@@ -106,7 +106,7 @@ pub fn statuses(bytes: &[u8]) -> Vec<u16> {
 
 /// A message of a WebSocket server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ServerMessage {
     Text(String),
     Binary(Vec<u8>),
     Ping,
@@ -115,7 +115,7 @@ pub enum Said {
 }
 
 /// Parses all messages and control frames, which have to be complete.
-pub fn said(bytes: &[u8]) -> Vec<Said> {
+pub fn server_messages(bytes: &[u8]) -> Vec<ServerMessage> {
     let (mut decoder, mut codecs) = (Decoder::new(Role::Client, None), Codecs::default());
     let limits = MessageLimits {
         message_bytes_max: 1 << 24,
@@ -124,7 +124,7 @@ pub fn said(bytes: &[u8]) -> Vec<Said> {
     };
     let mut bytes = bytes.to_vec();
     let mut rest = &mut bytes[..];
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     while !rest.is_empty() {
         let length = rest.len();
         let (taken, event) = decoder
@@ -135,28 +135,28 @@ pub fn said(bytes: &[u8]) -> Vec<Said> {
             FrameEvent::Message {
                 kind: MessageKind::Text,
                 data,
-            } => Said::Text(String::from_utf8(data.to_vec()).expect("UTF-8")),
+            } => ServerMessage::Text(String::from_utf8(data.to_vec()).expect("UTF-8")),
             FrameEvent::Message {
                 kind: MessageKind::Binary,
                 data,
-            } => Said::Binary(data.to_vec()),
-            FrameEvent::Ping(_) => Said::Ping,
-            FrameEvent::Pong(data) => Said::Pong(data.to_vec()),
-            FrameEvent::Close { code, reason } => Said::Close(code, reason.to_owned()),
+            } => ServerMessage::Binary(data.to_vec()),
+            FrameEvent::Ping(_) => ServerMessage::Ping,
+            FrameEvent::Pong(data) => ServerMessage::Pong(data.to_vec()),
+            FrameEvent::Close { code, reason } => ServerMessage::Close(code, reason.to_owned()),
         });
         assert!(event.is_some() || !is_end, "a message that is not whole");
-        said.extend(event);
+        messages.extend(event);
         rest = &mut rest[taken..];
     }
-    said
+    messages
 }
 
 /// Returns the texts; panics on other messages.
 pub fn texts(bytes: &[u8]) -> Vec<String> {
-    said(bytes)
+    server_messages(bytes)
         .into_iter()
-        .map(|said| match said {
-            Said::Text(text) => text,
+        .map(|message| match message {
+            ServerMessage::Text(text) => text,
             other => panic!("not a text: {other:?}"),
         })
         .collect()

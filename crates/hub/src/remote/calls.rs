@@ -64,7 +64,7 @@ impl Engine for RemoteEngine {
             repeats_since: None,
         };
         self.order(Task::Publish {
-            receipt: offer.context(),
+            request_context: offer.context(),
             slot: offer.slot,
             publish: Box::new(publish),
             sent_at: None,
@@ -88,11 +88,11 @@ impl Engine for RemoteEngine {
         self.entries.get(slot).map_or(0, |entry| entry.waiting)
     }
 
-    fn fence(&mut self, slot: u32, receipt: RequestContext) {
+    fn fence(&mut self, slot: u32, request_context: RequestContext) {
         if let Some(entry) = self.entries.get_mut(slot) {
             entry.waiting += 1;
         }
-        self.order(Task::Fence(receipt));
+        self.order(Task::Fence(request_context));
         self.pass_fences();
     }
 
@@ -135,16 +135,18 @@ impl Engine for RemoteEngine {
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome> {
         let entry = self.entries.get(kept.slot);
         let is_placed =
             |entry: &&ChannelEntry| entry.feed == FeedState::Live && entry.has_position();
         match entry.filter(is_placed) {
-            Some(entry) if joining.since.is_none() => EngineReply::Ready(SubscribeOutcome {
-                position: entry.position(),
-                recovered: None,
-            }),
+            Some(entry) if subscribe_options.since.is_none() => {
+                EngineReply::Ready(SubscribeOutcome {
+                    position: entry.position(),
+                    recovered: None,
+                })
+            }
             _ => EngineReply::Deferred,
         }
     }
@@ -159,7 +161,7 @@ impl Engine for RemoteEngine {
         kept: StoredChannel<'_>,
         query: &HistoryQuery,
         answer_max: usize,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<HistoryPage, HistoryError>> {
         if query.limit != usize::MAX && query.limit > answer_max {
             return EngineReply::Ready(Err(HistoryError::TooMany(answer_max)));
@@ -180,7 +182,7 @@ impl Engine for RemoteEngine {
             },
         };
         self.order(Task::History {
-            receipt,
+            request_context,
             query: *query,
             answer_max,
             read: Box::new(read),
@@ -229,13 +231,16 @@ impl Engine for RemoteEngine {
     fn remove(
         &mut self,
         kept: StoredChannel<'_>,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>> {
         if let Some(entry) = self.entries.get_mut(kept.slot) {
             entry.waiting += 1;
         }
         let channel = Arc::clone(kept.name);
-        self.order(Task::Remove { receipt, channel });
+        self.order(Task::Remove {
+            request_context,
+            channel,
+        });
         EngineReply::Deferred
     }
 

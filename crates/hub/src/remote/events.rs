@@ -40,13 +40,19 @@ impl RemoteEngine {
             }
             Event::Entries { ticket, entries } => self.entries_read(ticket, entries),
             Event::Removed { ticket, is_removed } => {
-                if let Some((_, Task::Remove { receipt, .. })) = self.waiting.take(ticket) {
+                if let Some((
+                    _,
+                    Task::Remove {
+                        request_context, ..
+                    },
+                )) = self.waiting.take(ticket)
+                {
                     let removed = match is_removed {
                         true => Ok(()),
                         false => Err(HistoryError::Unavailable),
                     };
                     self.reports
-                        .push_back(EngineReport::Removed(receipt, removed));
+                        .push_back(EngineReport::Removed(request_context, removed));
                 }
             }
             Event::Member {
@@ -134,8 +140,8 @@ impl RemoteEngine {
     /// Reports fences that have no preceding entry left.
     pub(super) fn pass_fences(&mut self) {
         let is_fence = |(_, task): &(u32, Task)| matches!(task, Task::Fence(_));
-        while let Some((_, Task::Fence(receipt))) = self.waiting.take_first_if(is_fence) {
-            self.reports.push_back(EngineReport::Fence(receipt));
+        while let Some((_, Task::Fence(request_context))) = self.waiting.take_first_if(is_fence) {
+            self.reports.push_back(EngineReport::Fence(request_context));
         }
     }
 
@@ -194,7 +200,7 @@ impl RemoteEngine {
             return;
         };
         let Some((position, before)) = place else {
-            if !self.hears(&channel) {
+            if !self.follows(&channel) {
                 self.ignored += 1;
                 return;
             }
@@ -243,7 +249,7 @@ impl RemoteEngine {
     }
 
     /// Returns whether publications of a channel concern this node.
-    fn hears(&self, channel: &str) -> bool {
+    fn follows(&self, channel: &str) -> bool {
         let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
         let entry = self.entries.find(channel);
         let entry = entry.and_then(|place| self.entries.get(place));
@@ -253,7 +259,7 @@ impl RemoteEngine {
 
     /// Returns the entry of an item's channel, which is created for a channel that a wildcard channel covers.
     fn place_to_feed(&mut self, channel: &Arc<str>, at: Position, before: u64) -> Option<u32> {
-        if !self.hears(channel) {
+        if !self.follows(channel) {
             return None;
         }
         let place = self.entries.find_or_insert(channel);
@@ -282,7 +288,7 @@ impl RemoteEngine {
         let Some((
             _,
             Task::Publish {
-                receipt,
+                request_context,
                 slot,
                 publish,
                 ..
@@ -306,9 +312,11 @@ impl RemoteEngine {
             }
         }
         self.reports.push_back(match result {
-            Published::Done(position, nodes) => EngineReport::Published(receipt, position, nodes),
-            Published::Skipped(position) => EngineReport::Skipped(receipt, position),
-            Published::Unknown | Published::Refused => EngineReport::Failed(receipt),
+            Published::Done(position, nodes) => {
+                EngineReport::Published(request_context, position, nodes)
+            }
+            Published::Skipped(position) => EngineReport::Skipped(request_context, position),
+            Published::Unknown | Published::Refused => EngineReport::Failed(request_context),
         });
     }
 
@@ -422,7 +430,7 @@ impl RemoteEngine {
         };
         match task {
             Task::History {
-                receipt,
+                request_context,
                 query,
                 answer_max,
                 expired_ms,
@@ -430,7 +438,8 @@ impl RemoteEngine {
             } => {
                 self.note_epoch(&read.channel, entries.top);
                 let page = page(*entries, &query, answer_max, expired_ms);
-                self.reports.push_back(EngineReport::History(receipt, page));
+                self.reports
+                    .push_back(EngineReport::History(request_context, page));
             }
             // The publications before these may be lost.
             Task::Chain { ref order, .. } if self.is_unsure(&order.channel) => self.give_up(task),

@@ -200,7 +200,7 @@ impl<E: Driven> Bench<E> {
             epoch: None,
             offset,
         });
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since: since.map(|since| [since].into()),
             ..SubscribeOptions::default()
         };
@@ -210,7 +210,7 @@ impl<E: Driven> Bench<E> {
             session(index),
             name(CHANNEL),
             Ticket(2),
-            &joining,
+            &subscribe_options,
             outlet,
         )
         .expect("there is room");
@@ -223,13 +223,20 @@ impl<E: Driven> Bench<E> {
 
     /// Subscribes a member to a channel without history.
     pub(crate) fn enter(&mut self, index: u32, user: &str) {
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             client: Some(client(index, user)),
             ..SubscribeOptions::default()
         };
         let (hub, outlet) = (&mut self.hub, &mut self.outlet);
-        subscribe(hub, session(index), name(ROOM), Ticket(2), &joining, outlet)
-            .expect("there is room");
+        subscribe(
+            hub,
+            session(index),
+            name(ROOM),
+            Ticket(2),
+            &subscribe_options,
+            outlet,
+        )
+        .expect("there is room");
         self.settle();
     }
 
@@ -258,11 +265,9 @@ impl<E: Driven> Bench<E> {
 
     /// Returns the members of the room, and the numbers of clients and users.
     pub(crate) fn presence(&mut self) -> (Vec<String>, (u32, u32)) {
-        for question in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
+        for query in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
             let caller = (session(100), Ticket(3));
-            let outcome = self
-                .hub
-                .query(caller, name(ROOM), question, &mut self.outlet);
+            let outcome = self.hub.query(caller, name(ROOM), query, &mut self.outlet);
             if let RequestOutcome::Done(answer) = outcome {
                 self.outlet.answers.push(answer);
             }
@@ -274,11 +279,11 @@ impl<E: Driven> Bench<E> {
         (members, (stats.clients, stats.users))
     }
 
-    pub(crate) fn ask(&mut self, question: ChannelQuery) {
+    pub(crate) fn ask(&mut self, query: ChannelQuery) {
         let caller = (session(100), Ticket(3));
         let outcome = self
             .hub
-            .query(caller, name(CHANNEL), question, &mut self.outlet);
+            .query(caller, name(CHANNEL), query, &mut self.outlet);
         if let RequestOutcome::Done(answer) = outcome {
             self.outlet.answers.push(answer);
         }

@@ -7,7 +7,7 @@ use veche_hub::{
 use crate::bench::{Bench, Driven};
 
 /// Returns what the feed has delivered to a subscriber of the room.
-fn heard<E: Driven>(bench: &mut Bench<E>, index: u32) -> Vec<String> {
+fn received<E: Driven>(bench: &mut Bench<E>, index: u32) -> Vec<String> {
     let texts = bench.outlet.texts(index);
     texts.into_iter().map(str::to_owned).collect()
 }
@@ -210,7 +210,7 @@ pub(crate) fn member<E: Driven>(mut bench: Bench<E>) {
     bench.enter(1, "ann");
     bench.enter(2, "ben");
     bench.leave(2);
-    assert_eq!(heard(&mut bench, 1), ["Joined 1", "Joined 2", "Left 2"]);
+    assert_eq!(received(&mut bench, 1), ["Joined 1", "Joined 2", "Left 2"]);
     let (members, _) = bench.presence();
     assert_eq!(members, ["1"]);
 }

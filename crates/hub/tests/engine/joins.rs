@@ -1,7 +1,7 @@
 //! Tests of the engine's contract: subscriptions that the engine confirms later, with their home on the same worker
 //! and on another.
 
-use crate::pair::{Heard, Pair, publication};
+use crate::pair::{Pair, ReceivedEvent, publication};
 
 const KEPT: &str = "kept:1";
 const PASSING: &str = "chat";
@@ -31,14 +31,21 @@ fn follow() {
         }
         while pair.carry(0) || pair.carry(1) {}
         for index in 0..4 {
-            assert_eq!(pair.heard(index), [], "{channel}: nothing is followed yet");
+            assert_eq!(
+                pair.received(index),
+                [],
+                "{channel}: nothing is followed yet"
+            );
         }
         assert_eq!(pair.hubs[home].gauges().channels, 0);
         pair.settle();
         assert_eq!(pair.hubs[home].gauges().channels, 1);
         for index in 0..4 {
-            let heard = pair.heard(index);
-            assert!(matches!(heard, [Heard::Joined(_)]), "{channel}: {heard:?}");
+            let received = pair.received(index);
+            assert!(
+                matches!(received, [ReceivedEvent::Joined(_)]),
+                "{channel}: {received:?}"
+            );
         }
         let followed: Vec<_> = pair.engine(channel).followed.iter().cloned().collect();
         assert_eq!(followed, [channel.into()]);
@@ -66,8 +73,12 @@ fn follow_without_history() {
     engine.pass_elsewhere(&news, publication("b"));
     pair.settle();
     for (index, text) in [(0, "a"), (1, "b")] {
-        let last = pair.heard(index).last();
-        assert_eq!(last, Some(&Heard::Item(0, text.to_owned())), "{index}");
+        let last = pair.received(index).last();
+        assert_eq!(
+            last,
+            Some(&ReceivedEvent::Item(0, text.to_owned())),
+            "{index}"
+        );
     }
     assert!(pair.hubs.iter().all(|hub| hub.gauges().entries <= 2));
 }
@@ -89,8 +100,11 @@ fn lost_for_a_wildcard() {
     }
     pair.settle();
     for index in 0..2 {
-        let lost = pair.heard(index).iter().filter(|one| **one == Heard::Lost);
-        assert_eq!(lost.count(), 1, "{index}: {:?}", pair.heard(index));
+        let lost = pair
+            .received(index)
+            .iter()
+            .filter(|one| **one == ReceivedEvent::Lost);
+        assert_eq!(lost.count(), 1, "{index}: {:?}", pair.received(index));
     }
 }
 
@@ -99,12 +113,12 @@ fn lost_for_a_wildcard() {
 fn follow_fails() {
     for channel in [KEPT, PASSING] {
         let mut pair = Pair::new(1);
-        pair.engine(channel).is_deaf = true;
+        pair.engine(channel).cannot_follow = true;
         pair.subscribe(0, channel, &[]);
         pair.subscribe(1, channel, &[]);
         pair.settle();
         for index in 0..2 {
-            assert_eq!(pair.heard(index), [Heard::Failed], "{channel}");
+            assert_eq!(pair.received(index), [ReceivedEvent::Failed], "{channel}");
             assert!(!pair.unsubscribe(index, channel));
         }
         assert!(
@@ -112,14 +126,14 @@ fn follow_fails() {
                 .iter()
                 .all(|hub| hub.session_resources().count() == 0)
         );
-        pair.engine(channel).is_deaf = false;
+        pair.engine(channel).cannot_follow = false;
         pair.subscribe(0, channel, &[]);
         pair.subscribe(1, channel, &[]);
         pair.settle();
         for index in 0..2 {
             assert!(matches!(
-                pair.heard(index),
-                [Heard::Failed, Heard::Joined(_)]
+                pair.received(index),
+                [ReceivedEvent::Failed, ReceivedEvent::Joined(_)]
             ));
         }
     }
@@ -129,7 +143,7 @@ fn follow_fails() {
 #[test]
 fn follow_fails_for_one_that_has_left() {
     let mut pair = Pair::new(1);
-    pair.engine(PASSING).is_deaf = true;
+    pair.engine(PASSING).cannot_follow = true;
     let away = 1 - pair.home(PASSING) as u32;
     pair.subscribe(away, PASSING, &[]);
     while pair.carry(away as usize) {}
@@ -137,7 +151,7 @@ fn follow_fails_for_one_that_has_left() {
     // The refusal is in flight.
     assert!(pair.unsubscribe(away, PASSING));
     pair.settle();
-    assert_eq!(pair.heard(away), []);
+    assert_eq!(pair.received(away), []);
     assert!(
         pair.hubs
             .iter()
@@ -222,7 +236,9 @@ fn join_with_more_than_is_kept() {
         }
         pair.publish(KEPT, "after");
         pair.settle();
-        assert!(matches!(pair.heard(1).last(), Some(Heard::Item(_, text)) if text == "after"));
+        assert!(
+            matches!(pair.received(1).last(), Some(ReceivedEvent::Item(_, text)) if text == "after")
+        );
     }
 }
 
@@ -263,7 +279,7 @@ fn join_of_one_that_leaves() {
         pair.publish(KEPT, "after");
         pair.settle();
         for index in 1..3 {
-            assert_eq!(pair.heard(index), [], "{is_closed}");
+            assert_eq!(pair.received(index), [], "{is_closed}");
         }
         let (all, _) = pair.offsets(0);
         for index in 3..5 {
@@ -325,7 +341,10 @@ fn join_of_a_channel_that_remembers_no_more() {
     pair.forget_history();
     pair.publish(KEPT, "passing");
     pair.settle();
-    assert!(matches!(pair.heard(1), [Heard::Joined(None), ..]));
+    assert!(matches!(
+        pair.received(1),
+        [ReceivedEvent::Joined(None), ..]
+    ));
 }
 
 /// Publications are lost, late, reordered, or published here or elsewhere: a subscriber that recovers completely
@@ -388,8 +407,8 @@ fn join_in_any_order() {
             assert_eq!(found, all[behind..], "session {index} of seed {seed}");
         }
         assert!(pair.outlets.iter().all(|outlet| {
-            let mut heard = outlet.heard.values().flatten();
-            heard.all(|one| !matches!(one, Heard::Lost | Heard::Failed))
+            let mut received = outlet.received.values().flatten();
+            received.all(|one| !matches!(one, ReceivedEvent::Lost | ReceivedEvent::Failed))
         }));
     }
     assert!(whole > 1_000, "{whole} came back");

@@ -22,12 +22,19 @@ fn bench() -> Bench<RemoteEngine> {
 
 /// Subscribes a member. Returns the recorded changes.
 fn enter(bench: &mut Bench<RemoteEngine>, index: u32) -> Vec<Occupancy> {
-    let joining = SubscribeOptions {
+    let subscribe_options = SubscribeOptions {
         client: Some(client(index, "ann")),
         ..SubscribeOptions::default()
     };
     let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
-    let joined = subscribe(hub, session(index), name(ROOM), Ticket(1), &joining, outlet);
+    let joined = subscribe(
+        hub,
+        session(index),
+        name(ROOM),
+        Ticket(1),
+        &subscribe_options,
+        outlet,
+    );
     joined.expect("there is room");
     tell(bench, Event::Followed(ROOM.into()))
 }

@@ -16,7 +16,7 @@ use crate::unruly::{Broken, Unruly};
 
 /// An event received by a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum ReceivedEvent {
     Joined(Option<Box<SubscribeOutcome>>),
     Failed,
     Item(u64, String),
@@ -26,12 +26,15 @@ pub(crate) enum Heard {
 #[derive(Default)]
 pub(crate) struct TestOutlet {
     sent: VecDeque<(WorkerId, HubMessage)>,
-    pub(crate) heard: BTreeMap<u32, Vec<Heard>>,
+    pub(crate) received: BTreeMap<u32, Vec<ReceivedEvent>>,
 }
 
 impl TestOutlet {
-    fn hear(&mut self, session: ConnectionId, heard: Heard) {
-        self.heard.entry(session.index).or_default().push(heard);
+    fn hear(&mut self, session: ConnectionId, received: ReceivedEvent) {
+        self.received
+            .entry(session.index)
+            .or_default()
+            .push(received);
     }
 }
 
@@ -46,19 +49,19 @@ impl Outlet for TestOutlet {
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let text = String::from_utf8_lossy(delivery.payload.bytes).into_owned();
         let offset = delivery.position.map_or(0, |position| position.offset);
-        self.hear(session, Heard::Item(offset, text));
+        self.hear(session, ReceivedEvent::Item(offset, text));
     }
     fn send_reply(&mut self, session: ConnectionId, _: Ticket, answer: HubReply) {
         match answer {
-            HubReply::Subscribed(joined) => self.hear(session, Heard::Joined(joined)),
-            HubReply::Failed => self.hear(session, Heard::Failed),
+            HubReply::Subscribed(joined) => self.hear(session, ReceivedEvent::Joined(joined)),
+            HubReply::Failed => self.hear(session, ReceivedEvent::Failed),
             _ => {}
         }
     }
     fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
     fn publications_lost(&mut self, session: ConnectionId, _: &Arc<str>) {
-        self.hear(session, Heard::Lost);
+        self.hear(session, ReceivedEvent::Lost);
     }
 }
 
@@ -146,7 +149,7 @@ impl Pair {
     }
 
     pub(crate) fn subscribe(&mut self, index: u32, channel: &str, places: &[u64]) {
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since: since(places),
             ..SubscribeOptions::default()
         };
@@ -157,7 +160,7 @@ impl Pair {
             session(index),
             name(channel),
             Ticket(1),
-            &joining,
+            &subscribe_options,
             outlet,
         )
         .expect("there is room");
@@ -210,14 +213,16 @@ impl Pair {
         loop {
             let outlet = &mut self.outlets[worker];
             let before: BTreeMap<u32, usize> = outlet
-                .heard
+                .received
                 .iter()
-                .map(|(index, heard)| (*index, heard.len()))
+                .map(|(index, received)| (*index, received.len()))
                 .collect();
             let is_early = self.hubs[worker].take_reports(outlet);
-            for (index, heard) in &outlet.heard {
-                let new = &heard[before.get(index).copied().unwrap_or(0)..];
-                let joined = new.iter().position(|one| matches!(one, Heard::Joined(_)));
+            for (index, received) in &outlet.received {
+                let new = &received[before.get(index).copied().unwrap_or(0)..];
+                let joined = new
+                    .iter()
+                    .position(|one| matches!(one, ReceivedEvent::Joined(_)));
                 assert!(
                     joined.is_none_or(|place| place + 1 == new.len()),
                     "{index} hears more before it knows what it has joined: {new:?}"
@@ -253,17 +258,17 @@ impl Pair {
         }
     }
 
-    pub(crate) fn heard(&self, index: u32) -> &[Heard] {
-        let heard = self.outlets[index as usize % 2].heard.get(&index);
-        heard.map_or(&[], Vec::as_slice)
+    pub(crate) fn received(&self, index: u32) -> &[ReceivedEvent] {
+        let received = self.outlets[index as usize % 2].received.get(&index);
+        received.map_or(&[], Vec::as_slice)
     }
 
     /// Returns the offsets that a session has, recovered and live, and whether its recovery was complete.
     pub(crate) fn offsets(&self, index: u32) -> (Vec<u64>, Option<bool>) {
         let (mut offsets, mut is_whole) = (Vec::new(), None);
-        for one in self.heard(index) {
+        for one in self.received(index) {
             match one {
-                Heard::Joined(Some(joined)) => {
+                ReceivedEvent::Joined(Some(joined)) => {
                     let Some(recovered) = &joined.recovered else {
                         continue;
                     };
@@ -271,8 +276,8 @@ impl Pair {
                     let missed = recovered.publications.iter();
                     offsets.extend(missed.filter_map(|one| Some(one.position?.offset)));
                 }
-                Heard::Item(offset, _) => offsets.push(*offset),
-                Heard::Joined(None) | Heard::Failed | Heard::Lost => {}
+                ReceivedEvent::Item(offset, _) => offsets.push(*offset),
+                ReceivedEvent::Joined(None) | ReceivedEvent::Failed | ReceivedEvent::Lost => {}
             }
         }
         (offsets, is_whole)

@@ -83,7 +83,7 @@ pub(crate) struct Unruly {
     /// Replies are unordered too.
     pub(crate) is_late: bool,
     /// Channels can't be followed.
-    pub(crate) is_deaf: bool,
+    pub(crate) cannot_follow: bool,
     pub(crate) reads: u32,
     /// Channels with a feed.
     pub(crate) followed: BTreeSet<Arc<str>>,
@@ -109,7 +109,7 @@ impl Unruly {
             is_full: false,
             is_mute: false,
             is_late: false,
-            is_deaf: false,
+            cannot_follow: false,
             reads: 0,
             followed: BTreeSet::new(),
             members: Vec::new(),
@@ -440,9 +440,9 @@ impl Engine for Unruly {
         self.channels[slot as usize].waiting
     }
 
-    fn fence(&mut self, slot: u32, receipt: RequestContext) {
+    fn fence(&mut self, slot: u32, request_context: RequestContext) {
         self.of(slot).waiting += 1;
-        self.under_way.push(EngineReport::Fence(receipt));
+        self.under_way.push(EngineReport::Fence(request_context));
     }
 
     fn report_handled(&mut self, slot: u32) {
@@ -451,7 +451,7 @@ impl Engine for Unruly {
 
     fn follow(&mut self, name: &Arc<str>, slot: Option<u32>) -> EngineReply<()> {
         if self.is_late {
-            let report = EngineReport::Following(Arc::clone(name), !self.is_deaf);
+            let report = EngineReport::Following(Arc::clone(name), !self.cannot_follow);
             self.under_way.push(report);
             return EngineReply::Deferred;
         }
@@ -484,14 +484,14 @@ impl Engine for Unruly {
         }
         let is_same = |one: &Member| one.0 == *channel && one.1.user == client.user;
         let is_elsewhere = self.members_elsewhere.iter().any(is_same);
-        let is_told = !(change.is_by_user && is_elsewhere);
+        let notifies_subscribers = !(change.is_by_user && is_elsewhere);
         if self.is_late {
-            let report = EngineReport::Member(change.context(), is_told);
+            let report = EngineReport::Member(change.context(), notifies_subscribers);
             // Reports of one channel stay in order.
             self.ready.push(report);
             return EngineReply::Deferred;
         }
-        EngineReply::Ready(is_told)
+        EngineReply::Ready(notifies_subscribers)
     }
 
     fn presence(
@@ -546,7 +546,7 @@ impl Engine for Unruly {
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome> {
         if self.is_late {
             return EngineReply::Deferred;
@@ -566,7 +566,10 @@ impl Engine for Unruly {
             recovered.is_complete |= !is_certain;
             recovered
         };
-        let since = joining.since.as_ref().and_then(|since| since.first());
+        let since = subscribe_options
+            .since
+            .as_ref()
+            .and_then(|since| since.first());
         EngineReply::Ready(SubscribeOutcome {
             position,
             recovered: since.map(read),
@@ -582,7 +585,7 @@ impl Engine for Unruly {
         kept: StoredChannel<'_>,
         query: &HistoryQuery,
         _answer_max: usize,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<HistoryPage, HistoryError>> {
         let up_to = self.read_up_to(kept.slot);
         let channel = self.of(kept.slot);
@@ -597,7 +600,7 @@ impl Engine for Unruly {
         };
         let page = HistoryPage::from_publications(position, stored.take(query.limit).collect());
         self.under_way
-            .push(EngineReport::History(receipt, Ok(page)));
+            .push(EngineReport::History(request_context, Ok(page)));
         EngineReply::Deferred
     }
 
@@ -623,7 +626,7 @@ impl Engine for Unruly {
     fn remove(
         &mut self,
         kept: StoredChannel<'_>,
-        receipt: RequestContext,
+        request_context: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>> {
         let is_removed = self.broken != Broken::Removal;
         let channel = self.of(kept.slot);
@@ -631,7 +634,8 @@ impl Engine for Unruly {
         if is_removed {
             channel.stored.clear();
         }
-        self.under_way.push(EngineReport::Removed(receipt, Ok(())));
+        self.under_way
+            .push(EngineReport::Removed(request_context, Ok(())));
         EngineReply::Deferred
     }
 

@@ -79,12 +79,15 @@ fn a_turn_passes_a_limited_number_of_channels_without_credit() {
     assert!(!node.sweep(100));
     assert!(node.outlet.given.is_empty());
     assert!(!node.sweep(100));
-    let told = node
+    let deliveries = node
         .outlet
         .given
         .iter()
         .map(|one| (one.channel.as_str(), one.event));
-    assert_eq!(told.collect::<Vec<_>>(), [(&*free, FeedEvent::Joined)]);
+    assert_eq!(
+        deliveries.collect::<Vec<_>>(),
+        [(&*free, FeedEvent::Joined)]
+    );
 }
 
 #[test]
@@ -98,12 +101,14 @@ fn announcements_keep_their_order_and_channels_alternate() {
         }
     }
     node.sweep(100);
-    let told = node.outlet.given.iter();
-    let told: Vec<_> = told.map(|one| (one.channel.as_str(), one.event)).collect();
+    let deliveries = node.outlet.given.iter();
+    let deliveries: Vec<_> = deliveries
+        .map(|one| (one.channel.as_str(), one.event))
+        .collect();
     use FeedEvent::{Joined, Left};
     let each = [Joined, Left, Joined, Left];
     let expected = each.map(|event| [("room:1", event), ("room:2", event)]);
-    assert_eq!(told, expected.concat());
+    assert_eq!(deliveries, expected.concat());
 }
 
 #[test]

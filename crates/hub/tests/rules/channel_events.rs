@@ -29,9 +29,9 @@ fn node() -> Node {
         recovery: RecoveryMode::Latest,
         budget: veche_hub::Budget::COMMON,
     };
-    let mut insert = |name, told, leave_delay_ms, history| {
+    let mut insert = |name, event_level, leave_delay_ms, history| {
         let options = NamespaceOptions {
-            event_level: told,
+            event_level,
             leave_delay_ms,
             history,
             presence: true,
@@ -57,7 +57,7 @@ fn node() -> Node {
 fn taken(node: &mut Node) -> (Vec<String>, u64) {
     let mut list = Vec::new();
     let lost = node.hub.take_channel_events(&mut list);
-    let told = |one: &ChannelEvent| {
+    let describe = |one: &ChannelEvent| {
         let what = match &one.kind {
             ChannelEventKind::Joined(client) => format!("{} joined", client.client),
             ChannelEventKind::Left(client) => format!("{} left", client.client),
@@ -65,7 +65,7 @@ fn taken(node: &mut Node) -> (Vec<String>, u64) {
         };
         format!("{} {what} at {}", one.channel, one.at_ms - START_MS)
     };
-    (list.iter().map(told).collect(), lost)
+    (list.iter().map(describe).collect(), lost)
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn each_namespace_reports_at_its_level() {
         node.unsubscribe(0, channel);
     }
     assert!(node.hub.has_pending_output());
-    let (told, lost) = taken(&mut node);
+    let (events, lost) = taken(&mut node);
     let expected = [
         "open:1 Empty at 0",
         "open:1 Occupied at 0",
@@ -88,7 +88,7 @@ fn each_namespace_reports_at_its_level() {
         "full:1 a left at 0",
         "full:1 Vacated at 0",
     ];
-    assert_eq!((&told[..], lost), (&expected.map(str::to_owned)[..], 0));
+    assert_eq!((&events[..], lost), (&expected.map(str::to_owned)[..], 0));
     assert!(!node.hub.has_pending_output());
 }
 
@@ -104,8 +104,10 @@ fn a_channel_with_its_latest_publication_is_not_empty() {
 fn an_empty_channel_is_reported_once_a_second_however_often_clients_subscribe() {
     let mut node = node();
     let empty = |node: &mut Node| {
-        let told = taken(node).0.into_iter();
-        told.filter(|one| one.contains("Empty")).collect::<Vec<_>>()
+        let events = taken(node).0.into_iter();
+        events
+            .filter(|one| one.contains("Empty"))
+            .collect::<Vec<_>>()
     };
     for _ in 0..20 {
         node.subscribe(0, "open:1");
@@ -147,8 +149,8 @@ fn empty_channels_beyond_the_limit_are_reported_each_time() {
         node.subscribe(0, "open:next");
         node.unsubscribe(0, "open:next");
     }
-    let told = taken(&mut node).0;
-    let count = |what: &str| told.iter().filter(|one| one.contains(what)).count();
+    let events = taken(&mut node).0;
+    let count = |what: &str| events.iter().filter(|one| one.contains(what)).count();
     assert_eq!((count("Empty"), count("Occupied")), (2, 2));
 }
 
@@ -164,8 +166,8 @@ fn happenings_beyond_the_limit_are_counted_as_lost() {
     }
     node.subscribe(0, "missed:1");
     assert!(node.hub.has_pending_output());
-    let (told, lost) = taken(&mut node);
-    assert_eq!((told.len(), lost), (HAPPENINGS_MAX, 1));
+    let (events, lost) = taken(&mut node);
+    assert_eq!((events.len(), lost), (HAPPENINGS_MAX, 1));
     assert!(!node.hub.has_pending_output());
     assert_eq!(taken(&mut node), (Vec::new(), 0));
     node.unsubscribe(0, "missed:1");
@@ -237,13 +239,13 @@ fn channels_beyond_the_limit_are_reported_vacated_at_once() {
         }
     }
     node.at(START_MS + DELAY_MS);
-    let mut told = 0;
+    let mut count = 0;
     while node.hub.needs_maintenance() {
         node.hub.maintain();
         let (list, lost) = taken(&mut node);
-        told += list.len() as u64 + lost;
+        count += list.len() as u64 + lost;
     }
-    assert_eq!(told, u64::from(EMPTY_MAX));
+    assert_eq!(count, u64::from(EMPTY_MAX));
 }
 
 #[test]
@@ -290,7 +292,7 @@ fn presence_announcements_and_reports_each_require_members() {
         join_leave: true,
         ..none
     };
-    let told = NamespaceOptions {
+    let with_events = NamespaceOptions {
         event_level: EventLevel::Members,
         ..none
     };
@@ -298,7 +300,7 @@ fn presence_announcements_and_reports_each_require_members() {
         ("none", none, false),
         ("asked", presence, true),
         ("heard", join_leave, true),
-        ("told", told, true),
+        ("told", with_events, true),
     ] {
         assert_eq!(options.has_members(), has_members, "{name}");
         all.insert(name, options);
@@ -309,8 +311,8 @@ fn presence_announcements_and_reports_each_require_members() {
         node.join(session(0), channel, &member("ann", "a"));
     }
     node.sweep(100);
-    let heard: Vec<_> = node.outlet.given.iter().map(|one| &*one.channel).collect();
-    assert_eq!(heard, ["heard:1"]);
+    let received: Vec<_> = node.outlet.given.iter().map(|one| &*one.channel).collect();
+    assert_eq!(received, ["heard:1"]);
     let expected = ["told:1 Occupied at 0", "told:1 a joined at 0"];
     assert_eq!(taken(&mut node).0, expected);
     let RequestOutcome::Done(HubReply::Presence(Ok(present))) =

@@ -226,9 +226,9 @@ fn history_reads_are_refused_while_replies_hold_too_many_dropped_bytes() {
     assert_eq!(page.len(), SIZE as usize);
     fill(&mut node);
     let busy = RequestOutcome::Done(HubReply::History(Err(HistoryError::Busy)));
-    let question = || ChannelQuery::History(HistoryQuery::default());
-    assert_eq!(node.ask("long:1", question()), busy);
-    assert_eq!(node.ask("kept:1", question()), busy);
+    let query = || ChannelQuery::History(HistoryQuery::default());
+    assert_eq!(node.ask("long:1", query()), busy);
+    assert_eq!(node.ask("kept:1", query()), busy);
     let offsets = page.iter().map(|one| one.position.map(|at| at.offset));
     assert!(
         offsets.eq((1..=u64::from(SIZE)).map(Some)),
@@ -266,8 +266,8 @@ fn the_length_of_a_channel_name_is_part_of_its_cost() {
 #[test]
 fn recovery_of_the_latest_publication() {
     let mut node = Node::alone();
-    let recovered = |node: &mut Node, index, joining: &SubscribeOptions| {
-        let joined = node.join(session(index), "latest:1", joining);
+    let recovered = |node: &mut Node, index, subscribe_options: &SubscribeOptions| {
+        let joined = node.join(session(index), "latest:1", subscribe_options);
         let recovered = joined.and_then(|joined| joined.recovered);
         let recovered = recovered.expect("asked for");
         let offsets = recovered.publications.iter().map(|one| one.position);

@@ -21,13 +21,13 @@ fn full() -> (Node, String) {
 }
 
 /// Returns the workers that were notified of the log's state since the last call, with that state.
-fn told(node: &mut Node) -> Vec<(u16, bool)> {
+fn log_states(node: &mut Node) -> Vec<(u16, bool)> {
     let sent = std::mem::take(&mut node.outlet.sent);
-    let told = sent.into_iter().filter_map(|(to, mail)| match mail {
+    let states = sent.into_iter().filter_map(|(to, mail)| match mail {
         HubMessage::LogFull { is_full } => Some((to.0, is_full)),
         _ => None,
     });
-    told.collect()
+    states.collect()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     assert_eq!(node.hub.gauges().stalled, 2);
     assert_eq!(node.outlet.done, [(SOURCE, HubMessageClass::Publish); 2]);
     let others = [NEAR, FAR, SOURCE].map(|WorkerId(other)| other);
-    assert_eq!(told(&mut node), others.map(|other| (other, true)));
+    assert_eq!(log_states(&mut node), others.map(|other| (other, true)));
     // Publications of channels without history are not held back.
     let [chat] = node.names("chat");
     node.subscribe(0, &chat);
@@ -48,14 +48,14 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
 
     node.write_log();
     assert_eq!(node.hub.gauges().stalled, 0);
-    assert_eq!(told(&mut node), others.map(|other| (other, false)));
+    assert_eq!(log_states(&mut node), others.map(|other| (other, false)));
     node.write_log();
     assert_eq!(node.page(&kept).position.offset, u64::from(PENDING_MAX) + 2);
     // The acknowledgement is not repeated.
     assert_eq!(node.outlet.done.len(), 3);
     node.publish_from(SOURCE, "d", &kept);
     assert_eq!(node.outlet.done.len(), 4);
-    assert_eq!(told(&mut node), []);
+    assert_eq!(log_states(&mut node), []);
 }
 
 #[test]

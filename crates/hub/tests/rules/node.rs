@@ -138,7 +138,7 @@ pub(crate) fn namespaces() -> Namespaces {
         leave_delay_ms: 5_000,
         ..room
     };
-    let told = NamespaceOptions {
+    let with_events = NamespaceOptions {
         event_level: EventLevel::Members,
         ..NamespaceOptions::default()
     };
@@ -147,7 +147,7 @@ pub(crate) fn namespaces() -> Namespaces {
     all.insert("latest", latest);
     all.insert("room", room);
     all.insert("hall", hall);
-    all.insert("told", told);
+    all.insert("told", with_events);
     all.insert(USERS, NamespaceOptions::default());
     all
 }
@@ -221,7 +221,7 @@ impl Node {
         &mut self,
         session: ConnectionId,
         channel: &str,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> Result<(), SubscribeError> {
         let channel = name(channel);
         subscribe(
@@ -229,7 +229,7 @@ impl Node {
             session,
             channel,
             Ticket(0),
-            joining,
+            subscribe_options,
             &mut self.outlet,
         )
     }
@@ -243,9 +243,9 @@ impl Node {
         &mut self,
         session: ConnectionId,
         channel: &str,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> Option<SubscribeOutcome> {
-        self.try_subscribe(session, channel, joining)
+        self.try_subscribe(session, channel, subscribe_options)
             .expect("there is room");
         match self.outlet.answers.pop() {
             Some((_, HubReply::Subscribed(joined))) => joined.map(|joined| *joined),
@@ -272,7 +272,7 @@ impl Node {
         &self,
         worker: WorkerId,
         channel: &str,
-        joining: &SubscribeOptions,
+        subscribe_options: &SubscribeOptions,
     ) -> HubMessage {
         let mut there = Hub::new(worker, self.hub.workers(), self.seed, Options::default());
         there.set_history(Arc::new(namespaces()), usize::MAX);
@@ -282,7 +282,7 @@ impl Node {
             session(0),
             name(channel),
             Ticket(0),
-            joining,
+            subscribe_options,
             &mut outlet,
         )
         .expect("there is room");
@@ -353,14 +353,10 @@ impl Node {
         self.receive(worker, mail);
     }
 
-    pub(crate) fn ask(
-        &mut self,
-        channel: &str,
-        question: ChannelQuery,
-    ) -> RequestOutcome<HubReply> {
+    pub(crate) fn ask(&mut self, channel: &str, query: ChannelQuery) -> RequestOutcome<HubReply> {
         let caller = (session(77), Ticket(77));
         self.hub
-            .query(caller, name(channel), question, &mut self.outlet)
+            .query(caller, name(channel), query, &mut self.outlet)
     }
 
     /// The whole history of a channel.

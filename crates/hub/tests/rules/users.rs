@@ -108,11 +108,11 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     };
     assert_eq!(outcome, Ok(RequestOutcome::Done(instructed)));
     assert_eq!(node.outlet.instructed, [session(0), session(1)]);
-    let told = node.outlet.sent.iter().map(|(to, mail)| {
+    let receivers = node.outlet.sent.iter().map(|(to, mail)| {
         assert!(matches!(mail, HubMessage::Command { .. }));
         *to
     });
-    assert_eq!(told.collect::<Vec<_>>(), [NEAR, FAR]);
+    assert_eq!(receivers.collect::<Vec<_>>(), [NEAR, FAR]);
     let mut here: Vec<_> = node.hub.sessions_of_user(&user).collect();
     here.sort();
     assert_eq!(here, [session(0), session(1)]);

@@ -47,10 +47,10 @@ impl World {
     fn tell(&mut self, worker: WorkerId) {
         let Some(disk) = &mut self.disk else { return };
         let log = &mut disk.logs[usize::from(worker.0)];
-        log.told = log.committed;
-        let told = log.told;
+        log.reported = log.committed;
+        let reported = log.reported;
         let (hub, mut port) = self.at(worker);
-        hub.batch_durable(told, &mut port);
+        hub.batch_durable(reported, &mut port);
     }
 
     /// Crashes the process and starts another one.

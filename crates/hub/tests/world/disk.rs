@@ -20,7 +20,7 @@ pub(crate) struct Log {
     /// The number of the last batch that survives a crash.
     pub(crate) committed: u64,
     /// The last batch reported to the hub.
-    pub(crate) told: u64,
+    pub(crate) reported: u64,
 }
 
 pub(crate) struct Kept {
@@ -110,6 +110,6 @@ impl Disk {
     pub(crate) fn is_quiet(&self) -> bool {
         self.logs
             .iter()
-            .all(|log| log.queued.is_empty() && log.told == log.committed)
+            .all(|log| log.queued.is_empty() && log.reported == log.committed)
     }
 }

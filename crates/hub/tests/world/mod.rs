@@ -460,11 +460,11 @@ impl World {
                 Err(error) => panic!("{error}"),
             };
             assert_eq!(instructed.connections, expected.len() as u32);
-            let mut told = std::mem::take(&mut self.wires.disconnected);
-            told.sort();
+            let mut disconnected = std::mem::take(&mut self.wires.disconnected);
+            disconnected.sort();
             expected.sort();
-            assert_eq!(told, expected);
-            for (worker, session) in told {
+            assert_eq!(disconnected, expected);
+            for (worker, session) in disconnected {
                 self.close(worker, session);
             }
             assert_eq!(self.wires.settled.get(&ticket), None, "nothing is done yet");
@@ -548,11 +548,18 @@ impl World {
             self.wires.current.insert(member, ticket);
         }
         let (hub, mut port) = self.at(worker);
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since,
             ..SubscribeOptions::default()
         };
-        let result = subscribe(hub, session, name(channel), ticket, &joining, &mut port);
+        let result = subscribe(
+            hub,
+            session,
+            name(channel),
+            ticket,
+            &subscribe_options,
+            &mut port,
+        );
         let expected = if is_new {
             Ok(())
         } else {

@@ -77,31 +77,31 @@ mod tests {
 
     #[test]
     fn a_network_has_its_share_and_no_more() {
-        let mut shares = PerAddressQuota::new(Some(Rate::new(2, 60_000)), 7);
+        let mut quota = PerAddressQuota::new(Some(Rate::new(2, 60_000)), 7);
         let (ann, near, far) = ("2001:db8::1", "2001:db8::2", "2001:db8:1::1");
         let [ann, near, far] = [ann, near, far].map(address);
         for _ in 0..2 {
-            assert!(shares.has_room(ann, true));
-            shares.add(ann, true);
+            assert!(quota.has_room(ann, true));
+            quota.add(ann, true);
         }
-        assert!(!shares.has_room(near, true));
+        assert!(!quota.has_room(near, true));
         for _ in 0..2 {
-            assert!(shares.has_room(near, false));
-            shares.add(near, false);
+            assert!(quota.has_room(near, false));
+            quota.add(near, false);
         }
-        assert!(!shares.has_room(ann, false));
-        assert!(shares.has_room(far, true));
-        shares.remove(near, 3);
-        assert!(shares.has_room(ann, true) && shares.has_room(ann, false));
-        shares.remove(ann, 1);
-        assert!(shares.networks.is_empty());
+        assert!(!quota.has_room(ann, false));
+        assert!(quota.has_room(far, true));
+        quota.remove(near, 3);
+        assert!(quota.has_room(ann, true) && quota.has_room(ann, false));
+        quota.remove(ann, 1);
+        assert!(quota.networks.is_empty());
     }
 
     #[test]
     fn without_a_limit_there_is_room() {
-        let mut shares = PerAddressQuota::new(None, 1);
+        let mut quota = PerAddressQuota::new(None, 1);
         let ann = address("192.0.2.1");
-        shares.add(ann, true);
-        assert!(shares.has_room(ann, true));
+        quota.add(ann, true);
+        assert!(quota.has_room(ann, true));
     }
 }

@@ -27,7 +27,7 @@ const START_WAIT: Duration = Duration::from_secs(10);
 
 /// A password to be checked.
 pub(super) struct PasswordCheck {
-    pub(super) question: PamRequest,
+    pub(super) request: PamRequest,
     /// The deadline, which includes queueing.
     pub(super) until: Instant,
     pub(super) ticket: CheckTicket,
@@ -171,13 +171,13 @@ impl Inner {
         while let Some(job) = self.next() {
             let outcome = self.check_password(&mut helper, &job);
             let PasswordCheck {
-                question,
+                request,
                 ticket,
                 observer,
                 ..
             } = job;
             // The request is wiped together with its password.
-            drop(question);
+            drop(request);
             observer.checked(ticket, outcome);
         }
         self.end(&mut helper);
@@ -225,7 +225,7 @@ impl Inner {
         if now() >= job.until {
             return Err(CheckError::Late);
         }
-        let answer = ready.ask(&job.question, job.until);
+        let answer = ready.ask(&job.request, job.until);
         if answer.is_err() {
             // The helper is still blocked in a module, or has ended.
             self.end(helper);

@@ -45,7 +45,7 @@ fn shared(claims: &Value) -> String {
     token(&header, claims, |message| hs256(SECRET, message))
 }
 
-fn judged(claims: &Value, rules: &ClaimRules) -> Result<Claims, TokenError> {
+fn verify_claims(claims: &Value, rules: &ClaimRules) -> Result<Claims, TokenError> {
     let keys = Keys::secret(SECRET).unwrap();
     verify(&shared(claims), &keys, rules, NOW_S)
 }
@@ -105,13 +105,13 @@ fn a_token_that_could_not_be_revoked_is_refused() {
         json!("x".repeat(256)),
     ] {
         claims["jti"] = id.clone();
-        let refusal = judged(&claims, &ClaimRules::default()).unwrap_err();
+        let refusal = verify_claims(&claims, &ClaimRules::default()).unwrap_err();
         assert!(refusal.is_same_kind(&TokenError::Claim("")), "{id}");
         assert!(refusal.to_string().starts_with("jti "), "{refusal}");
     }
     claims = ann();
     claims["iat"] = json!("yesterday");
-    let refusal = judged(&claims, &ClaimRules::default()).unwrap_err();
+    let refusal = verify_claims(&claims, &ClaimRules::default()).unwrap_err();
     assert!(refusal.to_string().starts_with("iat "), "{refusal}");
 }
 
@@ -299,15 +299,18 @@ fn valid_and_invalid_claims() {
         (json!("ann"), &plain, Err(TokenError::Malformed)),
     ];
     for (claims, rules, expected) in cases {
-        let found = judged(claims, rules).map(|claims| claims.user);
+        let found = verify_claims(claims, rules).map(|claims| claims.user);
         assert_eq!(found, expected.map(str::to_owned), "{claims}");
     }
-    assert_eq!(judged(&ann(), &plain).unwrap().expires_s, Some(NOW_S + 90));
-    let without = judged(&json!({"sub": "ann"}), &endless).unwrap();
+    assert_eq!(
+        verify_claims(&ann(), &plain).unwrap().expires_s,
+        Some(NOW_S + 90)
+    );
+    let without = verify_claims(&json!({"sub": "ann"}), &endless).unwrap();
     assert_eq!(without.expires_s, None);
     for aud in [json!(7), json!(null), json!({}), json!(["chat", 7])] {
         let claims = json!({"sub": "ann", "exp": exp, "aud": aud});
-        let refusal = judged(&claims, &to).unwrap_err();
+        let refusal = verify_claims(&claims, &to).unwrap_err();
         assert!(refusal.to_string().starts_with("aud "), "{refusal}");
     }
 }
@@ -391,22 +394,23 @@ fn a_public_key_is_no_secret() {
 fn a_set_knows_its_keys_by_name() {
     let (first, second, other) = (Ecdsa::new(), Ecdsa::new(), Ecdsa::new());
     let keys = published(&[first.jwk("1"), second.jwk("2")]).unwrap();
-    let judge = |token: &str| verify(token, &keys, &ClaimRules::default(), NOW_S).map(|c| c.user);
+    let verified_user =
+        |token: &str| verify(token, &keys, &ClaimRules::default(), NOW_S).map(|c| c.user);
     let ok = Ok("ann".to_owned());
-    assert_eq!(judge(&first.token(Some("1"), &ann())), ok);
-    assert_eq!(judge(&second.token(Some("2"), &ann())), ok);
+    assert_eq!(verified_user(&first.token(Some("1"), &ann())), ok);
+    assert_eq!(verified_user(&second.token(Some("2"), &ann())), ok);
     // Without an id each key is tried.
-    assert_eq!(judge(&second.token(None, &ann())), ok);
+    assert_eq!(verified_user(&second.token(None, &ann())), ok);
     assert_eq!(
-        judge(&second.token(Some("1"), &ann())),
+        verified_user(&second.token(Some("1"), &ann())),
         Err(TokenError::Signature)
     );
     assert_eq!(
-        judge(&other.token(None, &ann())),
+        verified_user(&other.token(None, &ann())),
         Err(TokenError::Signature)
     );
     assert_eq!(
-        judge(&other.token(Some("3"), &ann())),
+        verified_user(&other.token(Some("3"), &ann())),
         Err(TokenError::UnknownKey)
     );
     // Keys in the header of a token, or referenced by it, are ignored.
@@ -417,7 +421,7 @@ fn a_set_knows_its_keys_by_name() {
             _ => json!("https://evil.example/keys"),
         };
         let bad = token(&header, &ann(), |message| other.sign(message));
-        assert_eq!(judge(&bad), Err(TokenError::Signature), "{name}");
+        assert_eq!(verified_user(&bad), Err(TokenError::Signature), "{name}");
     }
 }
 

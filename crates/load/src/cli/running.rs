@@ -148,7 +148,7 @@ pub(super) fn exit_result(report: &Report) -> Result<(), CommandFailure> {
         (report.messages.duplicated, "duplicate answers"),
         (faults, "lost or faulty deliveries"),
     ];
-    let mut said: Vec<String> = counts
+    let mut parts: Vec<String> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}"))
@@ -156,10 +156,10 @@ pub(super) fn exit_result(report: &Report) -> Result<(), CommandFailure> {
     if report.incomplete {
         let lost = &report.generator.lost;
         let of = report.settings.processes;
-        said.insert(0, format!("{} of {of} processes lost", lost.len()));
+        parts.insert(0, format!("{} of {of} processes lost", lost.len()));
     }
-    if !said.is_empty() {
-        let words = format!("the run had faults: {}; see the report", said.join(", "));
+    if !parts.is_empty() {
+        let words = format!("the run had faults: {}; see the report", parts.join(", "));
         return Err(CommandFailure::new(Exit::Errors, words));
     }
     Ok(())

@@ -104,7 +104,7 @@ pub(super) fn run(
             last = Some(report);
             break;
         }
-        let step = judge(rate, &report, &promises);
+        let step = evaluate(rate, &report, &promises);
         interval.record_step(rate, step.held);
         if !common.output.json {
             exit::print_line(format_args!("{}", shown(&step)))?;
@@ -147,7 +147,7 @@ fn read(kind: &str, text: &str) -> Result<Slo, CommandFailure> {
 
 /// Evaluates a step: a rate passes if it is reached without errors and meets all objectives. A tester without a core of
 /// its own makes figures worse, never better, so it is mentioned for failed steps.
-fn judge(rate: f64, report: &Report, promises: &[Slo]) -> SearchStep {
+fn evaluate(rate: f64, report: &Report, promises: &[Slo]) -> SearchStep {
     let mut checks = check_phase(report, promises, &[], true);
     if report.messages.rate_reached == Some(false) && checks.iter().all(|check| check.passed) {
         checks.push(rate_reached(report));
@@ -172,13 +172,13 @@ fn judge(rate: f64, report: &Report, promises: &[Slo]) -> SearchStep {
 
 fn shown(step: &SearchStep) -> String {
     let p99 = step.p99_us.map_or_else(|| "-".to_owned(), show_time);
-    let verdict = match (step.held, step.broken.is_empty()) {
+    let outcome = match (step.held, step.broken.is_empty()) {
         (true, _) => "held".to_owned(),
         (false, true) => "no answer came".to_owned(),
         (false, false) => step.broken.join("; "),
     };
     format!(
-        "{:>10.0} a second  {:>10.0} came  p99 {p99:>9}  {verdict}",
+        "{:>10.0} a second  {:>10.0} came  p99 {p99:>9}  {outcome}",
         step.rate, step.per_second
     )
 }

@@ -14,12 +14,12 @@ pub(crate) struct ClientTls {
 impl ClientTls {
     /// `host` is the name that the certificate must be for.
     pub(crate) fn new(plan: &TlsPlan, host: &str) -> Result<Self, Error> {
-        let believe = match &plan.ca {
+        let trust_source = match &plan.ca {
             _ if plan.insecure => TrustSource::Insecure,
             Some(file) => TrustSource::File(file.clone()),
             None => TrustSource::System,
         };
-        let mut trust = veche_tls::ClientTrust::new(&believe)?;
+        let mut trust = veche_tls::ClientTrust::new(&trust_source)?;
         if plan.full_handshakes {
             trust = trust.without_resumption();
         }

@@ -114,7 +114,7 @@ impl<'l> Engine<'l> {
                 codecs: Codecs::new(),
                 current: None,
                 out: Vec::new(),
-                sealed: Vec::new(),
+                encrypted: Vec::new(),
                 spare: Vec::new(),
                 opening: 0,
                 sources: plan.sources.clone(),

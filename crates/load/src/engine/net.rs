@@ -46,7 +46,7 @@ pub(crate) struct EngineState {
     /// The client whose input is being processed, and its output.
     pub(super) current: Option<u32>,
     pub(super) out: Vec<u8>,
-    pub(super) sealed: Vec<u8>,
+    pub(super) encrypted: Vec<u8>,
     pub(super) spare: Vec<Vec<u8>>,
     pub(super) opening: u32,
     pub(super) sources: Vec<IpAddr>,
@@ -252,9 +252,9 @@ impl EngineState {
     pub(super) fn flush(&mut self, driver: &mut Epoll, client_index: u32) {
         let client = &mut self.clients[client_index as usize];
         if let Some(tls) = &mut client.tls {
-            tls.send(&self.out, &mut self.sealed);
+            tls.send(&self.out, &mut self.encrypted);
             self.out.clear();
-            std::mem::swap(&mut self.out, &mut self.sealed);
+            std::mem::swap(&mut self.out, &mut self.encrypted);
         }
         if self.out.is_empty() {
             return;

@@ -23,7 +23,7 @@ pub(crate) struct EchoLoad {
     rate: Option<f64>,
     rate_to: Option<f64>,
     arrivals: Arrivals,
-    thinkers: Option<ThinkTimers>,
+    think_timers: Option<ThinkTimers>,
     phase: f64,
     open_loop: Option<OpenLoop>,
     churn: Option<ChurnState>,
@@ -66,7 +66,7 @@ impl EchoLoad {
                 .map(|rate| share.rate_of_clients(rate)),
             rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
             arrivals: plan.arrivals,
-            thinkers: plan.think.map(|think| ThinkTimers::new(think, share)),
+            think_timers: plan.think.map(|think| ThinkTimers::new(think, share)),
             phase: share.phase(),
             open_loop: None,
             churn: plan.churn.map(|per_second| ChurnState {
@@ -215,20 +215,20 @@ impl EchoLoad {
 
     /// Starts a closed loop on a connection that has just opened, or at the start of the run.
     fn start(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
-        match &mut self.thinkers {
+        match &mut self.think_timers {
             None => self.fill(io, client_index),
-            Some(thinkers) => thinkers.start(client_index, self.inflight, io.net.now_ns),
+            Some(think_timers) => think_timers.start(client_index, self.inflight, io.net.now_ns),
         }
     }
 
     /// Sends the next messages after answers, or starts the think time.
     #[inline]
     fn go_on(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
-        match &mut self.thinkers {
+        match &mut self.think_timers {
             None => self.fill(io, client_index),
-            Some(thinkers) => {
+            Some(think_timers) => {
                 let in_flight = self.flights[client_index as usize].sent.len() as u32;
-                thinkers.pause(
+                think_timers.pause(
                     client_index,
                     self.inflight.saturating_sub(in_flight),
                     io.net.now_ns,
@@ -239,8 +239,8 @@ impl EchoLoad {
 
     /// Sends for clients whose think time has ended.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
-        while let Some(thinkers) = &mut self.thinkers
-            && let Some(client_index) = thinkers.next(io.net.now_ns)
+        while let Some(think_timers) = &mut self.think_timers
+            && let Some(client_index) = think_timers.next(io.net.now_ns)
         {
             let flight = &self.flights[client_index as usize];
             let is_free = flight.sent.len() < self.inflight as usize && !flight.is_leaving;
@@ -389,7 +389,10 @@ impl Load for EchoLoad {
         self.expire(io);
         self.send_due(io);
         self.send_thought(io);
-        let thought_due = self.thinkers.as_ref().map_or(u64::MAX, ThinkTimers::due);
+        let thought_due = self
+            .think_timers
+            .as_ref()
+            .map_or(u64::MAX, ThinkTimers::due);
         let next = churn_due.min(thought_due);
         let open_loop = self.open_loop.as_mut();
         open_loop.map_or(next, |open_loop| open_loop.due(io.net.now_ns).min(next))

@@ -64,7 +64,7 @@ pub(crate) struct FanoutLoad {
     recovery: Option<RecoveryState>,
     retries: RetryQueue,
     /// The protocol state of each client.
-    speech: Vec<ServerProtocol>,
+    protocol: Vec<ServerProtocol>,
     /// By publisher, unacknowledged publications; only if answers arrive in order.
     asked: Option<Vec<VecDeque<LoggedPublication>>>,
     has_begun: bool,
@@ -144,7 +144,7 @@ impl FanoutLoad {
                 .recover
                 .then(|| RecoveryState::new(receivers, publishers)),
             retries: RetryQueue::new(receivers + publishers),
-            speech: vec![ServerProtocol::default(); (receivers + publishers) as usize],
+            protocol: vec![ServerProtocol::default(); (receivers + publishers) as usize],
             asked: (!plan.recover && (scheme.is_http() || is_acknowledged))
                 .then(|| vec![VecDeque::new(); publishers as usize]),
             has_begun: false,
@@ -281,10 +281,10 @@ impl FanoutLoad {
     }
 
     /// Checks a publisher's answer for an error; returns whether it is a success.
-    fn classify(&self, io: &mut LoadIo<'_>, told: &[u8]) -> bool {
-        let is_error = says_error(told);
+    fn classify(&self, io: &mut LoadIo<'_>, answer: &[u8]) -> bool {
+        let is_error = says_error(answer);
         if is_error {
-            let words = format!("a publication was refused: {}", excerpt(told));
+            let words = format!("a publication was refused: {}", excerpt(answer));
             io.net
                 .fault(&ErrorCase::new(ErrorCause::BadResponse, words));
         }
@@ -306,7 +306,7 @@ impl FanoutLoad {
 
     /// Handles a message of a receiver, alone in its frame or with others.
     fn delivered(&mut self, io: &mut LoadIo<'_>, client_index: u32, data: &[u8]) {
-        let said = self
+        let position = self
             .recovery
             .as_ref()
             .and_then(|_| MessagePosition::find(data));
@@ -315,10 +315,10 @@ impl FanoutLoad {
             == Greeting::Awaited;
         let page = &mut self.ledger.pages[client_index as usize];
         if let Some(recovery) = &mut self.recovery {
-            if let Some(said) = &said
-                && let Some(channel) = &said.subscribed
+            if let Some(position) = &position
+                && let Some(channel) = &position.subscribed
             {
-                recovery.joined(io, client_index, channel, said, page);
+                recovery.joined(io, client_index, channel, position, page);
                 return;
             }
         } else if is_first && self.hello.is_some() {
@@ -326,7 +326,7 @@ impl FanoutLoad {
         }
         let found = MessageTag::find(data);
         if let (Some(recovery), TagSearch::Note(_)) = (&mut self.recovery, &found) {
-            recovery.advance(io, client_index, said.as_ref());
+            recovery.advance(io, client_index, position.as_ref());
         }
         match found {
             TagSearch::Note(note) if note.run != self.plan.run => io.net.tally.unasked += 1,
@@ -335,8 +335,10 @@ impl FanoutLoad {
                 self.arrived += 1;
                 io.net.answered(note.at_ns, note.at_ns, data.len());
             }
-            TagSearch::Nothing => match replies::read(data, self.speech[client_index as usize]) {
-                ProtocolLine::Connected(speech) => self.speech[client_index as usize] = speech,
+            TagSearch::Nothing => match replies::read(data, self.protocol[client_index as usize]) {
+                ProtocolLine::Connected(protocol) => {
+                    self.protocol[client_index as usize] = protocol
+                }
                 ProtocolLine::Done => {}
                 ProtocolLine::Refused => {
                     let words = format!("a receiver was refused: {}", excerpt(data));
@@ -413,7 +415,7 @@ impl Load for FanoutLoad {
 
     fn opened(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
         self.retries.opened(client_index);
-        self.speech[client_index as usize] = ServerProtocol::default();
+        self.protocol[client_index as usize] = ServerProtocol::default();
         if client_index < self.receivers {
             self.greeted[client_index as usize] = Greeting::Awaited;
             if let Some(hello) = &self.hello {
@@ -448,11 +450,11 @@ impl Load for FanoutLoad {
             return;
         }
         // The fast path: most servers send one publication per message.
-        if self.speech[client_index as usize] == ServerProtocol::Any && replies::is_one(data) {
+        if self.protocol[client_index as usize] == ServerProtocol::Any && replies::is_one(data) {
             return self.delivered(io, client_index, data);
         }
-        for message in replies::split(data, self.speech[client_index as usize]) {
-            match self.speech[client_index as usize] {
+        for message in replies::split(data, self.protocol[client_index as usize]) {
+            match self.protocol[client_index as usize] {
                 ServerProtocol::Centrifugo { wants_pongs } if message == PING => {
                     if wants_pongs {
                         io.send(client_index, MessageKind::Text, PING);

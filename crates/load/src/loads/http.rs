@@ -31,7 +31,7 @@ pub(crate) struct HttpLoad {
     rate: Option<f64>,
     rate_to: Option<f64>,
     arrivals: Arrivals,
-    thinkers: Option<ThinkTimers>,
+    think_timers: Option<ThinkTimers>,
     phase: f64,
     open_loop: Option<OpenLoop>,
     has_begun: bool,
@@ -118,7 +118,7 @@ impl HttpLoad {
                 .map(|rate| share.rate_of_clients(rate)),
             rate_to: plan.rate_to.map(|rate| share.rate_of_clients(rate)),
             arrivals: plan.arrivals,
-            thinkers: plan.think.map(|think| ThinkTimers::new(think, share)),
+            think_timers: plan.think.map(|think| ThinkTimers::new(think, share)),
             phase: share.phase(),
             open_loop: None,
             has_begun: false,
@@ -159,16 +159,18 @@ impl HttpLoad {
 
     /// Starts a closed loop on a connection that has just opened, or at the start of the run.
     fn start(&mut self, io: &mut LoadIo<'_>, client_index: u32) {
-        match &mut self.thinkers {
+        match &mut self.think_timers {
             None => self.fill(io, client_index),
-            Some(thinkers) => thinkers.start(client_index, self.inflight as u32, io.net.now_ns),
+            Some(think_timers) => {
+                think_timers.start(client_index, self.inflight as u32, io.net.now_ns)
+            }
         }
     }
 
     /// Sends for clients whose think time has ended.
     fn send_thought(&mut self, io: &mut LoadIo<'_>) {
-        while let Some(thinkers) = &mut self.thinkers
-            && let Some(client_index) = thinkers.next(io.net.now_ns)
+        while let Some(think_timers) = &mut self.think_timers
+            && let Some(client_index) = think_timers.next(io.net.now_ns)
         {
             let is_free = self.flights[client_index as usize].len() < self.inflight;
             if is_free && io.net.is_open(client_index) && io.net.now_ns < io.net.until_ns {
@@ -343,11 +345,11 @@ impl Load for HttpLoad {
                 self.idle.push_back(client_index);
             }
         } else if io.net.now_ns < io.net.until_ns {
-            match &mut self.thinkers {
+            match &mut self.think_timers {
                 None => self.send(io, client_index, io.net.now_ns),
-                Some(thinkers) => {
+                Some(think_timers) => {
                     let free = self.inflight - self.flights[client_index as usize].len();
-                    thinkers.pause(client_index, free as u32, io.net.now_ns);
+                    think_timers.pause(client_index, free as u32, io.net.now_ns);
                 }
             }
         }
@@ -370,7 +372,10 @@ impl Load for HttpLoad {
         self.send_due(io);
         self.send_thought(io);
         let retry = self.retries.front().map_or(u64::MAX, |retry| retry.0);
-        let thought_due = self.thinkers.as_ref().map_or(u64::MAX, ThinkTimers::due);
+        let thought_due = self
+            .think_timers
+            .as_ref()
+            .map_or(u64::MAX, ThinkTimers::due);
         let next = retry.min(thought_due);
         let open_loop = self.open_loop.as_mut();
         open_loop.map_or(next, |open_loop| open_loop.due(io.net.now_ns).min(next))

@@ -15,7 +15,7 @@ pub(crate) struct StormLoad {
     payload: TestPayload,
     clients: Vec<ClientProgress>,
     /// Clients neither answered nor failed.
-    open_questions: u32,
+    waiting_clients: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -32,14 +32,14 @@ impl StormLoad {
         Self {
             payload: TestPayload::new(&plan.payload),
             clients: vec![ClientProgress::Before; clients],
-            open_questions: clients as u32,
+            waiting_clients: clients as u32,
         }
     }
 
     fn over(&mut self, client_index: u32) {
         if !matches!(self.clients[client_index as usize], ClientProgress::Over) {
             self.clients[client_index as usize] = ClientProgress::Over;
-            self.open_questions -= 1;
+            self.waiting_clients -= 1;
         }
     }
 }
@@ -105,7 +105,7 @@ impl Load for StormLoad {
             .tally
             .settled_ns
             .is_some_and(|settled| net.now_ns > settled.saturating_add(net.plan.timeout_ns));
-        self.open_questions == 0 || given_up
+        self.waiting_clients == 0 || given_up
     }
 
     fn is_settled(&self, net: &EngineState) -> bool {

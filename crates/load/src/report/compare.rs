@@ -201,7 +201,7 @@ fn rows(groups: &[(Group, Vec<&Report>)]) -> Vec<ComparisonRow> {
                     .iter()
                     .enumerate()
                     .map(|(index, group)| {
-                        judge(
+                        compare_ratio(
                             key.better,
                             (&of_group[0], &groups[0].1),
                             (group, &groups[index + 1].1),
@@ -227,7 +227,7 @@ fn value(samples: &[&Sample]) -> Option<GroupValue> {
 
 type Side<'a> = (&'a [&'a Sample], &'a [&'a Report]);
 
-fn judge(better: Better, first: Side<'_>, other: Side<'_>) -> Option<RatioVerdict> {
+fn compare_ratio(better: Better, first: Side<'_>, other: Side<'_>) -> Option<RatioVerdict> {
     if first.0.is_empty() || other.0.is_empty() {
         return None;
     }

@@ -59,7 +59,7 @@ fn body(report: &Report) -> String {
         out.push_str(&format!("<h2>Phase {}: {}</h2>\n", index + 1, escape(name)));
         out.push_str(&format!(
             "<p>{}. {}</p>\n",
-            escape(&wording::question(phase)),
+            escape(&wording::run_description(phase)),
             escape(&wording::span(phase))
         ));
         tables::checks(&mut out, phase);
@@ -129,7 +129,7 @@ fn header(out: &mut String, report: &Report) {
     }
     out.push_str(&format!(
         "<p>{}. {}</p>\n",
-        escape(&wording::question(report)),
+        escape(&wording::run_description(report)),
         escape(&wording::span(report))
     ));
     let machine = &report.machine;

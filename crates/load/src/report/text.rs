@@ -38,7 +38,7 @@ pub fn text(report: &Report, style: Style) -> String {
             Tone::Plain,
             &format!(
                 "{}. {}",
-                clean(&wording::question(phase)),
+                clean(&wording::run_description(phase)),
                 wording::span(phase)
             ),
         );
@@ -165,9 +165,9 @@ fn incomplete(report: &Report) -> Option<String> {
         return None;
     }
     let of = |report: &Report, before: &str| -> Vec<String> {
-        let said =
+        let describe =
             |one: &LostProcess| format!("{before}process {}: {}", one.process, clean(&one.how));
-        report.generator.lost.iter().map(said).collect()
+        report.generator.lost.iter().map(describe).collect()
     };
     let mut all = of(report, "");
     for phase in &report.phases {
@@ -224,7 +224,7 @@ fn headline(page: &mut TextPage, report: &Report) {
     }
     page.text(
         Tone::Plain,
-        &format!("{}.", clean(&wording::question(report))),
+        &format!("{}.", clean(&wording::run_description(report))),
     );
     page.text(Tone::Plain, &wording::span(report));
     if let Some(incomplete) = incomplete(report) {

@@ -40,7 +40,7 @@ impl RunWording {
 }
 
 /// Describes the run, as a sentence without its end: kind, size, connections, rate.
-pub(crate) fn question(report: &Report) -> String {
+pub(crate) fn run_description(report: &Report) -> String {
     let settings = &report.settings;
     let connections = many(settings.connections, "connection");
     let size = settings

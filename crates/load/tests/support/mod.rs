@@ -104,7 +104,7 @@ pub(crate) fn plan(endpoints: Vec<Endpoint>, load: LoadPlan, duration_ms: u64) -
 
 /// Runs a plan; returns its report.
 pub(crate) fn report(plan: Plan) -> Report {
-    let around = RunControl {
+    let run_control = RunControl {
         pid: None,
         interrupts: &AtomicUsize::new(0),
         stop: &AtomicBool::new(false),
@@ -112,7 +112,7 @@ pub(crate) fn report(plan: Plan) -> Report {
         worker_args: None,
         progress: &mut |_| (),
     };
-    run(plan, around).expect("a report")
+    run(plan, run_control).expect("a report")
 }
 
 /// Runs a test's cases concurrently, since they mostly wait.
@@ -142,7 +142,7 @@ pub(crate) fn assert_clean(report: &Report) {
 /// Compares the figures of a report with the truth, to the message, and prints them as a row of the table in
 /// bench/results (`cargo test --test truth -- --nocapture --test-threads 1 | grep '^| '`).
 #[track_caller]
-pub(crate) fn row(question: &str, server: &str, figures: &[(&str, u64, u64)]) {
+pub(crate) fn row(case: &str, server: &str, figures: &[(&str, u64, u64)]) {
     let words = |of: fn(&(&str, u64, u64)) -> u64| {
         let all: Vec<_> = figures
             .iter()
@@ -150,7 +150,7 @@ pub(crate) fn row(question: &str, server: &str, figures: &[(&str, u64, u64)]) {
             .collect();
         all.join(", ")
     };
-    let (truth, told) = (words(|figure| figure.1), words(|figure| figure.2));
-    println!("| {question} | {server} | {truth} | {told} |");
-    assert_eq!(told, truth, "{server}");
+    let (truth, reported) = (words(|figure| figure.1), words(|figure| figure.2));
+    println!("| {case} | {server} | {truth} | {reported} |");
+    assert_eq!(reported, truth, "{server}");
 }

@@ -58,8 +58,8 @@ fn all_fail(report: &Report, count: u64, cause: &str, words: &str) {
         "{:?}",
         report.errors
     );
-    let said = &report.errors.examples[cause];
-    assert!(said.contains(words), "{said}");
+    let error = &report.errors.examples[cause];
+    assert!(error.contains(words), "{error}");
 }
 
 #[test]
@@ -137,9 +137,9 @@ fn answers_that_never_come_are_timed_out() {
 
 #[track_caller]
 fn names_the_kinds(report: &Report) {
-    let said = &report.errors.examples["wrong_answer"];
+    let error = &report.errors.examples["wrong_answer"];
     let words = "a text message was answered by a binary one: \"0000000";
-    assert!(said.starts_with(words), "{said}");
+    assert!(error.starts_with(words), "{error}");
 }
 
 #[test]

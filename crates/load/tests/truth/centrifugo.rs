@@ -142,8 +142,8 @@ fn pings_are_answered_and_all_replies_of_a_frame_are_read() {
         let ledger = report.ledger.expect("a ledger");
         // Its threads may still be reading the last messages.
         let deadline = now() + SOON;
-        let all_heard = |truth: Truth| !wants_pongs || truth.pongs == truth.pings;
-        while !all_heard(state.lock().truth) && now() < deadline {
+        let has_all_pongs = |truth: Truth| !wants_pongs || truth.pongs == truth.pings;
+        while !has_all_pongs(state.lock().truth) && now() < deadline {
             thread::sleep(Duration::from_millis(10));
         }
         let truth = state.lock().truth;

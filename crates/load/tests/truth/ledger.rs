@@ -273,18 +273,18 @@ fn compare(server: &Server, plan: Plan) -> LedgerCounts {
     let report = report(plan);
     let ledger = report.ledger.expect("a ledger");
     let truth = server.truth();
-    let told = Truth::of(&ledger);
+    let reported = Truth::of(&ledger);
     row(
         "broadcast",
         "faults on a seeded schedule",
         &[
-            ("published", truth.published, told.published),
-            ("expected", truth.sent_to, told.sent_to),
-            ("lost", truth.lost, told.lost),
-            ("duplicated", truth.duplicated, told.duplicated),
-            ("reordered", truth.reordered, told.reordered),
-            ("corrupted", truth.corrupted, told.corrupted),
-            ("foreign", truth.foreign, told.foreign),
+            ("published", truth.published, reported.published),
+            ("expected", truth.sent_to, reported.sent_to),
+            ("lost", truth.lost, reported.lost),
+            ("duplicated", truth.duplicated, reported.duplicated),
+            ("reordered", truth.reordered, reported.reordered),
+            ("corrupted", truth.corrupted, reported.corrupted),
+            ("foreign", truth.foreign, reported.foreign),
         ],
     );
     assert_eq!(

@@ -47,7 +47,7 @@ fn an_overloaded_server_has_the_throughput_that_it_has() {
         ..plan(vec![endpoint(&url, 8)], echo(4000.0, None), 600)
     };
     // CPU time belongs to the same answers as its period.
-    let around = RunControl {
+    let run_control = RunControl {
         pid: Some(std::process::id()),
         interrupts: &AtomicUsize::new(0),
         stop: &AtomicBool::new(false),
@@ -55,7 +55,7 @@ fn an_overloaded_server_has_the_throughput_that_it_has() {
         worker_args: None,
         progress: &mut |_| (),
     };
-    let report = run(overload, around).expect("a report");
+    let report = run(overload, run_control).expect("a report");
     assert_behind(&report, 1000.0);
     row(
         "echo",

@@ -300,7 +300,7 @@ fn exactly_the_faults_of_a_recovery_are_found() {
         let server = Server::start(manner, Some(40));
         let (report, ledger, recovery) = run(&server, (5, 1), threads, recovering());
         let truth = server.truth();
-        let told = Truth {
+        let reported = Truth {
             answered: ledger.published,
             unanswered: recovery.unanswered,
             returned: recovery.returned,
@@ -314,15 +314,15 @@ fn exactly_the_faults_of_a_recovery_are_found() {
             "broadcast",
             &format!("receivers that are ended come back ({manner:?})"),
             &[
-                ("published", truth.answered, told.answered),
-                ("returned", truth.returned, told.returned),
-                ("refused", truth.refused, told.refused),
-                ("lost", truth.lost, told.lost),
-                ("duplicated", truth.duplicated, told.duplicated),
-                ("reordered", truth.reordered, told.reordered),
+                ("published", truth.answered, reported.answered),
+                ("returned", truth.returned, reported.returned),
+                ("refused", truth.refused, reported.refused),
+                ("lost", truth.lost, reported.lost),
+                ("duplicated", truth.duplicated, reported.duplicated),
+                ("reordered", truth.reordered, reported.reordered),
             ],
         );
-        assert_eq!(told, truth, "{manner:?}: {ledger:?}");
+        assert_eq!(reported, truth, "{manner:?}: {ledger:?}");
         assert!(truth.answered >= 500 && truth.returned > 15, "{truth:?}");
         let expected_faults = match manner {
             Manner::Loses => truth.lost,

@@ -308,8 +308,8 @@ impl DelayedLink {
             return self.arrivals.pop_front().map(|(_, arrival)| arrival);
         }
         let rest = bytes.split_off(piece);
-        let told = std::mem::replace(bytes, rest);
+        let delivered = std::mem::replace(bytes, rest);
         *due = turn + rng.u64(0..2);
-        Some(Arrival::Bytes(told))
+        Some(Arrival::Bytes(delivered))
     }
 }

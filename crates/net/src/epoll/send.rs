@@ -129,11 +129,11 @@ impl Epoll {
 
     #[cold]
     pub(super) fn writable(&mut self, id: ConnectionId) {
-        let (told, before) = (self.base.pending.len(), self.unsent(id));
+        let (pending_before, before) = (self.base.pending.len(), self.unsent(id));
         self.flush(id);
         self.settle(id);
         // `Sent` or `Drained` already reports the progress.
-        if self.base.pending.len() == told && self.unsent(id) < before {
+        if self.base.pending.len() == pending_before && self.unsent(id) < before {
             self.base.pending.push(PendingEvent::Progressed(id));
         }
     }

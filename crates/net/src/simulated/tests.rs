@@ -7,7 +7,7 @@ const PEER: ([u8; 4], u16) = ([192, 0, 2, 1], 1234);
 /// Echoes input and records events.
 struct Bench {
     net: Simulated,
-    told: Vec<String>,
+    events: Vec<String>,
 }
 
 impl Bench {
@@ -16,7 +16,7 @@ impl Bench {
         net.add_listener();
         Self {
             net,
-            told: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -27,26 +27,26 @@ impl Bench {
     /// Runs turns until no events are left; returns the time of the next one.
     fn rest(&mut self) -> u64 {
         for _ in 0..1000 {
-            let told = &mut self.told;
+            let events = &mut self.events;
             self.net
                 .turn(None, &mut |net, event| match event {
                     DriverEvent::Received { id, bytes } => {
-                        told.push(format!("{} {}", id.index, String::from_utf8_lossy(bytes)));
+                        events.push(format!("{} {}", id.index, String::from_utf8_lossy(bytes)));
                         let echo = bytes.to_vec();
                         if let Some(Buffer::Owned(echo)) = net.send(id, echo.into(), false) {
                             assert!(!echo.is_empty());
                         }
                     }
                     DriverEvent::Closed { id, reason } => {
-                        told.push(format!("{} closed {reason:?}", id.index))
+                        events.push(format!("{} closed {reason:?}", id.index))
                     }
                     DriverEvent::Ended { id } => {
-                        told.push(format!("{} ended", id.index));
+                        events.push(format!("{} ended", id.index));
                         net.close(id);
                     }
-                    DriverEvent::Connected { id } => told.push(format!("{} connected", id.index)),
-                    DriverEvent::Timer { id } => told.push(format!("{} timer", id.index)),
-                    DriverEvent::Drained { id } => told.push(format!("{} drained", id.index)),
+                    DriverEvent::Connected { id } => events.push(format!("{} connected", id.index)),
+                    DriverEvent::Timer { id } => events.push(format!("{} timer", id.index)),
+                    DriverEvent::Drained { id } => events.push(format!("{} drained", id.index)),
                     _ => {}
                 })
                 .expect("a turn");
@@ -66,7 +66,10 @@ fn writes_arrive_in_order_and_replies_can_be_read_after_fin() {
     bench.net.write(id, b"b".to_vec());
     bench.net.finish(id);
     assert_eq!(bench.rest(), u64::MAX);
-    assert_eq!(bench.told, ["0 a", "0 b", "0 ended", "0 closed Requested"]);
+    assert_eq!(
+        bench.events,
+        ["0 a", "0 b", "0 ended", "0 closed Requested"]
+    );
     let mut read = Vec::new();
     assert_eq!(bench.net.read(id, &mut read), RemoteState::Closed);
     assert_eq!(read, b"ab");
@@ -75,7 +78,7 @@ fn writes_arrive_in_order_and_replies_can_be_read_after_fin() {
     assert_eq!((next.index, next == id), (0, false));
     bench.net.write(id, b"stale".to_vec());
     bench.rest();
-    assert_eq!(bench.told.len(), 4);
+    assert_eq!(bench.events.len(), 4);
 }
 
 #[test]
@@ -87,10 +90,10 @@ fn timers_fire_when_the_clock_is_moved_there() {
     bench.net.set_timer(ids[1], 1200);
     assert_eq!(bench.rest(), 1200);
     bench.net.set_now_ms(1199);
-    assert_eq!((bench.rest(), bench.told.len()), (1200, 0));
+    assert_eq!((bench.rest(), bench.events.len()), (1200, 0));
     bench.net.set_now_ms(1200);
     assert_eq!(bench.rest(), 1500);
-    assert_eq!(bench.told, ["1 timer"]);
+    assert_eq!(bench.events, ["1 timer"]);
     bench.net.clear_timer(ids[0]);
     assert_eq!(bench.rest(), u64::MAX);
 }
@@ -110,7 +113,7 @@ fn a_peer_that_does_not_read_holds_sends_back() {
     bench.rest();
     bench.net.read(id, &mut read);
     assert_eq!((read.len(), bench.net.unsent(id)), (40_000, 0));
-    assert_eq!(bench.told.last().map(String::as_str), Some("0 drained"));
+    assert_eq!(bench.events.last().map(String::as_str), Some("0 drained"));
 }
 
 #[test]
@@ -123,11 +126,11 @@ fn a_reset_and_a_connection_to_nowhere_end() {
     bench.rest();
     let id = bench.net.connect(PEER.into()).expect("a transport");
     bench.rest();
-    assert_eq!(bench.told, ["0 closed Reset"], "the peer was silent");
+    assert_eq!(bench.events, ["0 closed Reset"], "the peer was silent");
     assert_eq!(bench.net.take_dials(), [(id, PEER.into())]);
     bench.net.refuse_dial(id);
     bench.rest();
-    assert_eq!(bench.told, ["0 closed Reset", "0 closed Refused"]);
+    assert_eq!(bench.events, ["0 closed Reset", "0 closed Refused"]);
 }
 
 #[test]
@@ -136,12 +139,12 @@ fn a_dial_connects_once_it_is_accepted() {
     let id = bench.net.connect(PEER.into()).expect("a transport");
     bench.net.write(id, b"early".to_vec());
     bench.rest();
-    assert!(bench.told.is_empty(), "not connected: nothing is heard");
+    assert!(bench.events.is_empty(), "not connected: nothing is heard");
     assert_eq!(bench.net.take_dials(), [(id, PEER.into())]);
     bench.net.accept_dial(id);
     bench.net.accept_dial(id);
     bench.rest();
-    assert_eq!(bench.told, ["0 connected", "0 early"]);
+    assert_eq!(bench.events, ["0 connected", "0 early"]);
     let mut read = Vec::new();
     bench.net.read(id, &mut read);
     assert_eq!(read, b"early");
@@ -159,7 +162,7 @@ fn order(seed: u64) -> Vec<String> {
         }
     }
     bench.rest();
-    bench.told
+    bench.events
 }
 
 #[test]
@@ -167,11 +170,11 @@ fn the_seed_decides_the_order_between_transports_not_within_one() {
     assert_eq!(order(7), order(7));
     assert_ne!(order(7), order(8));
     for seed in 0..50 {
-        let told = order(seed);
-        assert_eq!(told.len(), 30);
+        let events = order(seed);
+        assert_eq!(events.len(), 30);
         for index in 0..10 {
             let own = format!("{index} ");
-            let texts: Vec<&str> = told
+            let texts: Vec<&str> = events
                 .iter()
                 .filter_map(|line| line.strip_prefix(&own))
                 .collect();
@@ -187,10 +190,10 @@ fn a_paused_listener_keeps_dials_waiting() {
     let id = bench.dial();
     bench.net.write(id, b"a".to_vec());
     assert_eq!(bench.rest(), u64::MAX);
-    assert!(bench.told.is_empty());
+    assert!(bench.events.is_empty());
     bench.net.resume_accept(ListenerId(0));
     bench.rest();
-    assert_eq!(bench.told, ["0 a"]);
+    assert_eq!(bench.events, ["0 a"]);
 }
 
 /// The wait of a ready transport is bounded however much the others send.
@@ -210,12 +213,12 @@ fn a_ready_transport_is_served_within_a_bounded_number_of_turns() {
                 bench.net.write(quiet, b"?".to_vec());
                 asked = Some(turn);
             }
-            let mut is_heard = false;
+            let mut is_received = false;
             let mut sink = |_: &mut Simulated, event: DriverEvent<'_>| {
-                is_heard |= matches!(event, DriverEvent::Received { id, .. } if id == quiet);
+                is_received |= matches!(event, DriverEvent::Received { id, .. } if id == quiet);
             };
             bench.net.turn(Some(0), &mut sink).expect("a turn");
-            if is_heard && let Some(since) = asked.take() {
+            if is_received && let Some(since) = asked.take() {
                 longest = longest.max(turn - since);
             }
         }
@@ -238,9 +241,9 @@ fn sends_beyond_the_room_leave_in_parts() {
     net.set_room(id, 4);
     let turn = |net: &mut Simulated, more: usize| {
         net.make_room(id, more);
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         net.turn(Some(0), &mut |net, event| {
-            told.push(match event {
+            events.push(match event {
                 DriverEvent::Accepted { .. } => "accepted".to_owned(),
                 DriverEvent::Sent { buffer, .. } => format!("sent {}", buffer.len()),
                 DriverEvent::Progressed { .. } => format!("progressed {}", net.unsent(id)),
@@ -249,7 +252,7 @@ fn sends_beyond_the_room_leave_in_parts() {
             });
         })
         .expect("a turn");
-        told
+        events
     };
     assert_eq!(turn(&mut net, 0), ["accepted"]);
     assert!(net.has_delivered());
@@ -280,12 +283,12 @@ fn without_a_seed_transports_are_served_in_index_order() {
         net.write(*id, b"a".to_vec());
         net.set_timer(*id, 1000);
     }
-    let (mut heard, mut fired) = (Vec::new(), Vec::new());
+    let (mut received, mut fired) = (Vec::new(), Vec::new());
     net.turn(Some(0), &mut |_, event| match event {
-        DriverEvent::Received { id, .. } => heard.push(id),
+        DriverEvent::Received { id, .. } => received.push(id),
         DriverEvent::Timer { id } => fired.push(id),
         _ => {}
     })
     .expect("a turn");
-    assert_eq!((heard, fired), (ids.clone(), ids));
+    assert_eq!((received, fired), (ids.clone(), ids));
 }

@@ -199,7 +199,7 @@ impl Uring {
         first: Option<FilledBuffer>,
         sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
-        let mut told = 0;
+        let mut delivered = 0;
         let is_paused = match self.base.transports.live(id) {
             Some(transport) => {
                 transport.interest &= !READY;
@@ -212,7 +212,7 @@ impl Uring {
         }
         if let Some(mut filled) = first {
             if self.base.transports.peek(id).is_some() {
-                told = filled.len();
+                delivered = filled.len();
                 let bytes = filled.bytes();
                 sink(self, DriverEvent::Received { id, bytes });
             }
@@ -222,7 +222,7 @@ impl Uring {
         if let Some(transport) = self.base.transports.live(id)
             && transport.interest & (RECEIVING | HAS_LATER_PARTS) != RECEIVING
         {
-            self.serve_rest(id, told, sink);
+            self.serve_rest(id, delivered, sink);
         }
     }
 
@@ -230,7 +230,7 @@ impl Uring {
     fn serve_rest(
         &mut self,
         id: ConnectionId,
-        mut told: usize,
+        mut delivered: usize,
         sink: &mut impl FnMut(&mut Self, DriverEvent<'_>),
     ) {
         while let Some(transport) = self.base.transports.live(id) {
@@ -243,18 +243,18 @@ impl Uring {
             }
             if transport.interest & HAS_LATER_PARTS == 0 {
                 let is_armed = transport.interest & RECEIVING != 0 || transport.ended;
-                return match told {
+                return match delivered {
                     _ if is_armed => {}
                     0 => self.receive_now(id, sink),
                     _ => self.queue_ready(id),
                 };
             }
-            if told >= self.base.options.receive_bytes {
+            if delivered >= self.base.options.receive_bytes {
                 return self.queue_ready(id);
             }
             let parts = self.later_parts.get_mut(&id.index);
             let part = parts.and_then(VecDeque::pop_front);
-            told += part.as_ref().map_or(0, InputPart::len);
+            delivered += part.as_ref().map_or(0, InputPart::len);
             match part {
                 Some(InputPart::Filled(mut filled)) => {
                     let bytes = filled.bytes();

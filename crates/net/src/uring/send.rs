@@ -107,7 +107,7 @@ impl Uring {
                 return self.end(id, errno.into());
             }
         };
-        let told = self.base.pending.len();
+        let pending_before = self.base.pending.len();
         queue.advance(count, |buffer| {
             self.base.pending.push(PendingEvent::Sent(id, buffer))
         });
@@ -118,7 +118,7 @@ impl Uring {
         }
         self.settle(id);
         // `Sent` or `Drained` already reports the progress.
-        if count > 0 && self.base.pending.len() == told {
+        if count > 0 && self.base.pending.len() == pending_before {
             self.base.pending.push(PendingEvent::Progressed(id));
         }
     }

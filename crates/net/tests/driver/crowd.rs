@@ -17,12 +17,12 @@ fn message(peer: usize, round: usize) -> Vec<u8> {
     random(seed as u64, 1 + seed * 7 % 1000)
 }
 
-fn hears(id: ConnectionId, peer: &mut TcpStream, said: &[u8]) {
-    let mut heard = vec![0; said.len()];
+fn assert_received(id: ConnectionId, peer: &mut TcpStream, sent: &[u8]) {
+    let mut received = vec![0; sent.len()];
     let patience = Some(Duration::from_secs(5));
     peer.set_read_timeout(patience).expect("a socket option");
-    peer.read_exact(&mut heard).expect("all of it");
-    assert!(heard == said, "{id:?} heard something else");
+    peer.read_exact(&mut received).expect("all of it");
+    assert!(received == sent, "{id:?} heard something else");
 }
 
 /// All peers send before the server looks.
@@ -43,12 +43,12 @@ pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
             world.until_sent(*id);
         }
         for (place, (id, peer)) in peers.iter_mut().enumerate() {
-            let said = message(place, round);
+            let sent = message(place, round);
             assert!(
-                world.log.bytes(*id) == said,
+                world.log.bytes(*id) == sent,
                 "{id:?} received another's data"
             );
-            hears(*id, peer, &said);
+            assert_received(*id, peer, &sent);
         }
     }
     world.assert_waits();
@@ -61,10 +61,10 @@ pub(crate) fn a_crowd_hears_what_is_published<D: Driver>(make: fn(Options) -> D)
     for (id, _) in peers.drain(..PEERS / 4) {
         world.close(id);
     }
-    let mut said = Vec::new();
+    let mut sent = Vec::new();
     for round in 0..30 {
         let publication = Bytes::from(message(7, round));
-        said.extend_from_slice(&publication);
+        sent.extend_from_slice(&publication);
         for (id, _) in &peers {
             let buffer = Buffer::Shared(publication.clone());
             world.driver.send(*id, buffer, false);
@@ -77,7 +77,7 @@ pub(crate) fn a_crowd_hears_what_is_published<D: Driver>(make: fn(Options) -> D)
         world.until_sent(*id);
     }
     for (id, peer) in &mut peers {
-        hears(*id, peer, &said);
+        assert_received(*id, peer, &sent);
     }
     world.assert_waits();
 }

@@ -14,8 +14,8 @@ pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Option
     for turns in 0..12 {
         let mut world = World::new(make(small()), ignore);
         let (id, mut peer) = world.accept();
-        let (said, answered) = (random(turns, 1_000_000), random(turns + 100, 3_000_000));
-        let (to_say, to_hear) = (said.clone(), answered.clone());
+        let (sent, answered) = (random(turns, 1_000_000), random(turns + 100, 3_000_000));
+        let (to_say, to_hear) = (sent.clone(), answered.clone());
         let mut reader = peer.try_clone().expect("a second handle");
         let writer = thread::spawn(move || {
             peer.write_all(&to_say).expect("it is read");
@@ -23,9 +23,9 @@ pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Option
         });
         let listener = thread::spawn(move || {
             thread::sleep(Duration::from_millis(5));
-            let mut heard = Vec::new();
-            reader.read_to_end(&mut heard).expect("all, and an end");
-            assert!(heard == to_hear, "answers changed");
+            let mut received = Vec::new();
+            reader.read_to_end(&mut received).expect("all, and an end");
+            assert!(received == to_hear, "answers changed");
         });
         for piece in answered.chunks(50_000) {
             world.driver.send(id, Buffer::Owned(piece.to_vec()), false);
@@ -43,16 +43,16 @@ pub(crate) fn a_connection_leaves_with_its_descriptor<D: Driver>(make: fn(Option
         assert_eq!(world.log.closed(id), Some(CloseReason::Requested));
         let mut stream = TcpStream::from(detached.socket);
         stream.set_nonblocking(false).expect("a socket");
-        let mut heard = world.log.bytes(id).to_vec();
-        heard.extend(detached.received);
+        let mut received = world.log.bytes(id).to_vec();
+        received.extend(detached.received);
         let mut others = stream.try_clone().expect("a second handle");
         let rest = thread::spawn(move || {
-            others.read_to_end(&mut heard).expect("all, and an end");
-            heard
+            others.read_to_end(&mut received).expect("all, and an end");
+            received
         });
         stream.write_all(&detached.unsent).expect("it is read");
         stream.shutdown(Shutdown::Write).expect("open");
-        assert!(rest.join().expect("read") == said, "bytes changed");
+        assert!(rest.join().expect("read") == sent, "bytes changed");
         for thread in [writer, listener] {
             thread.join().expect("the peer is content");
         }
@@ -65,8 +65,8 @@ pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -
     for was_paused in [false, true] {
         let mut world = World::new(make(small()), ignore);
         let (id, mut peer) = world.accept();
-        let said = random(5, 300_000);
-        let to_say = said.clone();
+        let sent = random(5, 300_000);
+        let to_say = sent.clone();
         let writer = thread::spawn(move || {
             peer.write_all(&to_say).expect("it is read");
             peer.shutdown(Shutdown::Write).expect("open");
@@ -77,13 +77,13 @@ pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -
             world.settle();
             world.driver.resume(id);
         }
-        let mut heard = world.log.bytes(id).to_vec();
+        let mut received = world.log.bytes(id).to_vec();
         let mut left = None;
         let begin = now();
         while left.is_none() && begin.elapsed() < Duration::from_secs(30) {
             let mut sink = |driver: &mut D, event: DriverEvent<'_>| {
                 if let DriverEvent::Received { bytes, .. } = event {
-                    heard.extend_from_slice(bytes);
+                    received.extend_from_slice(bytes);
                     left = driver.detach(id);
                 }
             };
@@ -92,17 +92,17 @@ pub(crate) fn a_connection_leaves_inside_the_sink<D: Driver>(make: fn(Options) -
         }
         world.log.close_called(id);
         let detached = left.expect("it is open");
-        heard.extend(detached.received);
+        received.extend(detached.received);
         let mut stream = TcpStream::from(detached.socket);
         stream.set_nonblocking(false).expect("a socket");
-        stream.read_to_end(&mut heard).expect("all, and an end");
-        assert!(heard == said, "bytes changed");
+        stream.read_to_end(&mut received).expect("all, and an end");
+        assert!(received == sent, "bytes changed");
         writer.join().expect("the peer is content");
         world.assert_waits();
     }
 }
 
-pub(crate) fn what_came_before_a_reset_is_told<D: Driver>(make: fn(Options) -> D) {
+pub(crate) fn input_before_a_reset_is_delivered<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let (id, mut peer) = world.accept();
     world.settle();

@@ -27,7 +27,7 @@ fn options() -> Options {
 
 /// Maximum number of turns until a ready transport is served if all are ready: those before it fill some turns, one may
 /// be in progress, and from Linux 6.13 on the kernel itself serves twenty sockets per call.
-fn told_within() -> usize {
+fn turns_until_served() -> usize {
     (FLOODERS + BYSTANDERS).div_ceil(options().receives_max) + 2
 }
 
@@ -103,21 +103,21 @@ pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
     for turn in 0..TURNS {
         crowd.flood();
         if turn % SILENCE_TURNS == 0 {
-            let who = turn / SILENCE_TURNS % BYSTANDERS;
-            crowd.bystanders[who].1.write_all(b"?").expect("open");
+            let index = turn / SILENCE_TURNS % BYSTANDERS;
+            crowd.bystanders[index].1.write_all(b"?").expect("open");
             // Loopback delivers at once unless the machine is busy.
             thread::sleep(Duration::from_millis(1));
-            asked = Some((who, turn));
+            asked = Some((index, turn));
         }
         crowd.turn();
-        if let Some((who, since)) = asked {
+        if let Some((index, since)) = asked {
             let waited = turn - since;
-            if crowd.world.log.bytes(crowd.bystanders[who].0) == b"?" {
+            if crowd.world.log.bytes(crowd.bystanders[index].0) == b"?" {
                 waits.push(waited);
                 asked = None;
             }
             assert!(
-                waited < told_within() + LATE_TURNS,
+                waited < turns_until_served() + LATE_TURNS,
                 "a bystander waits for {waited} turns; others {waits:?}; served {:?}",
                 crowd.served
             );
@@ -141,10 +141,17 @@ pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) ->
             }
             thread::sleep(Duration::from_millis(1));
         }
-        let told = crowd.turn();
-        assert!(told <= options().receives_max, "{told} in a turn");
+        let event_count = crowd.turn();
+        assert!(
+            event_count <= options().receives_max,
+            "{event_count} in a turn"
+        );
         let bytes = |(id, _): &(ConnectionId, TcpStream)| crowd.world.log.bytes(*id).len();
-        let served: Vec<bool> = crowd.flooders.iter().map(|who| bytes(who) > 0).collect();
+        let served: Vec<bool> = crowd
+            .flooders
+            .iter()
+            .map(|flooder| bytes(flooder) > 0)
+            .collect();
         for (place, since) in since.iter_mut().enumerate() {
             if served[place] {
                 since.fill(0);

@@ -118,7 +118,7 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
     assert!(sent.is_none() && world.driver.unsent(id) > TOTAL / 2);
     peer.set_nonblocking(true).expect("a socket option");
     let mut piece = vec![0; 1 << 20];
-    let (mut got, mut told) = (0, 0);
+    let (mut got, mut progress_count) = (0, 0);
     let mut unsent = world.driver.unsent(id);
     while got < TOTAL {
         if let Ok(count) = peer.read(&mut piece) {
@@ -132,11 +132,11 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
         if now > world.driver.options().low_water_bytes {
             let events = world.log.count(&Logged::Progressed(id)) - before;
             assert_eq!(events, usize::from(now < unsent), "{unsent} {now}");
-            told += events;
+            progress_count += events;
         }
         unsent = now;
     }
-    assert!(told > 10, "told {told} times");
+    assert!(progress_count > 10, "told {progress_count} times");
     let done = Logged::Sent(id, TOTAL);
     world.until("sent", |log| log.has(&done));
     world.log.events.clear();
@@ -565,7 +565,7 @@ macro_rules! backends {
                 a_large_send_tells_how_it_goes, pause_holds_within_its_bound,
                 peer_ends_first, we_end_first, paused_across_both_ends,
                 reset_is_noticed_in_every_state, close_drops_what_is_unsent,
-                a_connection_leaves_with_its_descriptor, a_connection_leaves_inside_the_sink, what_came_before_a_reset_is_told,
+                a_connection_leaves_with_its_descriptor, a_connection_leaves_inside_the_sink, input_before_a_reset_is_delivered,
                 a_pause_holds_from_before_the_connection,
                 ids_are_reused_by_generation, connects, connects_from_an_address, connect_is_refused,
                 timers_fire_in_order,

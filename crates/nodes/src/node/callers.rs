@@ -19,7 +19,7 @@ pub(super) fn caller_of(message: &NodeMessage) -> Option<Caller> {
     match message {
         NodeMessage::Instruct(command) => command.caller,
         NodeMessage::Block(command) => command.caller,
-        NodeMessage::Connections(census) => Some(census.caller),
+        NodeMessage::Connections(list_request) => Some(list_request.caller),
         NodeMessage::Channels(query) => Some(query.caller),
         NodeMessage::UserStatus(query) => Some(query.caller),
         NodeMessage::Announce(_)
@@ -34,7 +34,7 @@ pub(super) fn set_caller(message: &mut NodeMessage, caller: Caller) {
     match message {
         NodeMessage::Instruct(command) => command.caller = Some(caller),
         NodeMessage::Block(command) => command.caller = Some(caller),
-        NodeMessage::Connections(census) => Arc::make_mut(census).caller = caller,
+        NodeMessage::Connections(list_request) => Arc::make_mut(list_request).caller = caller,
         NodeMessage::Channels(query) => query.caller = caller,
         NodeMessage::UserStatus(query) => query.caller = caller,
         NodeMessage::Announce(_)

@@ -21,10 +21,10 @@
 //!   entries: the node reads what is there, and stores and appends the bans that are missing.
 
 mod callers;
+mod cluster_request;
 mod commands;
 mod output;
 mod peers;
-mod question;
 mod restore;
 mod stores;
 mod task;
@@ -44,11 +44,11 @@ use crate::{
 };
 
 use callers::{caller_of, clear_caller, empty, set_caller};
+use cluster_request::ClusterRequest;
 use commands::{Next, NodeCommands};
 pub use output::{AnswerCoverage, NodeCounts, Output, Part};
 use peers::PeerNodes;
 pub use peers::{Disagreement, Peer};
-use question::Question;
 use restore::Restore;
 use stores::Stores;
 use task::{NodeTask, TaskOrigin};
@@ -80,7 +80,7 @@ pub struct Node {
     stores: Stores,
     /// The stored bans may be incomplete; they are compared with those of this node.
     restore: Option<Restore>,
-    questions: HashMap<Caller, Question>,
+    cluster_requests: HashMap<Caller, ClusterRequest>,
     tasks: HashMap<u32, NodeTask>,
     next_task: u32,
     next_ticket: u64,
@@ -91,7 +91,7 @@ pub struct Node {
     /// The time up to which commands of other nodes are known.
     current_until_ms: u64,
     announce_at_ms: u64,
-    heard_self_ms: u64,
+    last_echo_ms: u64,
     outputs: VecDeque<Output>,
     counts: NodeCounts,
 }
@@ -119,7 +119,7 @@ impl Node {
             commands: NodeCommands::default(),
             stores: Stores::default(),
             restore: None,
-            questions: HashMap::new(),
+            cluster_requests: HashMap::new(),
             tasks: HashMap::new(),
             next_task: 0,
             next_ticket: 0,
@@ -129,7 +129,7 @@ impl Node {
             has_left: false,
             current_until_ms: now_ms,
             announce_at_ms: now_ms,
-            heard_self_ms: now_ms,
+            last_echo_ms: now_ms,
             outputs: VecDeque::new(),
             counts: NodeCounts::default(),
         }
@@ -161,7 +161,7 @@ impl Node {
     /// Returns whether the node reaches the others and has executed all their commands.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.is_current && self.is_heard()
+        self.is_current && self.is_connected()
     }
 
     /// Returns the next output.
@@ -233,11 +233,11 @@ impl Node {
                 false => (Vec::new(), self.peers.len()),
             };
             let deadline_ms = self.now_ms + ANSWER_MS;
-            let mut question = Question::new(peers, missing, empty(&message), deadline_ms);
+            let mut request = ClusterRequest::new(peers, missing, empty(&message), deadline_ms);
             if matches!(message, NodeMessage::Block(_)) {
-                question.answered(None, NodeAnswer::Blocked(Ok(())));
+                request.answered(None, NodeAnswer::Blocked(Ok(())));
             }
-            self.questions.insert(caller, question);
+            self.cluster_requests.insert(caller, request);
         }
         if message.is_sequenced() {
             self.command(message.clone());
@@ -245,7 +245,7 @@ impl Node {
             self.send(None, message.clone(), ANSWER_MS as u32);
         }
         if matches!(message, NodeMessage::Block(_)) {
-            return self.finish_questions();
+            return self.finish_cluster_requests();
         }
         self.begin(message, caller.map(TaskOrigin::Own), ANSWER_MS);
     }
@@ -334,9 +334,12 @@ impl Node {
     /// Returns the time at which [`handle_timeout`](Self::handle_timeout) has to be called.
     #[must_use]
     pub fn next_timeout_ms(&self) -> u64 {
-        let questions = self.questions.values().map(|question| question.deadline_ms);
-        let leases = self.peers.next_end_ms().filter(|_| self.is_heard());
-        let all = questions.chain(leases).chain([self.announce_at_ms]);
+        let cluster_requests = self
+            .cluster_requests
+            .values()
+            .map(|request| request.deadline_ms);
+        let leases = self.peers.next_end_ms().filter(|_| self.is_connected());
+        let all = cluster_requests.chain(leases).chain([self.announce_at_ms]);
         all.min().unwrap_or(self.announce_at_ms)
     }
 
@@ -352,34 +355,34 @@ impl Node {
                 self.append_again();
             }
         }
-        if self.is_heard() {
+        if self.is_connected() {
             for ended in self.peers.ended(now_ms) {
                 self.forget(ended);
             }
         }
         self.tasks.retain(|_, task| task.deadline_ms > now_ms);
-        self.finish_questions();
+        self.finish_cluster_requests();
     }
 
     /// Returns whether messages of this node appear to reach the others.
-    fn is_heard(&self) -> bool {
-        self.is_linked && self.now_ms < self.heard_self_ms + CUT_OFF_MS
+    fn is_connected(&self) -> bool {
+        self.is_linked && self.now_ms < self.last_echo_ms + CUT_OFF_MS
     }
 
     fn linked(&mut self) {
         self.is_linked = true;
         self.is_current = false;
-        self.heard_self_ms = self.now_ms;
+        self.last_echo_ms = self.now_ms;
         self.begin_reading();
     }
 
     fn cut(&mut self) {
         self.is_linked = false;
         self.is_current = false;
-        for question in self.questions.values_mut() {
-            question.give_up();
+        for request in self.cluster_requests.values_mut() {
+            request.give_up();
         }
-        self.finish_questions();
+        self.finish_cluster_requests();
     }
 
     /// Reads the control stream behind the last known entry. Without one: its end, and then the stored blocks.
@@ -407,10 +410,10 @@ impl Node {
         };
         let source = envelope.source;
         if source == self.id {
-            if !self.is_heard() && self.is_linked {
+            if !self.is_connected() && self.is_linked {
                 self.peers.renew_all(self.now_ms);
             }
-            self.heard_self_ms = self.now_ms;
+            self.last_echo_ms = self.now_ms;
             self.has_left |= envelope.message == NodeMessage::Leave;
             return;
         }
@@ -418,9 +421,9 @@ impl Node {
             NodeMessage::Announce(announcement) => self.announced_by(source, *announcement),
             NodeMessage::Leave => self.forget(source),
             NodeMessage::Answer(NodeReply { caller, answer }) => {
-                if let Some(question) = self.questions.get_mut(&caller) {
-                    question.answered(Some(source), answer);
-                    self.finish_questions();
+                if let Some(request) = self.cluster_requests.get_mut(&caller) {
+                    request.answered(Some(source), answer);
+                    self.finish_cluster_requests();
                 }
             }
             // Commands are sent only through the stream.
@@ -501,7 +504,7 @@ impl Node {
         }
         self.is_current = true;
         self.peers.renew_all(self.now_ms);
-        self.heard_self_ms = self.now_ms;
+        self.last_echo_ms = self.now_ms;
         self.append_again();
         self.announce_at_ms = self.now_ms + LEASE_RENEWAL_MS;
         self.outputs.push_back(Output::Announce);
@@ -590,10 +593,10 @@ impl Node {
     /// Handles a node that has left, or whose lease has ended.
     fn forget(&mut self, source: NodeId) {
         self.peers.remove(source);
-        for question in self.questions.values_mut() {
-            question.left(source);
+        for request in self.cluster_requests.values_mut() {
+            request.left(source);
         }
-        self.finish_questions();
+        self.finish_cluster_requests();
     }
 
     /// Passes a message to the workers of this node, whose parts make up the answer.
@@ -632,10 +635,10 @@ impl Node {
         };
         match task.origin {
             TaskOrigin::Own(caller) => {
-                if let Some(question) = self.questions.get_mut(&caller) {
-                    question.answered(None, answer);
+                if let Some(request) = self.cluster_requests.get_mut(&caller) {
+                    request.answered(None, answer);
                 }
-                self.finish_questions();
+                self.finish_cluster_requests();
             }
             TaskOrigin::Node(node, caller) => {
                 self.send(
@@ -647,15 +650,15 @@ impl Node {
         }
     }
 
-    fn finish_questions(&mut self) {
+    fn finish_cluster_requests(&mut self) {
         let now_ms = self.now_ms;
         let finished = self
-            .questions
-            .extract_if(|_, question| question.is_finished(now_ms));
-        for (caller, question) in finished {
-            let coverage = question.coverage();
+            .cluster_requests
+            .extract_if(|_, request| request.is_finished(now_ms));
+        for (caller, request) in finished {
+            let coverage = request.coverage();
             self.counts.partial += u64::from(!coverage.is_complete());
-            let answer = question.answer;
+            let answer = request.answer;
             self.outputs
                 .push_back(Output::Answer(caller, answer, coverage));
         }

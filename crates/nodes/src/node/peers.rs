@@ -14,7 +14,7 @@ pub struct Peer {
     /// The last announcement received from it.
     pub announcement: Announcement,
     /// The time of its last announcement, on the monotonic clock of this node.
-    pub heard_at_ms: u64,
+    pub last_seen_ms: u64,
     /// A conflict of the node with this one.
     pub disagreement: Option<Disagreement>,
 }
@@ -63,7 +63,7 @@ impl PeerNodes {
         if known.is_some() || self.0.len() < PEERS_MAX {
             let peer = Peer {
                 announcement,
-                heard_at_ms: now_ms,
+                last_seen_ms: now_ms,
                 disagreement,
             };
             self.0.insert(id, peer);
@@ -78,12 +78,12 @@ impl PeerNodes {
     /// Gives every node the time of a lease to announce itself, after a time without a feed.
     pub(super) fn renew_all(&mut self, now_ms: u64) {
         for peer in self.0.values_mut() {
-            peer.heard_at_ms = now_ms;
+            peer.last_seen_ms = now_ms;
         }
     }
 
     pub(super) fn next_end_ms(&self) -> Option<u64> {
-        let ends = self.0.values().map(|peer| peer.heard_at_ms + LEASE_MS);
+        let ends = self.0.values().map(|peer| peer.last_seen_ms + LEASE_MS);
         ends.min()
     }
 
@@ -92,7 +92,7 @@ impl PeerNodes {
         let ended = self
             .0
             .iter()
-            .filter(|(_, peer)| now_ms >= peer.heard_at_ms + LEASE_MS);
+            .filter(|(_, peer)| now_ms >= peer.last_seen_ms + LEASE_MS);
         ended.map(|(id, _)| *id).collect()
     }
 }

@@ -347,7 +347,7 @@ impl Cluster {
 }
 
 #[test]
-fn a_question_is_answered_once_for_all_nodes() {
+fn a_query_has_one_answer_for_all_nodes() {
     let mut cluster = Cluster::of(3);
     cluster.ask(1, status(1));
     let all = UserStatus {
@@ -365,12 +365,12 @@ fn a_question_is_answered_once_for_all_nodes() {
     let expected = [("own0", 2), ("own1", 2), ("own2", 2), ("shared", 6)];
     let expected = expected.map(|(name, clients)| (Arc::from(name), clients));
     assert_eq!(listed, expected);
-    let census = ListConnections {
+    let list_request = ListConnections {
         channel: Arc::from("#anna"),
         name: None,
         caller: caller(3),
     };
-    cluster.ask(2, NodeMessage::Connections(Arc::new(census)));
+    cluster.ask(2, NodeMessage::Connections(Arc::new(list_request)));
     let (NodeAnswer::Connections(all), 3, 3) = cluster.answer(2) else {
         panic!("no list");
     };
@@ -410,8 +410,8 @@ fn the_deadline_ends_the_waiting_and_a_later_answer_is_ignored() {
     let mut cluster = Cluster::of(2);
     cluster.is_idle = true;
     cluster.ask(0, status(1));
-    let question = cluster.nodes[0].performed[0].clone();
-    cluster.perform(0, &question);
+    let request = cluster.nodes[0].performed[0].clone();
+    cluster.perform(0, &request);
     cluster.pass(ANSWER_MS - 500);
     assert!(cluster.nodes[0].answers.is_empty());
     cluster.pass(500);
@@ -629,7 +629,7 @@ fn foreign_and_misplaced_messages_are_counted_and_ignored() {
 }
 
 #[test]
-fn questions_of_others_take_no_memory_for_ever() {
+fn requests_of_other_nodes_are_forgotten() {
     let mut cluster = Cluster::of(2);
     cluster.is_idle = true;
     for ticket in 0..TASKS_MAX as u32 + 10 {

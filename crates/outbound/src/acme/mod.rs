@@ -33,7 +33,7 @@ pub struct CertificateOrder {
     /// The host names; at least one, without wildcards.
     pub names: Vec<String>,
     /// Where challenges are presented.
-    pub proofs: AlpnChallenges,
+    pub alpn_challenges: AlpnChallenges,
 }
 
 /// The outcome of an order.
@@ -104,9 +104,9 @@ impl Outbound {
                 None => CertificateTrust::System,
                 Some(file) => CertificateTrust::File(file.clone()),
             };
-            let mut course = order::OrderProgress::default();
+            let mut progress = order::OrderProgress::default();
             let client = client::AcmeClient { clients, trust };
-            let going = order::perform(order, client, &mut course);
+            let going = order::perform(order, client, &mut progress);
             let result = match tokio::time::timeout(ORDER_TIME, going).await {
                 Ok(result) => result,
                 Err(_) => {
@@ -115,8 +115,8 @@ impl Outbound {
                 }
             };
             done(OrderOutcome {
-                account: course.account,
-                result: result.map_err(|why| match course.may_be_issued {
+                account: progress.account,
+                result: result.map_err(|why| match progress.may_be_issued {
                     true => OrderError::Lost(why.to_string()),
                     false => why,
                 }),

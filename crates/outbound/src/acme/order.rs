@@ -39,13 +39,13 @@ pub(super) struct OrderProgress {
 pub(super) async fn perform(
     order: CertificateOrder,
     client: AcmeClient,
-    course: &mut OrderProgress,
+    progress: &mut OrderProgress,
 ) -> Result<IssuedCertificate, OrderError> {
-    let account = account(&order, client, course).await?;
+    let account = account(&order, client, progress).await?;
     let names: Vec<Identifier> = order.names.iter().cloned().map(Identifier::Dns).collect();
     let mut going = account.new_order(&NewOrder::new(&names)).await?;
     // Challenges are presented until the authority has decided.
-    let shown = complete_challenge(&mut going, &order.proofs).await?;
+    let shown = complete_challenge(&mut going, &order.alpn_challenges).await?;
     let status = going.poll_ready(&ASKING).await;
     drop(shown);
     match status {
@@ -61,7 +61,7 @@ pub(super) async fn perform(
         Err(error) => return Err(error.into()),
     }
     let (key, request) = request(&order.names)?;
-    course.may_be_issued = true;
+    progress.may_be_issued = true;
     going.finalize_csr(&request).await?;
     let chain = going.poll_certificate(&ASKING).await?;
     Ok(IssuedCertificate { chain, key })
@@ -82,7 +82,7 @@ fn request(names: &[String]) -> Result<(String, Vec<u8>), OrderError> {
 async fn account(
     order: &CertificateOrder,
     client: AcmeClient,
-    course: &mut OrderProgress,
+    progress: &mut OrderProgress,
 ) -> Result<Account, OrderError> {
     // The library does not check this.
     if !is_https(&order.directory) {
@@ -108,14 +108,14 @@ async fn account(
     let created = builder.create(&new, order.directory.clone(), None).await;
     let (account, credentials) = created?;
     let kept = serde_json::to_string(&credentials);
-    course.account = Some(kept.map_err(|error| OrderError::Refused(error.to_string()))?);
+    progress.account = Some(kept.map_err(|error| OrderError::Refused(error.to_string()))?);
     Ok(account)
 }
 
 /// Presents the challenges of all names and waits for the validation.
 async fn complete_challenge(
     order: &mut instant_acme::Order,
-    proofs: &AlpnChallenges,
+    alpn_challenges: &AlpnChallenges,
 ) -> Result<Vec<AlpnChallenge>, OrderError> {
     let mut shown = Vec::new();
     let mut authorizations = order.authorizations();
@@ -136,15 +136,19 @@ async fn complete_challenge(
             return Err(OrderError::Refused(words));
         };
         let digest = challenge.key_authorization().digest();
-        let proof = proof(&name, digest.as_ref(), proofs);
-        shown.push(proof.map_err(|why| OrderError::Refused(format!("{name}: {why}")))?);
+        let alpn_challenge = alpn_challenge(&name, digest.as_ref(), alpn_challenges);
+        shown.push(alpn_challenge.map_err(|why| OrderError::Refused(format!("{name}: {why}")))?);
         challenge.set_ready().await?;
     }
     Ok(shown)
 }
 
 /// Creates the self-signed certificate with the challenge's digest (RFC 8737 section 3).
-fn proof(name: &str, digest: &[u8], proofs: &AlpnChallenges) -> Result<AlpnChallenge, String> {
+fn alpn_challenge(
+    name: &str,
+    digest: &[u8],
+    alpn_challenges: &AlpnChallenges,
+) -> Result<AlpnChallenge, String> {
     let made = || {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(vec![name.to_owned()])?;
@@ -153,7 +157,7 @@ fn proof(name: &str, digest: &[u8], proofs: &AlpnChallenges) -> Result<AlpnChall
     };
     let (certificate, key) = made().map_err(|error: rcgen::Error| error.to_string())?;
     let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(str::to_owned)?;
-    let shown = proofs.show(name, certificate.der().clone(), key);
+    let shown = alpn_challenges.show(name, certificate.der().clone(), key);
     shown.map_err(|error| error.to_string())
 }
 

@@ -161,7 +161,7 @@ impl EngineSession {
             .send_packed_commands(&pipeline, 0, count)
             .await;
         let replies = sent.map_err(|error| call_error(&error))?;
-        let mut replies = replies.into_iter().map(said);
+        let mut replies = replies.into_iter().map(reply_or_error);
         self.info.clear();
         for _ in 0..2 {
             let reply = replies.next().unwrap_or(Ok(Value::Nil))?;
@@ -248,7 +248,7 @@ impl EngineSession {
                 .connection
                 .send_packed_command(&command)
                 .await
-                .map(said)
+                .map(reply_or_error)
             {
                 Ok(Err(fault)) if fault.words.contains("NOPERM") => {
                     misses_keys |= fault.words.contains("keys");
@@ -339,11 +339,11 @@ fn info(section: &str) -> Cmd {
 
 async fn query(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, CallError> {
     let reply = connection.send_packed_command(command).await;
-    said(reply.map_err(|error| call_error(&error))?)
+    reply_or_error(reply.map_err(|error| call_error(&error))?)
 }
 
 /// Returns a reply, or the server's error contained in it.
-fn said(reply: Value) -> Result<Value, CallError> {
+fn reply_or_error(reply: Value) -> Result<Value, CallError> {
     match reply {
         Value::ServerError(error) => {
             let (code, details) = (error.code(), error.details().unwrap_or_default());

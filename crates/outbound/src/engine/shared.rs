@@ -95,14 +95,14 @@ pub(super) struct SharedPorts {
     pub(super) settings: EngineSettings,
     pub(super) keys: RedisKeys,
     pub(super) figures: EngineFigures,
-    pub(super) said: Said,
+    pub(super) reported: ReportedState,
     /// The events of all homes of channels on this node.
     pub(super) homes: Mutex<Vec<Arc<Events<channel::Event>>>>,
 }
 
 /// The last reported state: each change is reported once, whatever the number of ports.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct ReportedState {
     /// Ports without a connection.
     lost: AtomicUsize,
     /// When the server refused a command last.
@@ -124,14 +124,14 @@ impl SharedPorts {
 
     /// Handles a port that has lost its connection or could not open one.
     pub(super) fn lost(&self, why: String) {
-        if self.said.lost.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.reported.lost.fetch_add(1, Ordering::Relaxed) == 0 {
             self.notice(&Notice::Lost(why));
         }
     }
 
     /// Handles a port that is connected again.
     pub(super) fn found(&self) {
-        if self.said.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.reported.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.notice(&Notice::Connected);
         }
     }
@@ -139,7 +139,7 @@ impl SharedPorts {
     /// Notes that the server has refused a command. A server without memory refuses writes only: that it carries out other
     /// commands in between is no end of that.
     pub(super) fn refused(&self, why: String) {
-        let before = self.said.refused_at.lock().replace(Instant::now());
+        let before = self.reported.refused_at.lock().replace(Instant::now());
         if before.is_none_or(|before| before.elapsed() > REFUSED_APART) {
             self.notice(&Notice::Refused(why));
         }
@@ -147,7 +147,7 @@ impl SharedPorts {
 
     /// Handles a restart of the server with this replication id.
     pub(super) fn restarted(&self, replication: &str) {
-        let known = &mut *self.said.restarted.lock();
+        let known = &mut *self.reported.restarted.lock();
         if known != replication {
             replication.clone_into(known);
             self.notice(&Notice::Restarted);

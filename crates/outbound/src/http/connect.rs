@@ -58,12 +58,15 @@ impl HttpClient {
     }
 
     /// Reads files on a thread that may block.
-    async fn trust_store(&self, believe: TrustSource) -> Result<veche_tls::ClientTrust, String> {
-        if let Some(known) = self.trusts.cached(&believe) {
+    async fn trust_store(
+        &self,
+        trust_source: TrustSource,
+    ) -> Result<veche_tls::ClientTrust, String> {
+        if let Some(known) = self.trusts.cached(&trust_source) {
             return Ok(known);
         }
         let trusts = Arc::clone(&self.trusts);
-        match tokio::task::spawn_blocking(move || trusts.load(&believe)).await {
+        match tokio::task::spawn_blocking(move || trusts.load(&trust_source)).await {
             Ok(found) => found.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         }
@@ -74,7 +77,7 @@ fn tls_config(trust: &CertificateTrust) -> TrustSource {
     match trust {
         CertificateTrust::System => TrustSource::System,
         CertificateTrust::File(file) => TrustSource::File(file.clone()),
-        CertificateTrust::Anybody => TrustSource::Insecure,
+        CertificateTrust::Insecure => TrustSource::Insecure,
     }
 }
 

@@ -42,7 +42,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// The pools of all targets.
 #[derive(Debug, Default)]
 pub(super) struct HttpPool {
-    berths: Mutex<HashMap<ConnectionTarget, Arc<TargetPool>>>,
+    pools: Mutex<HashMap<ConnectionTarget, Arc<TargetPool>>>,
     /// Whether the cleanup task is running.
     is_swept: Mutex<bool>,
 }
@@ -70,7 +70,7 @@ impl Drop for HttpConnection {
 /// The right to use a connection to a target.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
-    berth: Arc<TargetPool>,
+    pool: Arc<TargetPool>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -81,8 +81,8 @@ impl HttpPool {
         place: &ConnectionTarget,
         figures: &Arc<ClientMetrics>,
     ) -> ConnectionPermit {
-        let berth = self.target_pool(place);
-        let permits = Arc::clone(&berth.permits);
+        let pool = self.target_pool(place);
+        let permits = Arc::clone(&pool.permits);
         let permit = match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
@@ -92,40 +92,40 @@ impl HttpPool {
             }
         };
         ConnectionPermit {
-            berth,
+            pool,
             _permit: permit,
         }
     }
 
     fn target_pool(self: &Arc<Self>, place: &ConnectionTarget) -> Arc<TargetPool> {
-        let mut berths = self.berths.lock();
-        if let Some(berth) = berths.get(place) {
-            return Arc::clone(berth);
+        let mut pools = self.pools.lock();
+        if let Some(pool) = pools.get(place) {
+            return Arc::clone(pool);
         }
-        let berth = Arc::new(TargetPool {
+        let pool = Arc::new(TargetPool {
             permits: Arc::new(Semaphore::new(place.connections_max as usize)),
             idle: Mutex::default(),
         });
-        berths.insert(place.clone(), Arc::clone(&berth));
-        drop(berths);
+        pools.insert(place.clone(), Arc::clone(&pool));
+        drop(pools);
         if !std::mem::replace(&mut *self.is_swept.lock(), true) {
             tokio::spawn(Arc::clone(self).close_idle());
         }
-        berth
+        pool
     }
 
     /// Removes closed connections and unused targets, until nothing is left.
     async fn close_idle(self: Arc<Self>) {
         loop {
             sleep(SWEEP).await;
-            let mut berths = self.berths.lock();
-            berths.retain(|_, berth| {
-                let mut idle = berth.idle.lock();
+            let mut pools = self.pools.lock();
+            pools.retain(|_, pool| {
+                let mut idle = pool.idle.lock();
                 idle.retain(|(link, since)| !link.sender.is_closed() && since.elapsed() < IDLE);
                 // Holders of a permit, and waiting ones, have a clone; new ones need the lock that is held.
-                !idle.is_empty() || Arc::strong_count(berth) > 1
+                !idle.is_empty() || Arc::strong_count(pool) > 1
             });
-            if berths.is_empty() {
+            if pools.is_empty() {
                 *self.is_swept.lock() = false;
                 return;
             }
@@ -136,7 +136,7 @@ impl HttpPool {
 impl ConnectionPermit {
     /// Takes an idle connection that appears to be open.
     pub(super) fn take(&self) -> Option<HttpConnection> {
-        let mut idle = self.berth.idle.lock();
+        let mut idle = self.pool.idle.lock();
         loop {
             let (link, since) = idle.pop()?;
             if link.sender.is_ready() && since.elapsed() < IDLE {
@@ -162,6 +162,6 @@ impl ConnectionPermit {
     }
 
     fn put(self, link: HttpConnection) {
-        self.berth.idle.lock().push((link, Instant::now()));
+        self.pool.idle.lock().push((link, Instant::now()));
     }
 }

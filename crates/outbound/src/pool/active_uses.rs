@@ -176,9 +176,13 @@ mod tests {
         let others: Vec<ActiveUse> = ["b", "b", "c", "d", "e", "f", "f"]
             .map(|text| held.begin(text.to_owned()))
             .into();
-        let told = held.describe();
-        assert!(told.starts_with("a for 1.5 s, "), "{told}");
-        assert_eq!(told.matches(" for 0.0 s").count(), 4, "{told}");
+        let description = held.describe();
+        assert!(description.starts_with("a for 1.5 s, "), "{description}");
+        assert_eq!(
+            description.matches(" for 0.0 s").count(),
+            4,
+            "{description}"
+        );
         drop(others);
         let _two = [held.begin("b".to_owned()), held.begin("b".to_owned())];
         old.set("later".to_owned());

@@ -189,10 +189,10 @@ impl SharedConnection {
             return known;
         }
         let is_over = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&is_over);
+        let flag = Arc::clone(&is_over);
         let connect = self.dialer.connect(move |push| {
             if push.kind == PushKind::Disconnection {
-                told.store(true, Relaxed);
+                flag.store(true, Relaxed);
             }
         });
         let connection = timeout(self.connect_timeout, connect)

@@ -163,9 +163,9 @@ impl SubscriptionSource {
         queue: &Arc<MessageQueue>,
     ) -> Result<SubscriptionConnection, CallError> {
         let lost = Arc::new(Notify::new());
-        let (told, into) = (Arc::clone(&lost), Arc::clone(queue));
+        let (notify, into) = (Arc::clone(&lost), Arc::clone(queue));
         let pushed = move |push: PushInfo| match push.kind {
-            PushKind::Disconnection => told.notify_one(),
+            PushKind::Disconnection => notify.notify_one(),
             _ => into.take(push),
         };
         let mut connection = self.dialer.connect(pushed).await?;

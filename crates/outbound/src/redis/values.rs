@@ -60,7 +60,7 @@ fn error_text(code: &str, details: Option<&str>) -> String {
 
 /// Converts an error of the driver, which may be an error of the server.
 pub(crate) fn call_error(error: &RedisError) -> CallError {
-    let (kind, said) = match error.kind() {
+    let (kind, text) = match error.kind() {
         ErrorKind::Io => (
             CallErrorKind::ConnectionLost,
             format!("connection lost: {error}"),
@@ -72,7 +72,7 @@ pub(crate) fn call_error(error: &RedisError) -> CallError {
         ErrorKind::InvalidClientConfig => (CallErrorKind::Invalid, error.to_string()),
         _ => (CallErrorKind::Broken, error.to_string()),
     };
-    CallError::new(kind, format!("redis: {said}"))
+    CallError::new(kind, format!("redis: {text}"))
 }
 
 /// Converts an error of connecting.

@@ -12,7 +12,7 @@ use crate::server::Server;
 use crate::{WORLD, node};
 
 /// The events of this client that a subscriber of the room has received.
-fn heard(texts: &[&str], client: u32) -> Vec<String> {
+fn events_of(texts: &[&str], client: u32) -> Vec<String> {
     let of = |text: &&&str| text.ends_with(&format!(" {client}"));
     texts.iter().filter(of).map(ToString::to_string).collect()
 }
@@ -22,13 +22,13 @@ fn end_of_a_node(is_clean: bool) -> Duration {
     let server = Arc::new(Server::start(&[]));
     let mut bench = node(&server, 1);
     bench.enter(1, "ann");
-    let (tell, told) = sync_channel::<()>(0);
+    let (sender, receiver) = sync_channel::<()>(0);
     let (end, ended) = sync_channel::<()>(0);
     let own = Arc::clone(&server);
     let other = thread::spawn(move || {
         let mut bench = node(&own, 2);
         bench.enter(2, "ben");
-        tell.send(()).expect("a test");
+        sender.send(()).expect("a test");
         ended.recv().expect("a test");
         WORLD.with_borrow_mut(|world| {
             let mut world = world.take().expect("a world");
@@ -40,10 +40,10 @@ fn end_of_a_node(is_clean: bool) -> Duration {
             // The node ends without leaving: its connections are cut.
         });
     });
-    told.recv().expect("it has entered");
+    receiver.recv().expect("it has entered");
     bench.settle();
     assert_eq!(bench.presence(), (vec!["1".into(), "2".into()], (2, 2)));
-    assert_eq!(heard(&bench.outlet.texts(1), 2), ["Joined 2"]);
+    assert_eq!(events_of(&bench.outlet.texts(1), 2), ["Joined 2"]);
     end.send(()).expect("it waits");
     other.join().expect("it ended");
     let begin = Instant::now();
@@ -51,7 +51,7 @@ fn end_of_a_node(is_clean: bool) -> Duration {
         assert!(begin.elapsed() < Duration::from_secs(20), "it stays");
     }
     let gone = begin.elapsed();
-    while heard(&bench.outlet.texts(1), 2) != ["Joined 2", "Left 2"] {
+    while events_of(&bench.outlet.texts(1), 2) != ["Joined 2", "Left 2"] {
         assert!(begin.elapsed() < Duration::from_secs(20), "not a word");
         bench.settle();
     }

@@ -38,7 +38,7 @@ fn order(
         contact: Vec::new(),
         account: None,
         names: vec!["a.example".to_owned()],
-        proofs: AlpnChallenges::default(),
+        alpn_challenges: AlpnChallenges::default(),
     };
     let (done, ended) = channel();
     let outbound = Outbound::default();
@@ -99,10 +99,10 @@ fn a_directory_leads_to_https_and_nowhere_else() {
             ("newAccount", [good, bad, good]),
             ("newOrder", [good, good, bad]),
         ] {
-            let said = directory(nonce, account, order_url);
+            let body = directory(nonce, account, order_url);
             let ended = order(&format!("acme-{name}-{index}"), move |asked, _| {
                 assert_eq!(asked, "GET /dir", "nothing else is asked");
-                Some(said.clone())
+                Some(body.clone())
             });
             let why = failed(ended);
             let expected = format!("its {name} is not an https URL");

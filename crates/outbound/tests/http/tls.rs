@@ -14,7 +14,7 @@ use veche_calls::{CallErrorKind, CertificateTrust, HttpRequest};
 use crate::server::{Server, head, ok};
 use crate::{Bench, get, header};
 
-pub(crate) type Sealed = StreamOwned<ServerConnection, TcpStream>;
+pub(crate) type TlsServerStream = StreamOwned<ServerConnection, TcpStream>;
 
 /// A certificate authority of the test.
 pub(crate) struct Authority {
@@ -37,7 +37,7 @@ impl Authority {
     fn serve(&self, names: &[&str], is_expired: bool) -> Server {
         self.serve_by(names, is_expired, |stream| {
             while head(stream).is_some() {
-                let _ = stream.write_all(ok("sealed").as_bytes());
+                let _ = stream.write_all(ok("encrypted").as_bytes());
             }
         })
     }
@@ -47,7 +47,7 @@ impl Authority {
         &self,
         names: &[&str],
         is_expired: bool,
-        handle: impl Fn(&mut Sealed) + Send + Sync + 'static,
+        handle: impl Fn(&mut TlsServerStream) + Send + Sync + 'static,
     ) -> Server {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
@@ -93,13 +93,13 @@ fn certificates_are_looked_at() {
     let server = ours.serve(&["localhost", "127.0.0.1"], false);
     for host in ["localhost", "127.0.0.1"] {
         for _ in 0..3 {
-            assert_eq!(bench.text(ask(&server, host, file(&ours))), "sealed");
+            assert_eq!(bench.text(ask(&server, host, file(&ours))), "encrypted");
         }
     }
     assert_eq!(server.accepted(), 2, "they are kept");
     assert_eq!(
-        bench.text(ask(&server, "localhost", CertificateTrust::Anybody)),
-        "sealed"
+        bench.text(ask(&server, "localhost", CertificateTrust::Insecure)),
+        "encrypted"
     );
     let mut refused = |server: &Server, host: &str, trust: CertificateTrust, words: &str| {
         let fault = bench.fault(ask(server, host, trust));
@@ -127,8 +127,8 @@ fn certificates_are_looked_at() {
     });
     refused(&plain, "127.0.0.1", file(&ours), "");
     assert_eq!(
-        bench.text(ask(&expired, "localhost", CertificateTrust::Anybody)),
-        "sealed"
+        bench.text(ask(&expired, "localhost", CertificateTrust::Insecure)),
+        "encrypted"
     );
 
     let missing = CertificateTrust::File("/nowhere.pem".into());
@@ -161,7 +161,7 @@ fn a_certificate_that_is_replaced_is_read_again() {
 fn a_server_that_never_speaks_tls() {
     let mut bench = Bench::new();
     let silent = Server::new(|mut stream, _| crate::until_gone(&mut stream));
-    let mut fetch = ask(&silent, "127.0.0.1", CertificateTrust::Anybody);
+    let mut fetch = ask(&silent, "127.0.0.1", CertificateTrust::Insecure);
     fetch.connect_timeout = Duration::from_millis(200);
     let fault = bench.fault(fetch);
     let at = silent.address;

@@ -96,15 +96,15 @@ impl EffectBuilder {
                 token,
             },
             CallRequest::Subscribe {
-                who,
+                connection,
                 channel,
                 since,
             } => {
-                let Some(who) = self.local_connection(who) else {
+                let Some(connection) = self.local_connection(connection) else {
                     return Ok(false);
                 };
                 Effect::Subscribe {
-                    who,
+                    connection,
                     channel: channel.into_owned(),
                     place: Some(PositionRequest {
                         since: since.map(Into::into),
@@ -112,13 +112,16 @@ impl EffectBuilder {
                     token,
                 }
             }
-            CallRequest::Renew { who, token: secret } => {
-                let Some(who) = self.local_connection(who) else {
+            CallRequest::Renew {
+                connection,
+                token: secret,
+            } => {
+                let Some(connection) = self.local_connection(connection) else {
                     return Ok(false);
                 };
                 let credential = Credential(secret.into_owned());
                 Effect::Renew {
-                    who,
+                    connection,
                     credential,
                     token,
                 }
@@ -194,18 +197,24 @@ impl EffectBuilder {
                 data: into.store(data).ok_or(EffectsFull)?,
             },
             // Connections of other workers can't be subscribed from here.
-            WorkerEffect::Subscribe { who, channel } => match self.local_connection(who) {
-                Some(who) => Effect::Subscribe {
-                    who,
+            WorkerEffect::Subscribe {
+                connection,
+                channel,
+            } => match self.local_connection(connection) {
+                Some(connection) => Effect::Subscribe {
+                    connection,
                     channel: channel.into_owned(),
                     place: None,
                     token: bridge.token(),
                 },
                 None => return Ok(()),
             },
-            WorkerEffect::Unsubscribe { who, channel } => match self.local_connection(who) {
-                Some(who) => Effect::Unsubscribe {
-                    who,
+            WorkerEffect::Unsubscribe {
+                connection,
+                channel,
+            } => match self.local_connection(connection) {
+                Some(connection) => Effect::Unsubscribe {
+                    connection,
                     channel: channel.into_owned(),
                 },
                 None => return Ok(()),

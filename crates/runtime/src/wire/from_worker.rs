@@ -104,14 +104,14 @@ pub enum WorkerEffect<'a> {
     /// Subscribes a connection to a channel.
     Subscribe {
         /// The connection; `None`: the event's own.
-        who: Option<WorkerConnection>,
+        connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
     },
     /// Ends a connection's subscription to a channel.
     Unsubscribe {
         /// The connection; `None`: the event's own.
-        who: Option<WorkerConnection>,
+        connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
     },
@@ -193,7 +193,7 @@ pub enum CallRequest<'a> {
     /// A subscription, answered once the connection receives every new publication.
     Subscribe {
         /// The connection; `None`: the event's own.
-        who: Option<WorkerConnection>,
+        connection: Option<WorkerConnection>,
         /// A valid channel name.
         channel: Cow<'a, str>,
         /// The client's last known position in the channel.
@@ -202,7 +202,7 @@ pub enum CallRequest<'a> {
     /// Replaces the token that a connection was opened with.
     Renew {
         /// The connection; `None`: the event's own.
-        who: Option<WorkerConnection>,
+        connection: Option<WorkerConnection>,
         /// The new token from the client.
         token: Cow<'a, str>,
     },
@@ -399,11 +399,11 @@ fn effect<'a>(
             }
         }
         "subscribe" => WorkerEffect::Subscribe {
-            who: place()?,
+            connection: place()?,
             channel: channel(head.channel)?,
         },
         "unsubscribe" => WorkerEffect::Unsubscribe {
-            who: place()?,
+            connection: place()?,
             channel: channel(head.channel)?,
         },
         "close" => {
@@ -655,7 +655,7 @@ fn call<'a>(
         },
         "connection" => CallRequest::Connection { of: place()? },
         "subscribe" => CallRequest::Subscribe {
-            who: place()?,
+            connection: place()?,
             channel: channel(head.channel)?,
             since: match head.since {
                 None => None,
@@ -663,7 +663,7 @@ fn call<'a>(
             },
         },
         "renew" => CallRequest::Renew {
-            who: place()?,
+            connection: place()?,
             token: head.token.ok_or("no token")?,
         },
         "part" if event == Some(EventName::Request) => CallRequest::Part {

@@ -17,37 +17,31 @@ impl HostContext {
     pub(crate) fn open_hook(&self, number: u64, asked: &AppHookRequest<'_>) {
         let (hook, is_binary) = (asked.hook, is_binary(asked));
         let open = OpenHook { hook, is_binary };
-        self.questions.borrow_mut().insert(number, open);
+        self.open_hooks.borrow_mut().insert(number, open);
     }
 
     /// Returns a request that is undecided.
     pub(crate) fn hook_request(&self, number: u64) -> Option<OpenHook> {
-        self.questions.borrow().get(&number).copied()
+        self.open_hooks.borrow().get(&number).copied()
     }
 
     /// Sets the response, unless the request is already decided.
-    pub(crate) fn set_hook_response(&self, question: u64, response: HookResponse) {
-        if self.questions.borrow_mut().remove(&question).is_some() {
-            self.effect(Effect::Hook {
-                number: question,
-                response,
-            });
+    pub(crate) fn set_hook_response(&self, number: u64, response: HookResponse) {
+        if self.open_hooks.borrow_mut().remove(&number).is_some() {
+            self.effect(Effect::Hook { number, response });
         }
     }
 
     /// Removes a request that is decided elsewhere.
-    pub(crate) fn close_hook(&self, question: u64) {
-        self.questions.borrow_mut().remove(&question);
+    pub(crate) fn close_hook(&self, number: u64) {
+        self.open_hooks.borrow_mut().remove(&number);
     }
 
     /// Fails all open requests.
     pub(crate) fn fail_open_hooks(&self) {
-        for (question, _) in self.questions.take() {
+        for (number, _) in self.open_hooks.take() {
             let response = HookResponse::Failed;
-            self.effect(Effect::Hook {
-                number: question,
-                response,
-            });
+            self.effect(Effect::Hook { number, response });
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct EndedRequest {
 pub(crate) struct BodyWrite {
     pub(crate) to: ConnectionId,
     /// The writer has to wait for room.
-    pub(crate) is_much: bool,
+    pub(crate) must_wait: bool,
 }
 
 impl OpenRequests {
@@ -107,12 +107,12 @@ impl OpenRequests {
         let under_way = self.slot(number)?.under_way.as_mut()?;
         let written = under_way.written.as_mut()?;
         *written += bytes;
-        let is_much = *written > WRITTEN_BYTES_MAX;
-        if is_much {
+        let must_wait = *written > WRITTEN_BYTES_MAX;
+        if must_wait {
             *written = 0;
         }
         let to = under_way.id;
-        Some(BodyWrite { to, is_much })
+        Some(BodyWrite { to, must_wait })
     }
 
     /// Removes and returns an unanswered request, which completes it; `None` if it is already completed.

@@ -19,11 +19,11 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     let history = lua.create_function(move |_, values: MultiValue| {
         let arguments = Arguments::new("history", values);
         let channel = channel_name(arguments.string(1)?)?;
-        let inquiry = wanted(&arguments)?;
-        Ok(own.query_channel(channel, inquiry).0 as f64)
+        let request = wanted(&arguments)?;
+        Ok(own.query_channel(channel, request).0 as f64)
     })?;
     native.set("history", history)?;
-    for (name, inquiry) in [
+    for (name, request) in [
         ("presence", AppChannelQuery::Presence),
         ("presence_stats", AppChannelQuery::PresenceStats),
     ] {
@@ -31,7 +31,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let ask = lua.create_function(move |_, values: MultiValue| {
             let arguments = Arguments::new(name, values);
             let channel = channel_name(arguments.string(1)?)?;
-            Ok(own.query_channel(channel, inquiry.clone()).0 as f64)
+            Ok(own.query_channel(channel, request.clone()).0 as f64)
         })?;
         native.set(name, ask)?;
     }

@@ -189,15 +189,15 @@ fn subscriptions(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::
     let own = Rc::clone(context);
     let subscribe = lua.create_function(
         move |_, (index, generation, channel, options): (u32, u32, LuaString, Value)| {
-            let who = ConnectionId { index, generation };
+            let connection = ConnectionId { index, generation };
             let channel = channel_name(&channel)?;
             let place = wanted_place(&options)?;
-            if !own.world.connections.borrow().is_open(who) {
+            if !own.world.connections.borrow().is_open(connection) {
                 return Err(fault(veche_runtime::CLOSED));
             }
             let token = own.token();
             own.effect(Effect::Subscribe {
-                who,
+                connection,
                 channel,
                 place,
                 token,
@@ -209,9 +209,12 @@ fn subscriptions(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::
     let own = Rc::clone(context);
     let unsubscribe = lua.create_function(
         move |_, (index, generation, channel): (u32, u32, LuaString)| {
-            let who = ConnectionId { index, generation };
+            let connection = ConnectionId { index, generation };
             let channel = channel_name(&channel)?;
-            own.effect(Effect::Unsubscribe { who, channel });
+            own.effect(Effect::Unsubscribe {
+                connection,
+                channel,
+            });
             Ok(())
         },
     )?;
@@ -219,21 +222,21 @@ fn subscriptions(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::
     let own = Rc::clone(context);
     let renew = lua.create_function(
         move |_, (index, generation, credential): (u32, u32, Value)| {
-            let who = ConnectionId { index, generation };
+            let connection = ConnectionId { index, generation };
             let Value::String(credential) = credential else {
                 return Err(fault(format!(
                     "a token must be a string, not a {}",
                     credential.type_name()
                 )));
             };
-            if !own.world.connections.borrow().is_open(who) {
+            if !own.world.connections.borrow().is_open(connection) {
                 return Err(fault(veche_runtime::CLOSED));
             }
             let credential = credential.as_bytes();
             let begin = &credential[..credential.len().min(CREDENTIAL_BYTES_MAX)];
             let token = own.token();
             own.effect(Effect::Renew {
-                who,
+                connection,
                 // Invalid UTF-8 or a longer text can't be a valid token anyway.
                 credential: Credential(String::from_utf8_lossy(begin).into_owned()),
                 token,

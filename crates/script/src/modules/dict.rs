@@ -100,7 +100,7 @@ const METHODS: [(&str, &str, Method); 7] = [
     ("set", "dict:set", |_, call| {
         let (key, ttl_ms) = (call.key()?, ttl_of(&call.arguments, 3)?);
         match call.value(&call.arguments, 2)? {
-            Some(value) => call.told(call.dict.set(&key, value, ttl_ms, call.now_ms))?,
+            Some(value) => call.lua_result(call.dict.set(&key, value, ttl_ms, call.now_ms))?,
             None => _ = call.dict.delete(&key, call.now_ms),
         }
         Ok(Value::Nil)
@@ -109,7 +109,7 @@ const METHODS: [(&str, &str, Method); 7] = [
         let (key, ttl_ms) = (call.key()?, ttl_of(&call.arguments, 3)?);
         let value = call.value(&call.arguments, 2)?;
         let value = call.arguments.needed(2, value, SCALAR)?;
-        let added = call.told(call.dict.add(&key, value, ttl_ms, call.now_ms))?;
+        let added = call.lua_result(call.dict.add(&key, value, ttl_ms, call.now_ms))?;
         Ok(Value::Boolean(added))
     }),
     ("delete", "dict:delete", |_, call| {
@@ -121,7 +121,7 @@ const METHODS: [(&str, &str, Method); 7] = [
         let by = call.arguments.number(2, finite, "a finite number")?;
         let initial = call.arguments.number(3, finite, "a finite number")?;
         let (by, initial) = (by.unwrap_or(1.0), initial.unwrap_or(0.0));
-        let sum = call.told(call.dict.incr(&key, by, initial, call.now_ms))?;
+        let sum = call.lua_result(call.dict.incr(&key, by, initial, call.now_ms))?;
         Ok(Value::Number(sum))
     }),
     ("keys", "dict:keys", |lua, call| {
@@ -131,11 +131,11 @@ const METHODS: [(&str, &str, Method); 7] = [
         };
         let prefix = prefix.as_deref().unwrap_or_default();
         let what = "a whole number from 1 to 10000";
-        let most = call.arguments.whole(2, [1.0, KEYS_MAX], what)?;
-        let most = most.unwrap_or(KEYS) as usize;
+        let keys_max = call.arguments.whole(2, [1.0, KEYS_MAX], what)?;
+        let keys_max = keys_max.unwrap_or(KEYS) as usize;
         let keys = call
             .dict
-            .keys(prefix, most, call.now_ms, || go_on().is_ok());
+            .keys(prefix, keys_max, call.now_ms, || go_on().is_ok());
         let keys = keys.map_or_else(|| go_on().map(|()| Vec::new()), Ok)?;
         let table = lua.create_table_with_capacity(keys.len(), 0)?;
         for key in keys {
@@ -193,7 +193,7 @@ fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value
         let ttl_ms = ttl_of(&results, 2)?;
         let result = to_lua(lua, after.clone())?;
         let swapped = call.dict.swap(&key, version, after, ttl_ms, call.now_ms);
-        if call.told(swapped)? {
+        if call.lua_result(swapped)? {
             return Ok((true, result));
         }
     }
@@ -265,12 +265,12 @@ impl Call {
             && text.as_bytes().len() > bytes_max
         {
             let needed = text.as_bytes().len();
-            return self.told(Err(Error::Full { needed, bytes_max }));
+            return self.lua_result(Err(Error::Full { needed, bytes_max }));
         }
         from_lua(arguments, number)
     }
 
-    fn told<T>(&self, result: Result<T, Error>) -> mlua::Result<T> {
+    fn lua_result<T>(&self, result: Result<T, Error>) -> mlua::Result<T> {
         result.map_err(|error| match error {
             Error::Key => self.arguments.bad(1, &error.to_string()),
             _ => fault(format!("{}: {error}", self.function)),

@@ -14,7 +14,7 @@ pub(crate) struct HeldValues<T>(Rc<Inner<T>>);
 
 struct Inner<T> {
     last: Cell<u64>,
-    things: RefCell<HashMap<u64, T>>,
+    values: RefCell<HashMap<u64, T>>,
 }
 
 /// Drops its value when it is dropped.
@@ -33,7 +33,7 @@ impl<T> Default for HeldValues<T> {
     fn default() -> Self {
         Self(Rc::new(Inner {
             last: Cell::default(),
-            things: RefCell::default(),
+            values: RefCell::default(),
         }))
     }
 }
@@ -46,10 +46,10 @@ impl<T> Clone for HeldValues<T> {
 
 impl<T: 'static> HeldValues<T> {
     /// Stores a value; returns its number and its guard.
-    pub(crate) fn keep(&self, lua: &Lua, thing: T) -> mlua::Result<(f64, Function)> {
+    pub(crate) fn keep(&self, lua: &Lua, value: T) -> mlua::Result<(f64, Function)> {
         let number = self.0.last.get() + 1;
         self.0.last.set(number);
-        self.0.things.borrow_mut().insert(number, thing);
+        self.0.values.borrow_mut().insert(number, value);
         let guard = Guard {
             held: self.clone(),
             number,
@@ -66,12 +66,12 @@ impl<T: 'static> HeldValues<T> {
 impl<T> HeldValues<T> {
     /// Takes a value out; its number becomes invalid.
     pub(crate) fn take(&self, number: f64) -> Option<T> {
-        self.0.things.borrow_mut().remove(&(number as u64))
+        self.0.values.borrow_mut().remove(&(number as u64))
     }
 }
 
 impl<T: Clone> HeldValues<T> {
     pub(crate) fn get(&self, number: f64) -> Option<T> {
-        self.0.things.borrow().get(&(number as u64)).cloned()
+        self.0.values.borrow().get(&(number as u64)).cloned()
     }
 }

@@ -90,16 +90,16 @@ pub(crate) fn client(lua: &Lua, asked: &AppHookRequest<'_>) -> mlua::Result<Tabl
     }
     let remote: IpAddr = remote.to_canonical();
     client.raw_set("remote", remote.to_string())?;
-    let (said, cookies) = (lua.create_table()?, lua.create_table()?);
+    let (headers, cookies) = (lua.create_table()?, lua.create_table()?);
     for (name, value) in headers {
         // Values of repeated headers are joined, as in requests: RFC 9110, section 5.3.
         let text = String::from_utf8_lossy(value);
-        http::add_header(&said, name, &text)?;
+        http::add_header(&headers, name, &text)?;
         if &**name == "cookie" {
             http::add_cookies(&cookies, &text)?;
         }
     }
-    client.raw_set("headers", said)?;
+    client.raw_set("headers", headers)?;
     client.raw_set("cookies", cookies)?;
     if let Some(meta) = meta {
         client.raw_set("meta", json::decode(lua, meta)?)?;
@@ -183,12 +183,12 @@ fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookR
         }
     };
     let result = ResponseTable { lua, open, table };
-    if let Some(said) = result.table("error")? {
+    if let Some(details) = result.table("error")? {
         result.alone("error")?;
         let error = ResponseTable {
             lua,
             open,
-            table: &said,
+            table: &details,
         };
         error.only("error", &["code", "message", "temporary"])?;
         return Ok(HookResponse::Error {
@@ -197,12 +197,12 @@ fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookR
             is_temporary: error.flag("temporary")?,
         });
     }
-    if let Some(said) = result.table("disconnect")? {
+    if let Some(details) = result.table("disconnect")? {
         result.alone("disconnect")?;
         let disconnect = ResponseTable {
             lua,
             open,
-            table: &said,
+            table: &details,
         };
         disconnect.only("disconnect", &["code", "reason"])?;
         let code = disconnect.code(

@@ -148,14 +148,14 @@ pub(super) fn install(
     })?;
     native.set("respond", respond)?;
     let own = Rc::clone(context);
-    let judge = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
+    let decide = lua.create_function(move |lua, (number, results): (f64, MultiValue)| {
         let reply = handshake_reply(lua, &files, results)?;
         if let Some(EndedRequest { id: of, .. }) = own.requests().end(number as u64) {
             own.effect(Effect::Handshake { of, reply });
         }
         Ok(())
     })?;
-    native.set("judge", judge)?;
+    native.set("decide", decide)?;
     parts::install(lua, context, native)
 }
 

@@ -43,10 +43,10 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         {
             return Err(too_large());
         }
-        let parcel = parcel(lua, &value)?;
+        let item = queue_item(lua, &value)?;
         let token = until_s.as_boolean().is_none().then(|| own.token());
         let waiter = token.map(|token| own.world.queues.waiter(token));
-        match queue.push(parcel, waiter) {
+        match queue.push(item, waiter) {
             PushResult::Pushed => true.into_lua_multi(lua),
             PushResult::TooLarge => Err(too_large()),
             PushResult::Full(_) => wait(lua, &own, token, queue, WaitSide::Push, &until_s),
@@ -59,7 +59,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         let token = until_s.as_boolean().is_none().then(|| own.token());
         let waiter = token.map(|token| own.world.queues.waiter(token));
         match queue.pop(waiter) {
-            Some(parcel) => (true, to_lua(lua, parcel)?).into_lua_multi(lua),
+            Some(item) => (true, to_lua(lua, item)?).into_lua_multi(lua),
             None => wait(lua, &own, token, queue, WaitSide::Pop, &until_s),
         }
     })?;
@@ -160,7 +160,7 @@ fn options(arguments: &Arguments, table: &Table) -> mlua::Result<QueueOptions> {
     Ok(options)
 }
 
-fn parcel(lua: &Lua, value: &Value) -> mlua::Result<QueueItem> {
+fn queue_item(lua: &Lua, value: &Value) -> mlua::Result<QueueItem> {
     let mut is_json = false;
     let value = match value {
         Value::Boolean(value) => veche_store::Value::Boolean(*value),
@@ -181,11 +181,11 @@ fn parcel(lua: &Lua, value: &Value) -> mlua::Result<QueueItem> {
     Ok(QueueItem { value, is_json })
 }
 
-fn to_lua(lua: &Lua, parcel: QueueItem) -> mlua::Result<Value> {
-    Ok(match parcel.value {
+fn to_lua(lua: &Lua, item: QueueItem) -> mlua::Result<Value> {
+    Ok(match item.value {
         veche_store::Value::Boolean(value) => Value::Boolean(value),
         veche_store::Value::Number(value) => Value::Number(value),
-        veche_store::Value::Bytes(text) if parcel.is_json => json::decode(lua, &text)?,
+        veche_store::Value::Bytes(text) if item.is_json => json::decode(lua, &text)?,
         veche_store::Value::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
     })
 }

@@ -61,7 +61,9 @@ pub(super) fn install(
     let own = Rc::clone(context);
     let clear = lua.create_function(move |_, number: u32| {
         let table = own.tables.borrow().table(number);
-        table.clear().map_err(|error| told(table.name(), &error))
+        table
+            .clear()
+            .map_err(|error| lua_error(table.name(), &error))
     })?;
     table.set("clear", clear)?;
     let own = Rc::clone(context);
@@ -91,7 +93,7 @@ pub(super) fn install(
     table.set("compile", compile)
 }
 
-fn told(name: &str, error: &TableError) -> mlua::Error {
+fn lua_error(name: &str, error: &TableError) -> mlua::Error {
     fault(format!("table {name}: {error}"))
 }
 

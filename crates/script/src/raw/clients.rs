@@ -17,7 +17,7 @@ use crate::host_context::HostContext;
 use veche_runtime::Token;
 
 /// An id that no connection has.
-const NOBODY: ConnectionId = ConnectionId {
+const NO_CONNECTION: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
 };
@@ -47,7 +47,7 @@ unsafe extern "C-unwind" fn new(state: *mut lua_State) -> c_int {
     unsafe {
         ffi::lua_settop(state, 1);
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
-        object::push(state, NOBODY);
+        object::push(state, NO_CONNECTION);
         ffi::lua_pushvalue(state, 1);
         ffi::lua_setfenv(state, -2);
         1

@@ -28,8 +28,8 @@ pub(super) fn explain(expected: &[String], got: &[String]) -> String {
     let lines = difference(expected, got);
     let mut out = vec!["  - expected  + got".to_owned()];
     let near = |at: usize| {
-        let around = at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(lines.len());
-        lines[around].iter().any(|(side, _)| *side != Side::Both)
+        let window = at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(lines.len());
+        lines[window].iter().any(|(side, _)| *side != Side::Both)
     };
     let mut left_out = false;
     for (at, (side, line)) in lines.iter().enumerate() {
@@ -133,12 +133,12 @@ mod tests {
 
     #[test]
     fn differences_are_shown_with_context() {
-        let told = explain(
+        let explanation = explain(
             &lines("a b c d e f g h i j k l"),
             &lines("a b c d e f G h i j l m"),
         );
         assert_eq!(
-            told,
+            explanation,
             "  - expected  + got\n    …\n    d\n    e\n    f\n  - g\n  + G\n    h\n    i\n    j\n  - k\n    l\n  + m"
         );
     }
@@ -160,9 +160,9 @@ mod tests {
             list.push("end".into());
             list
         };
-        let told = explain(&many("a"), &many("b"));
-        assert!(told.ends_with("    … and more"), "{told}");
-        assert!(told.lines().count() < 70);
+        let explanation = explain(&many("a"), &many("b"));
+        assert!(explanation.ends_with("    … and more"), "{explanation}");
+        assert!(explanation.lines().count() < 70);
     }
 
     /// Removing one side gives the other text.

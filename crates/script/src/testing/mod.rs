@@ -28,7 +28,7 @@ pub struct Ask {
     /// The token of the waiting coroutine.
     pub token: Token,
     /// A map; its field `ask` names the kind of request.
-    pub question: Plain,
+    pub request: Plain,
 }
 
 /// One `test.case` of a script.

@@ -44,10 +44,10 @@ pub(super) fn install(
     let chosen = lua.create_function(move |_, ()| Ok(own.chosen.get() + 1))?;
     native.set("chosen", chosen)?;
     let (own, context) = (Rc::clone(notes), Rc::clone(parts.context));
-    let ask = lua.create_function(move |_, question: Value| {
-        let question = Plain::from_lua(&question)?;
+    let ask = lua.create_function(move |_, request: Value| {
+        let request = Plain::from_lua(&request)?;
         let token = context.token();
-        own.asks.borrow_mut().push(Ask { token, question });
+        own.asks.borrow_mut().push(Ask { token, request });
         Ok(token.0 as f64)
     })?;
     native.set("ask", ask)?;

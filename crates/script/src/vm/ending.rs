@@ -27,7 +27,7 @@ impl Vm {
                 self.reports.remove(&number);
             }
             // A handler that ends has responded.
-            TaskOwner::Question(..) => {}
+            TaskOwner::Hook(..) => {}
         }
     }
 
@@ -53,7 +53,7 @@ impl Vm {
                 self.report(owner, &failure);
                 self.abandon(number, owner);
             }
-            TaskOwner::Question(number, _) => {
+            TaskOwner::Hook(number, _) => {
                 self.report(owner, &failure);
                 self.context.set_hook_response(number, HookResponse::Failed);
             }
@@ -63,11 +63,11 @@ impl Vm {
                 self.report(owner, &failure);
             }
             TaskOwner::Spawned(number) => {
-                let told = self.machine.guarded_without_limit(|| {
+                let result = self.machine.guarded_without_limit(|| {
                     let failed = &self.task_failed;
                     failed.call::<(bool, bool)>((number as f64, failure.words.as_str()))
                 });
-                let (is_awaited, fails) = told.unwrap_or_default();
+                let (is_awaited, fails) = result.unwrap_or_default();
                 let fails_service = fails && self.role != AppRole::Clients;
                 if !is_awaited || fails_service {
                     self.report(owner, &failure);

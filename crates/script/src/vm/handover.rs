@@ -70,10 +70,10 @@ impl Vm {
         }
         self.context.retire();
         self.retire_clients();
-        let told = self
+        let result = self
             .machine
-            .guarded_without_limit(|| self.told_to_stop.call::<()>(()));
-        if let Err(error) = told {
+            .guarded_without_limit(|| self.wake_stop_waits.call::<()>(()));
+        if let Err(error) = result {
             self.context.log(Level::Error, modules::words(&error));
         }
         if let Some(function) = self.handlers[HandlerName::Stop as usize] {

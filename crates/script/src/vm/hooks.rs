@@ -45,14 +45,14 @@ impl Vm {
                 return self.context.set_hook_response(number, response);
             }
         };
-        let coroutine = match self.prepare_question(handler, number, asked, data) {
+        let coroutine = match self.prepare_hook(handler, number, asked, data) {
             Ok(coroutine) => coroutine,
             Err(error) => {
                 self.context.log(Level::Error, modules::words(&error));
                 return self.context.set_hook_response(number, HookResponse::Failed);
             }
         };
-        self.begin_or_keep(coroutine, TaskOwner::Question(number, asked.hook));
+        self.begin_or_keep(coroutine, TaskOwner::Hook(number, asked.hook));
     }
 
     /// Fails the wait of a handler that exceeded the time limit for its response.
@@ -63,14 +63,14 @@ impl Vm {
         }
         self.context.set_hook_response(number, HookResponse::Failed);
         self.end_task(
-            |owner| matches!(owner, TaskOwner::Question(of, _) if of == number),
+            |owner| matches!(owner, TaskOwner::Hook(of, _) if of == number),
             veche_runtime::TOO_LATE,
         );
         self.settle();
     }
 
     /// Prepares the handler's call.
-    fn prepare_question(
+    fn prepare_hook(
         &mut self,
         handler: Reference,
         number: u64,

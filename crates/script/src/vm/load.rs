@@ -232,7 +232,7 @@ impl Vm {
             run: ServiceState::Idle,
             is_handling_events: false,
             is_stopping: false,
-            told_to_stop: inner.get("told_to_stop")?,
+            wake_stop_waits: inner.get("wake_stop_waits")?,
             gate: Some(VecDeque::new()),
             context,
             tasks_max: app.limits.tasks_max,

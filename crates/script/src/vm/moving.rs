@@ -101,7 +101,7 @@ impl Vm {
     /// Withdraws a hook request that waits for the end of `app.start`, so that another VM can handle it; returns whether
     /// it did.
     pub fn cancel_hook(&mut self, number: u64) -> bool {
-        let is_it = |owner| matches!(owner, TaskOwner::Question(of, _) if of == number);
+        let is_it = |owner| matches!(owner, TaskOwner::Hook(of, _) if of == number);
         let Some(gate) = &mut self.gate else {
             return false;
         };

@@ -236,7 +236,7 @@ fn overlong_values_are_rejected() {
     );
     bench.open(BOB);
     bench.text(BOB, "go");
-    let told = bench.told();
+    let effects = bench.effect_lines();
     let expected = [
         "json.decode: the text is longer than 16 MiB",
         "base64.encode: the text would be longer than 16 MiB",
@@ -245,9 +245,9 @@ fn overlong_values_are_rejected() {
         "a source may have at most 128 KiB",
         "the name of a module may have at most 1024 bytes",
     ];
-    assert_eq!(told.len(), expected.len(), "{told:?}");
-    for (told, expected) in told.iter().zip(expected) {
-        assert!(told.contains(expected), "{told:?}");
+    assert_eq!(effects.len(), expected.len(), "{effects:?}");
+    for (effect, expected) in effects.iter().zip(expected) {
+        assert!(effect.contains(expected), "{effect:?}");
     }
 }
 
@@ -306,8 +306,8 @@ fn call_everything() {
                     vm.message(id, MessageKind::Text, message.as_bytes(), *now);
                 });
                 vm.gone(id, false, *now);
-                let told = bench.told();
-                let lost = told.iter().find(|line| line.contains("there is no "));
+                let effects = bench.effect_lines();
+                let lost = effects.iter().find(|line| line.contains("there is no "));
                 assert_eq!(lost, None, "{name}");
                 least = least.min(cost.cpu);
                 bytes = bytes.max(cost.bytes);
@@ -384,13 +384,13 @@ fn repeat((names, setup, call): &worst::Worst) -> Option<String> {
         });
         least.cpu = least.cpu.min(cost.cpu);
         least.bytes = least.bytes.max(cost.bytes);
-        let told = bench.told();
-        let slip = told.iter().find(|line| line.contains("attempt to"));
+        let effects = bench.effect_lines();
+        let slip = effects.iter().find(|line| line.contains("attempt to"));
         assert_eq!(slip, None, "{names} {call}");
         bench.text(BOB, "hello");
         // A publication of a suspended handler comes after the handler's earlier publications.
         assert_eq!(
-            bench.told_soon()[0],
+            bench.next_effect_lines()[0],
             "send bob text hello",
             "{names} {call}"
         );

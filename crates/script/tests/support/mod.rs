@@ -156,7 +156,7 @@ impl Bench {
         }
     }
 
-    /// Replaces the code as a reload does. The effects of the older code are returned by [`Self::told`] too.
+    /// Replaces the code as a reload does. The effects of the older code are returned by [`Self::effect_lines`] too.
     pub(crate) fn reload(&mut self, world: &AppWorld, script: &str) -> Vm {
         let vm = load_in(world, AppRole::Clients, &self.folder, script, limits());
         let mut older = vm.unwrap_or_else(|error| panic!("{error}"));
@@ -206,7 +206,7 @@ impl Bench {
             "local veche = require 'veche'\nlocal app = {{}}\nfunction app.start()\n{body}\nend\nreturn app"
         ));
         bench.pass_time();
-        bench.told()
+        bench.effect_lines()
     }
 
     pub(crate) fn open(&mut self, id: ConnectionId) -> HandlerProgress {
@@ -234,14 +234,14 @@ impl Bench {
         self.vm.turn(self.now);
     }
 
-    /// Like [`Self::told`], but waits until there is an effect other than a connection taking its next message.
-    pub(crate) fn told_soon(&mut self) -> Vec<String> {
+    /// Like [`Self::effect_lines`], but waits until there is an effect other than a connection taking its next message.
+    pub(crate) fn next_effect_lines(&mut self) -> Vec<String> {
         for _ in 0..1000 {
             self.advance(1);
-            let mut told = self.told();
-            told.retain(|line| !line.starts_with("ready "));
-            if !told.is_empty() {
-                return told;
+            let mut effects = self.effect_lines();
+            effects.retain(|line| !line.starts_with("ready "));
+            if !effects.is_empty() {
+                return effects;
             }
         }
         panic!("nothing comes of it")
@@ -275,7 +275,7 @@ impl Bench {
     }
 
     /// Returns the effects, each as a line.
-    pub(crate) fn told(&mut self) -> Vec<String> {
+    pub(crate) fn effect_lines(&mut self) -> Vec<String> {
         self.effects().into_iter().map(|(line, _)| line).collect()
     }
 
@@ -328,9 +328,16 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         } => {
             format!("close {worker}.{}.{} {code}", of.index, of.generation)
         }
-        Effect::Subscribe { who, channel, .. } => format!("subscribe {} {channel}", name(*who)),
-        Effect::Unsubscribe { who, channel } => format!("unsubscribe {} {channel}", name(*who)),
-        Effect::Renew { who, .. } => format!("renew {}", name(*who)),
+        Effect::Subscribe {
+            connection,
+            channel,
+            ..
+        } => format!("subscribe {} {channel}", name(*connection)),
+        Effect::Unsubscribe {
+            connection,
+            channel,
+        } => format!("unsubscribe {} {channel}", name(*connection)),
+        Effect::Renew { connection, .. } => format!("renew {}", name(*connection)),
         Effect::Publish {
             channel,
             kind,
@@ -393,8 +400,8 @@ fn words(effect: &Effect, effects: &Effects) -> String {
         Effect::Ready { of } => format!("ready {}", name(*of)),
         Effect::Find { user, limit, .. } => format!("find {user} {limit}"),
         Effect::Inquire {
-            channel, inquiry, ..
-        } => format!("ask {channel} {inquiry:?}"),
+            channel, request, ..
+        } => format!("ask {channel} {request:?}"),
         Effect::Command { method, body, .. } => format!("api {method} {}", text(*body)),
         Effect::Call { call, .. } => format!("call {call:?}"),
         Effect::CancelCall { .. } => "cancel call".to_owned(),

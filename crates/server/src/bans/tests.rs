@@ -150,8 +150,8 @@ fn its_files_are_private_and_of_their_own() {
     }
     fs::rename(&path, folder.join("old")).expect("moved");
     symlink(&other, &path).expect("a link");
-    let told = blocks.add(&user("bob", None), 1).expect_err("a link");
-    assert!(format!("{told:?}").contains("symbolic link"), "{told:?}");
+    let error = blocks.add(&user("bob", None), 1).expect_err("a link");
+    assert!(format!("{error:?}").contains("symbolic link"), "{error:?}");
     fs::remove_file(folder.join("blocks.lock")).expect("removed");
     symlink(&other, folder.join("blocks.lock")).expect("a link");
     assert!(Bans::open(Some(&path)).is_err());

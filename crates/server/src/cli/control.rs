@@ -304,11 +304,11 @@ pub(super) fn stop(
         thread::sleep(STOP_LOOK);
         waited += STOP_LOOK;
     }
-    let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+    let process = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
     Err(CommandFailure::new(
         Exit::TimedOut,
         format!(
-            "the server{who} is still running after {} s; veche stop --now stops it immediately",
+            "the server{process} is still running after {} s; veche stop --now stops it immediately",
             wait.as_secs()
         ),
     ))
@@ -349,10 +349,10 @@ fn is_alive(pid: u64) -> bool {
 /// Returns whether the server has closed the connection, which it does when it ends.
 fn is_closed(connection: &mut BufReader<UnixStream>) -> bool {
     // A timeout of zero would be rejected.
-    let soon = connection
+    let timeout_set = connection
         .get_ref()
         .set_read_timeout(Some(Duration::from_millis(1)));
-    match soon.and_then(|()| connection.read(&mut [0; 64])) {
+    match timeout_set.and_then(|()| connection.read(&mut [0; 64])) {
         Ok(count) => count == 0,
         Err(error) => !matches!(
             error.kind(),

@@ -60,11 +60,11 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
         Some(address) => address,
         None => address_of(file)?,
     };
-    let maker = LineBuilder::new(&args);
+    let builder = LineBuilder::new(&args);
     if args.data == "-" && !args.binary {
         return stream(
             PushConnection::open(address)?,
-            &maker,
+            &builder,
             BufReader::new(io::stdin()),
         );
     }
@@ -83,13 +83,13 @@ pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
             ));
         }
     }
-    let line = maker
+    let line = builder
         .line(1, &data)
         .map_err(|why| CommandFailure::new(Exit::Usage, why))?;
     let mut connection = PushConnection::open(address)?;
     connection.send(&line)?;
     match connection.answers.next(address)?.outcome {
-        Ok(handed) => print_line(format_args!("{}{}", handed_to(handed), maker.why(handed))),
+        Ok(handed) => print_line(format_args!("{}{}", handed_to(handed), builder.why(handed))),
         Err(why) => Err(CommandFailure::new(Exit::Refused, why)),
     }
 }
@@ -162,8 +162,8 @@ impl LineBuilder {
     }
 
     fn line(&self, id: u64, data: &[u8]) -> Result<String, String> {
-        let (to, whom) = &self.to;
-        let mut push = json!({ *to: whom, "ack": true, "id": id });
+        let (to, recipient) = &self.to;
+        let mut push = json!({ *to: recipient, "ack": true, "id": id });
         if self.binary {
             push["binary"] = Value::String(STANDARD.encode(data));
             return Ok(format!("{push}\n"));
@@ -287,7 +287,7 @@ struct PushTotals {
 
 fn stream(
     connection: PushConnection,
-    maker: &LineBuilder,
+    builder: &LineBuilder,
     input: BufReader<impl Read>,
 ) -> Result<(), CommandFailure> {
     let PushConnection {
@@ -303,7 +303,7 @@ fn stream(
         tokens,
         skipped: 0,
     };
-    let sent = sender.all(maker, input);
+    let sent = sender.all(builder, input);
     let skipped = sender.skipped;
     // Without its other end the reader stops after the last pending response.
     drop(sender);
@@ -318,7 +318,7 @@ fn stream(
         "{} {plural}, {} in all{}",
         sum.pushes,
         handed_to(sum.handed),
-        maker.why(sum.handed)
+        builder.why(sum.handed)
     ))?;
     if failed > 0 {
         let lines = sum.pushes + failed;
@@ -341,7 +341,7 @@ struct Sender {
 impl Sender {
     fn all(
         &mut self,
-        maker: &LineBuilder,
+        builder: &LineBuilder,
         mut input: BufReader<impl Read>,
     ) -> Result<(), CommandFailure> {
         let mut data = Vec::new();
@@ -364,7 +364,7 @@ impl Sender {
                     format!("line {number} is longer than 16 MiB"),
                 ));
             }
-            match maker.line(number, &data) {
+            match builder.line(number, &data) {
                 Ok(line) => {
                     if !self.push(&line)? {
                         break;

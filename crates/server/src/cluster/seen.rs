@@ -76,8 +76,13 @@ impl Seen {
     pub(crate) fn status(&self, now_ms: u64) -> Value {
         let own = self.id.map(|id| row(id, &self.own, None, None));
         let others = self.peers.iter().map(|(id, peer)| {
-            let heard_ms = now_ms.saturating_sub(peer.heard_at_ms);
-            row(*id, &peer.announcement, Some(heard_ms), peer.disagreement)
+            let since_seen_ms = now_ms.saturating_sub(peer.last_seen_ms);
+            row(
+                *id,
+                &peer.announcement,
+                Some(since_seen_ms),
+                peer.disagreement,
+            )
         });
         json!({
             "is_current": self.is_current,
@@ -93,16 +98,16 @@ impl Seen {
 fn row(
     id: NodeId,
     node: &Announcement,
-    heard_ms: Option<u64>,
+    since_seen_ms: Option<u64>,
     disagreement: Option<Disagreement>,
 ) -> Value {
     json!({
         "id": id.to_string(),
         "name": node.name,
         "version": node.version,
-        "is_own": heard_ms.is_none(),
+        "is_own": since_seen_ms.is_none(),
         "is_draining": node.is_draining,
-        "heard_ms": heard_ms,
+        "heard_ms": since_seen_ms,
         "uptime_s": node.uptime_s,
         "sessions": node.clients,
         "users": node.users,

@@ -112,7 +112,7 @@ pub(crate) fn start(
 
 impl Thread {
     fn run(mut self) {
-        let (mut events, mut has_said) = (Vec::new(), false);
+        let (mut events, mut has_announced) = (Vec::new(), false);
         loop {
             self.node.set_now(veche_clock::monotonic_ms());
             while let Some((from, message)) = self.mailbox.pop() {
@@ -123,9 +123,9 @@ impl Thread {
                 self.node.handle_event(event);
             }
             self.node.handle_timeout();
-            if self.cluster.is_leaving.load(Relaxed) && !has_said {
+            if self.cluster.is_leaving.load(Relaxed) && !has_announced {
                 self.node.leave();
-                has_said = true;
+                has_announced = true;
             }
             while let Some(output) = self.node.poll() {
                 self.carry_out(output);
@@ -272,9 +272,9 @@ impl Thread {
                     self.send_to_home(Some(WorkerId(worker)), NodeMessage::Channels(query.clone()));
                 }
             }
-            NodeMessage::Connections(census) => {
+            NodeMessage::Connections(list_request) => {
                 for worker in 0..self.workers {
-                    let message = NodeMessage::Connections(Arc::clone(&census));
+                    let message = NodeMessage::Connections(Arc::clone(&list_request));
                     self.send_to_home(Some(WorkerId(worker)), message);
                 }
             }

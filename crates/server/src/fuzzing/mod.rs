@@ -1,4 +1,4 @@
-//! Fuzz targets for a whole server: arbitrary bytes on TLS connections ([`sealed`]), and arbitrary configurations for a
+//! Fuzz targets for a whole server: arbitrary bytes on TLS connections ([`tls_server`]), and arbitrary configurations for a
 //! running server ([`reload`]).
 //!
 //! A real worker on a simulated network and clock, as in tests of applications. Built only for fuzz targets and the
@@ -10,7 +10,7 @@ mod tests;
 mod tls;
 
 pub use reload::reload;
-pub use tls::sealed;
+pub use tls::tls_server;
 
 /// An input, consumed from the front.
 struct FuzzInput<'d>(&'d [u8]);

@@ -73,12 +73,12 @@ pub fn reload(data: &[u8]) {
             stage.network().write(id, MESSAGE.to_vec());
         }
         stage.settle();
-        let (heard, state) = stage.read(echo);
+        let (received, state) = stage.read(echo);
         assert!(
             state == RemoteState::Open,
             "a reload has dropped a connection"
         );
-        assert_eq!(heard, ECHO, "a reload has lost a message");
+        assert_eq!(received, ECHO, "a reload has lost a message");
         // If its application was removed it may be closed; otherwise it is served.
         let _ = stage.read(app);
         // A new connection is answered or rejected.

@@ -16,7 +16,7 @@ fn replay(target: &str, run: fn(&[u8])) {
 
 #[test]
 fn the_corpus_under_tls_holds() {
-    replay("sealed", super::sealed);
+    replay("tls_server", super::tls_server);
 }
 
 #[test]

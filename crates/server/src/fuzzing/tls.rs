@@ -57,7 +57,7 @@ struct FuzzClient {
 }
 
 /// Runs one script; panics on a finding.
-pub fn sealed(data: &[u8]) {
+pub fn tls_server(data: &[u8]) {
     let trust = ClientTrust::new(&TrustSource::Insecure).expect("nothing is read");
     let mut stage = FuzzStage::new(&good(CONFIG));
     let mut clients: Vec<FuzzClient> = Vec::new();
@@ -172,12 +172,12 @@ impl FuzzClient {
 
     /// Decrypts the received bytes; a client whose bytes were not altered must accept all of them.
     fn hear(&mut self, stage: &mut FuzzStage<Simulated>) {
-        let (sealed, state) = stage.read(self.id);
+        let (encrypted, state) = stage.read(self.id);
         if self.is_lost {
             return;
         }
         let mut plain = Vec::new();
-        match self.tls.receive(&sealed, &mut plain) {
+        match self.tls.receive(&encrypted, &mut plain) {
             Ok(()) => {}
             // Before the handshake is complete, a timeout alert or a plain response may arrive.
             Err(error) => {

@@ -16,7 +16,7 @@ pub(super) type DurableMark = Arc<AtomicU64>;
 /// A history log of one worker.
 pub(super) struct RecordedLog {
     pub(super) record: OutputRecord,
-    pub(super) told: DurableMark,
+    pub(super) reported: DurableMark,
     /// The last submitted batch, and the last one that was reported durable to the worker.
     pub(super) batch: u64,
     pub(super) known: u64,
@@ -31,7 +31,7 @@ impl HistoryLog for RecordedLog {
     }
 
     fn durable(&mut self) -> Option<DurableBatch> {
-        let batch = self.told.load(Relaxed);
+        let batch = self.reported.load(Relaxed);
         let is_news = batch > self.known;
         self.known = batch;
         is_news.then_some(DurableBatch { batch })

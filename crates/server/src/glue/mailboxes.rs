@@ -76,9 +76,10 @@ impl Mailboxes {
                     worker_driver::LaneMail::Message(message) => {
                         (Class::Control, WorkerMail::Worker(message))
                     }
-                    worker_driver::LaneMail::Drain(within_ms, parting) => {
-                        (Class::Control, WorkerMail::Drain(within_ms, parting))
-                    }
+                    worker_driver::LaneMail::Drain(within_ms, shutdown_reason) => (
+                        Class::Control,
+                        WorkerMail::Drain(within_ms, shutdown_reason),
+                    ),
                 };
                 assert!(
                     end.post(me, class, message).is_ok(),

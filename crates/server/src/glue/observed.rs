@@ -98,7 +98,7 @@ impl RecordingDriver {
     }
 
     fn note_event(&mut self, event: &DriverEvent<'_>) {
-        let (id, told) = match *event {
+        let (id, transport_event) = match *event {
             DriverEvent::Accepted { id, .. } => (id, TransportEvent::Accepted),
             DriverEvent::Connected { id } => (id, TransportEvent::Connected),
             DriverEvent::Received { id, ref bytes } => (id, TransportEvent::Received(bytes.len())),
@@ -114,7 +114,7 @@ impl RecordingDriver {
             DriverEvent::AcceptStalled { .. } | DriverEvent::Woken => return,
         };
         if matches!(
-            told,
+            transport_event,
             TransportEvent::Sent | TransportEvent::Progressed | TransportEvent::Drained
         ) {
             let bytes = self.take_received(id);
@@ -123,7 +123,7 @@ impl RecordingDriver {
                 self.note(WorkerOutput::Sent { id, bytes, unsent });
             }
         }
-        self.note(WorkerOutput::Event(id, told));
+        self.note(WorkerOutput::Event(id, transport_event));
     }
 }
 

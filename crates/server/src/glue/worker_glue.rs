@@ -42,7 +42,7 @@ struct WorkerGlue {
     post: Mailboxes,
     record: OutputRecord,
     durable: DurableMark,
-    questions: OpenHookRequests,
+    open_hooks: OpenHookRequests,
     common: Arc<ProcessState>,
 }
 
@@ -50,11 +50,9 @@ struct WorkerGlue {
 struct WorldHooks(OutputRecord, OpenHookRequests);
 
 impl HookExecutor for WorldHooks {
-    fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision> {
-        self.1
-            .lock()
-            .insert((question.session, question.id.0), done);
-        self.0.lock().push(WorkerOutput::Asked(question));
+    fn ask(&self, request: HookRequest, done: OnDecision) -> Option<HookDecision> {
+        self.1.lock().insert((request.session, request.id.0), done);
+        self.0.lock().push(WorkerOutput::Asked(request));
         None
     }
 }
@@ -86,7 +84,7 @@ impl WorkerGlue {
         conditions: &Conditions,
     ) -> Self {
         let record = OutputRecord::default();
-        let (durable, questions) = (DurableMark::default(), OpenHookRequests::default());
+        let (durable, open_hooks) = (DurableMark::default(), OpenHookRequests::default());
         let listeners = shared.config.listeners.len();
         let mut driver = RecordingDriver::new(conditions, listeners, record.clone());
         driver.set_now_ms(conditions.now.mono_ms);
@@ -94,11 +92,11 @@ impl WorkerGlue {
         shared.apps = Some(Box::<BackEndApp>::default());
         let mut worker = WorkerLoop::new(driver, shared, mailbox, Arc::clone(&common));
         worker.enter(conditions.now, conditions.limits);
-        worker.decide_by(WorldHooks(record.clone(), Arc::clone(&questions)));
+        worker.set_hook_executor(WorldHooks(record.clone(), Arc::clone(&open_hooks)));
         if conditions.is_logged {
             worker.set_history_writer(RecordedLog {
                 record: record.clone(),
-                told: Arc::clone(&durable),
+                reported: Arc::clone(&durable),
                 batch: 0,
                 known: 0,
             });
@@ -108,7 +106,7 @@ impl WorkerGlue {
             post,
             record,
             durable,
-            questions,
+            open_hooks,
             common,
         }
     }
@@ -170,8 +168,8 @@ impl WorkerDriver for WorkerGlue {
         if let Some(batch) = turn.durable {
             self.durable.store(batch, Relaxed);
         }
-        for (id, HookRequestId(question), decision) in turn.decisions {
-            if let Some(done) = self.questions.lock().remove(&(id, question)) {
+        for (id, HookRequestId(number), decision) in turn.decisions {
+            if let Some(done) = self.open_hooks.lock().remove(&(id, number)) {
                 done(decision);
             }
         }

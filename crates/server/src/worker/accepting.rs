@@ -71,9 +71,9 @@ impl<A: WorkerApps> WorkerState<A> {
         begin_by_ms: u64,
     ) -> bool {
         let counts = self.counts(listener, client);
-        let seal = self.tls_layer_for(listener, begin_by_ms);
+        let tls_layer = self.tls_layer_for(listener, begin_by_ms);
         let has_memory = self.has_memory_for(listener);
-        let may_stay = match seal {
+        let may_stay = match tls_layer {
             _ if counts && !self.worker.count_address(id, client) => {
                 debug!(target: LOG, peer = %client, "too many connections of this address");
                 self.worker
@@ -91,10 +91,10 @@ impl<A: WorkerApps> WorkerState<A> {
                     .reject_accept(AcceptRejection::Memory);
                 false
             }
-            Ok(Some(seal)) => {
-                self.worker.arm(id, seal.until_ms());
+            Ok(Some(tls_layer)) => {
+                self.worker.arm(id, tls_layer.until_ms());
                 if let Some(transport) = self.worker.transport_mut(id) {
-                    *transport = ConnectionTransport::tls(seal);
+                    *transport = ConnectionTransport::tls(tls_layer);
                 }
                 true
             }
@@ -142,8 +142,8 @@ impl<A: WorkerApps> WorkerState<A> {
             stats.reject_accept(AcceptRejection::ProxyHeader);
             "no PROXY header in time"
         } else {
-            if let Some(seal) = transport.tls_layer_mut() {
-                seal.give_up();
+            if let Some(tls_layer) = transport.tls_layer_mut() {
+                tls_layer.give_up();
             }
             let stats = &self.worker.shared().stats;
             stats.tls_failed(TlsHandshakeFailure::TimedOut);

@@ -8,7 +8,7 @@ use crate::access_log::AccessLogWriter;
 /// This worker's buffer of the access log.
 #[derive(Default)]
 pub(super) struct AccessLogBatch {
-    scribe: Option<AccessLogWriter>,
+    writer: Option<AccessLogWriter>,
     /// Buffers that are reused in each turn.
     done: Vec<AccessLogEntry>,
     lines: Vec<u8>,
@@ -17,8 +17,8 @@ pub(super) struct AccessLogBatch {
 impl<A: WorkerApps> WorkerState<A> {
     /// Applies the current configuration of the log.
     pub(super) fn begin_access_log(&mut self) {
-        self.access_log.scribe = self.common.access.writer();
-        let choice = self.access_log.scribe.as_ref().map(|scribe| scribe.choice);
+        self.access_log.writer = self.common.access.writer();
+        let choice = self.access_log.writer.as_ref().map(|writer| writer.choice);
         // Sampling needs no secret seed; it should only differ between workers.
         let seed = self.index() as u64 ^ self.worker.shared().now.wall_ms;
         let access_log = &mut self.worker.shared_mut().requests.outboxes.access_log;
@@ -27,7 +27,7 @@ impl<A: WorkerApps> WorkerState<A> {
 
     pub(super) fn write_access_log(&mut self) {
         let AccessLogBatch {
-            scribe,
+            writer,
             done,
             lines,
         } = &mut self.access_log;
@@ -36,8 +36,8 @@ impl<A: WorkerApps> WorkerState<A> {
         if done.is_empty() {
             return;
         }
-        match scribe {
-            Some(scribe) => scribe.write(done, lines),
+        match writer {
+            Some(writer) => writer.write(done, lines),
             // The log was switched off in the meantime.
             None => done.clear(),
         }

@@ -17,7 +17,7 @@ const GOING_AWAY: &str = "the server is going away";
 impl<A: WorkerApps> WorkerState<A> {
     /// Dials the connections requested by applications, and abandons unwanted ones.
     pub(super) fn dial<D: Driver>(&mut self, driver: &mut D) {
-        for (outgoing, trust) in self.readings.take_ready() {
+        for (outgoing, trust) in self.trust_loader.take_ready() {
             self.dial_one(driver, outgoing, trust.map(Some));
         }
         let asked = self.worker.with_apps(|here, _| here.take_asked());
@@ -25,9 +25,11 @@ impl<A: WorkerApps> WorkerState<A> {
             match asked {
                 DialAction::Dial(mut outgoing) => match outgoing.tls.take() {
                     None => self.dial_one(driver, *outgoing, Ok(None)),
-                    Some(believe) => {
+                    Some(trust_source) => {
                         let (trusts, waker) = (&self.common.trusts, || driver.waker());
-                        let ready = self.readings.find(trusts, believe, *outgoing, waker);
+                        let ready = self
+                            .trust_loader
+                            .find(trusts, trust_source, *outgoing, waker);
                         if let Some((outgoing, trust)) = ready {
                             self.dial_one(driver, outgoing, trust.map(Some));
                         }
@@ -81,7 +83,7 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 
     fn hang_up(&mut self, caller: DialId) {
-        if !self.readings.forget(caller) {
+        if !self.trust_loader.forget(caller) {
             self.worker.hang_up(caller);
         }
     }

@@ -36,8 +36,13 @@ impl CompletionInbox {
     }
 
     /// Delivers a decision about a connection, which may be closed by now. Callable from any thread.
-    pub(super) fn decide(&self, id: ConnectionId, question: HookRequestId, decision: HookDecision) {
-        self.push(id, CompletionEvent::HookDecision(question, decision));
+    pub(super) fn decide(
+        &self,
+        id: ConnectionId,
+        request_id: HookRequestId,
+        decision: HookDecision,
+    ) {
+        self.push(id, CompletionEvent::HookDecision(request_id, decision));
     }
 
     fn push(&self, id: ConnectionId, completion: CompletionEvent) {
@@ -59,8 +64,8 @@ impl CompletionInbox {
 }
 
 impl CompletionSink for CompletionInbox {
-    fn complete(&self, id: ConnectionId, finding: IdentityResult) {
-        self.push(id, CompletionEvent::Finding(finding));
+    fn complete(&self, id: ConnectionId, identity_result: IdentityResult) {
+        self.push(id, CompletionEvent::Finding(identity_result));
     }
 }
 
@@ -69,9 +74,11 @@ impl<A: WorkerApps> WorkerState<A> {
     pub(super) fn take_completions(&mut self) {
         for (id, completion) in self.completions.take() {
             match completion {
-                CompletionEvent::Finding(finding) => self.worker.handle_identity(id, finding),
-                CompletionEvent::HookDecision(question, decision) => {
-                    self.worker.handle_hook_decision(id, question, decision);
+                CompletionEvent::Finding(identity_result) => {
+                    self.worker.handle_identity(id, identity_result)
+                }
+                CompletionEvent::HookDecision(request_id, decision) => {
+                    self.worker.handle_hook_decision(id, request_id, decision);
                 }
             }
         }

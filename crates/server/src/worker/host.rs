@@ -64,11 +64,11 @@ impl HistoryLog for Writer {
 
 /// Calls hooks that decide on clients' commands: see [`HookClient::ask`].
 pub(crate) trait HookExecutor {
-    fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision>;
+    fn ask(&self, request: HookRequest, done: OnDecision) -> Option<HookDecision>;
 }
 
 impl HookExecutor for HookClient {
-    fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision> {
-        self.ask(question, done)
+    fn ask(&self, request: HookRequest, done: OnDecision) -> Option<HookDecision> {
+        self.ask(request, done)
     }
 }

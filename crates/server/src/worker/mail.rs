@@ -47,8 +47,8 @@ impl<A: WorkerApps> WorkerState<A> {
                 WorkerMail::StartServices => {
                     self.worker.with_apps(|here, _| here.start_services());
                 }
-                WorkerMail::Drain(within_ms, parting) => {
-                    self.start_draining(driver, within_ms, parting)
+                WorkerMail::Drain(within_ms, shutdown_reason) => {
+                    self.start_draining(driver, within_ms, shutdown_reason)
                 }
                 WorkerMail::CutOff => self.worker.handle_drain_over(),
                 WorkerMail::Reconnect => self.worker.handle_commands_lost(),
@@ -60,11 +60,11 @@ impl<A: WorkerApps> WorkerState<A> {
         &mut self,
         driver: &mut D,
         within_ms: u64,
-        parting: ShutdownReason,
+        shutdown_reason: ShutdownReason,
     ) {
-        self.worker.handle_drain(within_ms, parting);
+        self.worker.handle_drain(within_ms, shutdown_reason);
         // Connections that arrive while the server stops are served, since no other process would accept them.
-        if parting == ShutdownReason::Replaced {
+        if shutdown_reason == ShutdownReason::Replaced {
             self.set_accepting(driver, AcceptPolicy::Nothing);
         }
     }

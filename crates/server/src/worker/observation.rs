@@ -17,8 +17,8 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
     }
 
     /// Sends hook requests to a test instead of the hooks.
-    pub(crate) fn decide_by(&mut self, decider: impl HookExecutor + 'static) {
-        self.rest.decider = Some(Box::new(decider));
+    pub(crate) fn set_hook_executor(&mut self, hook_executor: impl HookExecutor + 'static) {
+        self.rest.hook_executor = Some(Box::new(hook_executor));
     }
 
     /// Handles the driver's current events, as in a turn that waits several times.

@@ -14,7 +14,7 @@ use super::{LOG, WorkerApps, WorkerState};
 /// A header that has not been received completely.
 pub(super) struct PendingProxyHeader {
     /// The part of the header received so far.
-    begun: Vec<u8>,
+    received: Vec<u8>,
     /// The deadline for the header and all other layers before the connection's own bytes.
     until_ms: u64,
     listener: u16,
@@ -23,7 +23,7 @@ pub(super) struct PendingProxyHeader {
 impl PendingProxyHeader {
     pub(super) fn new(listener: u16, until_ms: u64) -> Self {
         Self {
-            begun: Vec::new(),
+            received: Vec::new(),
             until_ms,
             listener,
         }
@@ -43,11 +43,11 @@ impl<A: WorkerApps> WorkerState<A> {
         bytes: &[u8],
     ) {
         let transport = self.worker.transport_mut(id);
-        let Some(preface) = transport.and_then(ConnectionTransport::proxy_header_mut) else {
+        let Some(pending) = transport.and_then(ConnectionTransport::proxy_header_mut) else {
             return;
         };
-        preface.begun.extend_from_slice(bytes);
-        let header = match proxy::read(&preface.begun) {
+        pending.received.extend_from_slice(bytes);
+        let header = match proxy::read(&pending.received) {
             Ok(None) => return,
             Ok(Some(header)) => header,
             Err(error) => {
@@ -58,10 +58,10 @@ impl<A: WorkerApps> WorkerState<A> {
                 return driver.close(id);
             }
         };
-        let (mut begun, until_ms, listener) = (
-            std::mem::take(&mut preface.begun),
-            preface.until_ms,
-            preface.listener,
+        let (mut received, until_ms, listener) = (
+            std::mem::take(&mut pending.received),
+            pending.until_ms,
+            pending.listener,
         );
         if let Some(transport) = self.worker.transport_mut(id) {
             transport.take();
@@ -77,7 +77,7 @@ impl<A: WorkerApps> WorkerState<A> {
             self.worker.shared().stats.reject_accept(why);
             return driver.close(id);
         }
-        let rest = &mut begun[header.length..];
+        let rest = &mut received[header.length..];
         if self.admit(driver, id, listener, client, until_ms) && !rest.is_empty() {
             self.received(driver, id, rest);
         }

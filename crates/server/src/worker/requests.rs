@@ -10,12 +10,12 @@ impl<A: WorkerApps> WorkerState<A> {
     pub(super) fn perform_requests(&mut self) {
         while let Some(request) = self.worker.poll_request() {
             match request {
-                ExternalRequest::Hook(question) => {
-                    let (session, id) = (question.session, question.id);
+                ExternalRequest::Hook(hook) => {
+                    let (session, id) = (hook.session, hook.id);
                     let completions = Arc::clone(&self.completions);
                     let done = Box::new(move |decision| completions.decide(session, id, decision));
-                    let decider = self.decider.as_deref().unwrap_or(&self.common.hooks);
-                    if let Some(decision) = decider.ask(question, done) {
+                    let hook_executor = self.hook_executor.as_deref().unwrap_or(&self.common.hooks);
+                    if let Some(decision) = hook_executor.ask(hook, done) {
                         self.worker.handle_hook_decision(session, id, decision);
                     }
                 }

@@ -16,7 +16,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
             maintains: false,
             ..TurnLimits::default()
         });
-        rest.readings.is_own = true;
+        rest.trust_loader.is_own = true;
         rest.listeners = (0..rest.worker.shared().config.listeners.len() as u16).collect();
     }
 

@@ -128,7 +128,7 @@ impl<A: WorkerApps> WorkerState<A> {
     ) -> Result<Option<TlsLayer>, ()> {
         let acceptor: &Acceptor = match self.acceptors.get(listener as usize) {
             None | Some(ListenerMode::Plain) => return Ok(None),
-            Some(ListenerMode::Sealed(acceptor)) => acceptor,
+            Some(ListenerMode::Tls(acceptor)) => acceptor,
             Some(ListenerMode::Closed) => {
                 self.worker
                     .shared()
@@ -160,30 +160,30 @@ impl<A: WorkerApps> WorkerState<A> {
         let listener = self.worker.connection(id).and_then(|one| one.listener());
         let has_memory = listener.is_none_or(|listener| self.has_memory_for(listener));
         let transport = self.worker.transport_mut(id);
-        let Some(seal) = transport.and_then(ConnectionTransport::tls_layer_mut) else {
+        let Some(tls_layer) = transport.and_then(ConnectionTransport::tls_layer_mut) else {
             return;
         };
-        if seal.is_handshaking && !has_memory {
+        if tls_layer.is_handshaking && !has_memory {
             // The connection's partial handshake is freed too.
-            seal.give_up();
+            tls_layer.give_up();
             self.worker
                 .shared()
                 .stats
                 .reject_accept(AcceptRejection::Memory);
             return driver.close(id);
         }
-        if seal.is_handshaking
-            && !seal.is_waiting()
-            && !seal.tls.has_begun()
+        if tls_layer.is_handshaking
+            && !tls_layer.is_waiting()
+            && !tls_layer.tls.has_begun()
             && bytes.first() != Some(&HANDSHAKE)
         {
             return self.received_plain(id, bytes);
         }
-        if seal.is_handshaking && (seal.is_waiting() || !self.line.admits()) {
-            if !seal.is_waiting() {
-                self.line.ids.push_back(id);
+        if tls_layer.is_handshaking && (tls_layer.is_waiting() || !self.handshakes.admits()) {
+            if !tls_layer.is_waiting() {
+                self.handshakes.ids.push_back(id);
             }
-            seal.waiting.extend_from_slice(bytes);
+            tls_layer.waiting.extend_from_slice(bytes);
             return self.worker.hold(id, true);
         }
         self.open(driver, id, bytes);
@@ -191,19 +191,19 @@ impl<A: WorkerApps> WorkerState<A> {
 
     /// Resumes queued handshakes, as far as the turn allows.
     pub(super) fn resume_handshakes<D: Driver>(&mut self, driver: &mut D) {
-        while self.line.taken < HANDSHAKES_MAX
-            && let Some(id) = self.line.ids.pop_front()
+        while self.handshakes.taken < HANDSHAKES_MAX
+            && let Some(id) = self.handshakes.ids.pop_front()
         {
             let transport = self.worker.transport_mut(id);
-            let Some(seal) = transport.and_then(ConnectionTransport::tls_layer_mut) else {
+            let Some(tls_layer) = transport.and_then(ConnectionTransport::tls_layer_mut) else {
                 continue;
             };
-            let bytes = std::mem::take(&mut seal.waiting);
-            let waits_to_end = std::mem::take(&mut seal.waits_to_end);
+            let bytes = std::mem::take(&mut tls_layer.waiting);
+            let waits_to_end = std::mem::take(&mut tls_layer.waits_to_end);
             // The handshake may have timed out by now.
-            let goes_on = seal.is_handshaking;
+            let goes_on = tls_layer.is_handshaking;
             if goes_on {
-                self.line.taken += 1;
+                self.handshakes.taken += 1;
                 self.open(driver, id, &bytes);
                 if waits_to_end {
                     self.ended(id);
@@ -211,7 +211,7 @@ impl<A: WorkerApps> WorkerState<A> {
             }
             self.worker.hold(id, false);
         }
-        self.line.taken = 0;
+        self.handshakes.taken = 0;
     }
 
     /// Decrypts received bytes and passes them to the connection.
@@ -220,41 +220,42 @@ impl<A: WorkerApps> WorkerState<A> {
         let Some(mut layer) = transport.map(ConnectionTransport::take) else {
             return;
         };
-        let Some(seal) = layer.tls_layer_mut() else {
+        let Some(tls_layer) = layer.tls_layer_mut() else {
             return;
         };
         let mut plain = std::mem::take(&mut self.plain);
-        let result = seal.tls.receive(bytes, &mut plain);
-        if seal.is_handshaking
-            && let Some(agreed) = seal.tls.negotiated()
+        let result = tls_layer.tls.receive(bytes, &mut plain);
+        if tls_layer.is_handshaking
+            && let Some(agreed) = tls_layer.tls.negotiated()
         {
-            seal.is_handshaking = false;
+            tls_layer.is_handshaking = false;
             let peer = self.worker.connection(id).map(|connection| connection.peer);
-            if seal.tls.is_challenge() {
+            if tls_layer.tls.is_challenge() {
                 debug!(target: LOG, worker = self.index(), ?peer, "a proof was shown");
             } else {
                 let stats = &self.worker.shared().stats;
                 stats.tls_opened(agreed.is_1_3, agreed.is_resumed);
                 debug!(target: LOG, worker = self.index(), ?peer, ?agreed, "TLS");
             }
-            if let Some(subject) = seal.tls.peer_subject() {
-                self.worker.handle_certificate(id, certified(subject));
+            if let Some(subject) = tls_layer.tls.peer_subject() {
+                self.worker
+                    .handle_certificate(id, certificate_names(subject));
             }
         }
         // Handshake and alert records are not delayed: the peer waits for them.
-        if seal.tls.has_output() {
-            let mut sealed = self.worker.spare_buffer();
-            seal.tls.send(&[], &mut sealed);
+        if tls_layer.tls.has_output() {
+            let mut encrypted = self.worker.spare_buffer();
+            tls_layer.tls.send(&[], &mut encrypted);
             let stats = &self.worker.shared().stats;
-            stats.bytes_sent.add(sealed.len() as u64);
-            self.send(driver, id, sealed);
+            stats.bytes_sent.add(encrypted.len() as u64);
+            self.send(driver, id, encrypted);
         }
-        let has_ended = seal.tls.has_ended() && !self.worker.has_ended(id);
-        let is_for_proof = seal.tls.is_challenge();
+        let has_ended = tls_layer.tls.has_ended() && !self.worker.has_ended(id);
+        let is_for_proof = tls_layer.tls.is_challenge();
         // The connection serves only to prove control of the name (RFC 8737 section 3).
-        let is_seen = is_for_proof && !seal.is_handshaking && !self.worker.has_ended(id);
+        let is_seen = is_for_proof && !tls_layer.is_handshaking && !self.worker.has_ended(id);
         // The alert of a failed handshake has to arrive, so the transport is shut down gracefully.
-        let failed_early = result.is_err() && std::mem::take(&mut seal.is_handshaking);
+        let failed_early = result.is_err() && std::mem::take(&mut tls_layer.is_handshaking);
         if !failed_early && let Some(transport) = self.worker.transport_mut(id) {
             *transport = layer;
         }
@@ -315,23 +316,23 @@ impl<A: WorkerApps> WorkerState<A> {
         bytes: Vec<u8>,
         end: TransportEnd,
     ) -> Vec<u8> {
-        let mut sealed = self.worker.spare_buffer();
+        let mut encrypted = self.worker.spare_buffer();
         let transport = self.worker.transport_mut(id);
-        if let Some(seal) = transport.and_then(ConnectionTransport::tls_layer_mut) {
-            seal.tls.send(&bytes, &mut sealed);
+        if let Some(tls_layer) = transport.and_then(ConnectionTransport::tls_layer_mut) {
+            tls_layer.tls.send(&bytes, &mut encrypted);
             if end == TransportEnd::Shutdown {
-                seal.tls.close(&mut sealed);
+                tls_layer.tls.close(&mut encrypted);
             }
         }
         self.worker.recycle(bytes);
-        sealed
+        encrypted
     }
 }
 
 /// Counts the handshake of a closed connection, if one was in progress.
-pub(super) fn handshake_gone(seal: Option<&TlsLayer>, stats: &Arc<Stats>) {
+pub(super) fn handshake_gone(tls_layer: Option<&TlsLayer>, stats: &Arc<Stats>) {
     // A client that connects and sends nothing is only probing.
-    if seal.is_some_and(|seal| seal.is_handshaking && seal.tls.has_begun()) {
+    if tls_layer.is_some_and(|tls_layer| tls_layer.is_handshaking && tls_layer.tls.has_begun()) {
         stats.tls_failed(TlsHandshakeFailure::CutOff);
     }
 }
@@ -346,7 +347,7 @@ fn of(failure: TlsFailure) -> TlsHandshakeFailure {
     }
 }
 
-fn certified(subject: CertificateSubject) -> CertificateNames {
+fn certificate_names(subject: CertificateSubject) -> CertificateNames {
     let first = |names: Vec<String>| names.into_iter().next();
     CertificateNames {
         common_name: subject.common_name,

@@ -21,21 +21,21 @@ pub(super) struct ConnectionTransport {
 )]
 pub(super) enum TransportLayer {
     /// The header of a proxy has not been received completely.
-    Preface(PendingProxyHeader),
+    ProxyHeader(PendingProxyHeader),
     /// The peer uses TLS.
     Tls(TlsLayer),
 }
 
 impl ConnectionTransport {
-    pub(super) fn tls(seal: TlsLayer) -> Self {
+    pub(super) fn tls(tls_layer: TlsLayer) -> Self {
         Self {
-            layer: Some(Box::new(TransportLayer::Tls(seal))),
+            layer: Some(Box::new(TransportLayer::Tls(tls_layer))),
         }
     }
 
-    pub(super) fn proxy_header(preface: PendingProxyHeader) -> Self {
+    pub(super) fn proxy_header(pending: PendingProxyHeader) -> Self {
         Self {
-            layer: Some(Box::new(TransportLayer::Preface(preface))),
+            layer: Some(Box::new(TransportLayer::ProxyHeader(pending))),
         }
     }
 
@@ -46,7 +46,7 @@ impl ConnectionTransport {
 
     pub(super) fn proxy_header_mut(&mut self) -> Option<&mut PendingProxyHeader> {
         match self.layer.as_deref_mut() {
-            Some(TransportLayer::Preface(preface)) => Some(preface),
+            Some(TransportLayer::ProxyHeader(pending)) => Some(pending),
             Some(TransportLayer::Tls(_)) | None => None,
         }
     }
@@ -54,16 +54,16 @@ impl ConnectionTransport {
     #[inline]
     pub(super) fn tls_layer(&self) -> Option<&TlsLayer> {
         match self.layer() {
-            Some(TransportLayer::Tls(seal)) => Some(seal),
-            Some(TransportLayer::Preface(_)) | None => None,
+            Some(TransportLayer::Tls(tls_layer)) => Some(tls_layer),
+            Some(TransportLayer::ProxyHeader(_)) | None => None,
         }
     }
 
     #[inline]
     pub(super) fn tls_layer_mut(&mut self) -> Option<&mut TlsLayer> {
         match self.layer.as_deref_mut() {
-            Some(TransportLayer::Tls(seal)) => Some(seal),
-            Some(TransportLayer::Preface(_)) | None => None,
+            Some(TransportLayer::Tls(tls_layer)) => Some(tls_layer),
+            Some(TransportLayer::ProxyHeader(_)) | None => None,
         }
     }
 
@@ -76,8 +76,8 @@ impl ConnectionTransport {
     /// `u64::MAX` if there is none.
     pub(super) fn opens_by_ms(&self) -> u64 {
         match self.layer() {
-            Some(TransportLayer::Preface(preface)) => preface.until_ms(),
-            Some(TransportLayer::Tls(seal)) => seal.until_ms(),
+            Some(TransportLayer::ProxyHeader(pending)) => pending.until_ms(),
+            Some(TransportLayer::Tls(tls_layer)) => tls_layer.until_ms(),
             None => u64::MAX,
         }
     }

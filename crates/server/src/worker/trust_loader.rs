@@ -21,7 +21,7 @@ pub(super) struct TrustLoader {
 }
 
 struct TrustRead {
-    believe: TrustSource,
+    trust_source: TrustSource,
     read: Receiver<Result<ClientTrust, String>>,
     outgoing: Vec<OutgoingConnection>,
 }
@@ -43,36 +43,36 @@ impl TrustLoader {
     pub(super) fn find(
         &mut self,
         trusts: &Arc<TrustStores>,
-        believe: TrustSource,
+        trust_source: TrustSource,
         outgoing: OutgoingConnection,
         waker: impl FnOnce() -> Waker,
     ) -> Option<LoadedTrust> {
-        if let Some(trust) = trusts.cached(&believe) {
+        if let Some(trust) = trusts.cached(&trust_source) {
             return Some((outgoing, Ok(trust)));
         }
         if self.is_own {
-            return Some((outgoing, read(trusts, &believe)));
+            return Some((outgoing, read(trusts, &trust_source)));
         }
         let mut others = self.under_way.iter_mut();
-        if let Some(reading) = others.find(|reading| reading.believe == believe) {
+        if let Some(reading) = others.find(|reading| reading.trust_source == trust_source) {
             reading.outgoing.push(outgoing);
             return None;
         }
-        let (tell, told) = sync_channel(1);
-        let (trusts, wanted, waker) = (Arc::clone(trusts), believe.clone(), waker());
+        let (sender, receiver) = sync_channel(1);
+        let (trusts, wanted, waker) = (Arc::clone(trusts), trust_source.clone(), waker());
         let thread = thread::Builder::new().name("certificates".to_owned());
         let thread = thread.spawn(move || {
             let _wakes = WakeOnDrop(waker);
             // The receiver is gone once the server has ended.
-            let _ = tell.send(read(&trusts, &wanted));
+            let _ = sender.send(read(&trusts, &wanted));
         });
         if let Err(error) = thread {
             let why = format!("can't start a thread to read certificates: {error}");
             return Some((outgoing, Err(why)));
         }
         self.under_way.push(TrustRead {
-            believe,
-            read: told,
+            trust_source,
+            read: receiver,
             outgoing: vec![outgoing],
         });
         None
@@ -104,6 +104,6 @@ impl TrustLoader {
     }
 }
 
-fn read(trusts: &TrustStores, believe: &TrustSource) -> Result<ClientTrust, String> {
-    trusts.load(believe).map_err(|error| error.to_string())
+fn read(trusts: &TrustStores, trust_source: &TrustSource) -> Result<ClientTrust, String> {
+    trusts.load(trust_source).map_err(|error| error.to_string())
 }

@@ -9,10 +9,10 @@ fn what_fails_in_a_task_or_a_timer_fails_the_case() {
         "veche.timer.after(1, function() test.equal(1, 2) end) test.advance(2)",
         "veche.spawn(function() veche.sleep(1) test.equal(1, 2) end) test.advance(2) veche.log.info('on')",
     ] {
-        let told = failure(body);
+        let error = failure(body);
         assert!(
-            told.starts_with("app_test.lua:4: test.equal: they are not equal\n"),
-            "{body}: {told}"
+            error.starts_with("app_test.lua:4: test.equal: they are not equal\n"),
+            "{body}: {error}"
         );
     }
     let caught = "local task = veche.spawn(function() test.equal(1, 2) end)

@@ -176,14 +176,14 @@ fn unread_recoveries() {
             socket
         };
         let mut sockets: Vec<_> = (0..CLIENTS).map(join).collect();
-        let mut heard = Vec::new();
-        while !heard.windows(10).any(|some| some == b"\"recovered") && heard.len() < 4_000 {
+        let mut received = Vec::new();
+        while !received.windows(10).any(|some| some == b"\"recovered") && received.len() < 4_000 {
             let mut some = [0; 100];
             let count = sockets[0].read(&mut some).expect("it is answered");
-            heard.extend_from_slice(&some[..count]);
+            received.extend_from_slice(&some[..count]);
         }
         assert!(
-            heard.windows(5).any(|some| some == b"xxxxx"),
+            received.windows(5).any(|some| some == b"xxxxx"),
             "it receives something"
         );
         target.landed();

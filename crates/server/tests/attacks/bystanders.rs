@@ -126,14 +126,14 @@ fn speak(socket: &mut Socket, until: Instant) -> Vec<Duration> {
     let mut due = now();
     while due < until {
         thread::sleep(due.saturating_duration_since(now()));
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         while due <= now() {
-            let text = format!("message {}", samples.len() + said.len());
+            let text = format!("message {}", samples.len() + sent.len());
             socket.say(&text);
-            said.push((text, due));
+            sent.push((text, due));
             due += EVERY;
         }
-        for (text, due) in said {
+        for (text, due) in sent {
             assert_eq!(socket.text(), text);
             samples.push(now() - due);
         }

@@ -47,8 +47,8 @@ impl Flooder {
     /// server has closed it.
     fn go_on(&mut self, flood: &[u8], target: &Target<'_>) -> Option<bool> {
         let mut has_moved = false;
-        let mut heard = [0; FLOOD_BYTES];
-        match self.socket.read(&mut heard) {
+        let mut received = [0; FLOOD_BYTES];
+        match self.socket.read(&mut received) {
             Ok(0) => return None,
             Ok(_) => has_moved = true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}

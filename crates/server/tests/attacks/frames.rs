@@ -233,8 +233,8 @@ fn bytes_of_others() {
             socket
                 .write_all(&frame(ENDS, &message[at..]))
                 .expect("the server reads");
-            let (first, heard) = hear(&mut socket).expect("an echo");
-            assert!(first == BINARY && heard == message, "another's bytes");
+            let (first, received) = hear(&mut socket).expect("an echo");
+            assert!(first == BINARY && received == message, "another's bytes");
             target.landed();
         }
         // A close has room for 123 bytes of reason: those that were sent, no others.
@@ -242,10 +242,10 @@ fn bytes_of_others() {
         socket
             .write_all(&frame(CLOSE, &reason))
             .expect("the server reads");
-        let (first, heard) = hear(&mut socket).expect("the close");
+        let (first, received) = hear(&mut socket).expect("the close");
         assert!(
-            first == CLOSE && (heard == reason || heard == reason[..2]),
-            "{heard:?}"
+            first == CLOSE && (received == reason || received == reason[..2]),
+            "{received:?}"
         );
         if rng.bool() {
             end_well(&socket);

@@ -29,7 +29,7 @@ mod client;
 
 const BOTH: client::Versions = &[&TLS13, &TLS12];
 
-const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"sealed\"\nhosts = [\"*\"]\n\
+const LISTEN: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nname = \"tls\"\nhosts = [\"*\"]\n\
                       tls = { certificate = \"own.pem\", key = \"own.key\" }\n";
 
 /// A client configuration without session resumption: every handshake is full.
@@ -51,7 +51,7 @@ impl Whole {
     }
 
     fn open(&self, target: &Target<'_>) -> Client {
-        let client = Client::open(sealed(target), "localhost", &self.trust).expect("it opens");
+        let client = Client::open(tls_address(target), "localhost", &self.trust).expect("it opens");
         let linger = SockRef::from(&client.stream.sock).set_linger(Some(Duration::ZERO));
         linger.expect("a socket");
         client
@@ -96,7 +96,7 @@ impl Whole {
 }
 
 /// Returns the address of the TLS listener, the one configured last.
-fn sealed(target: &Target<'_>) -> SocketAddr {
+fn tls_address(target: &Target<'_>) -> SocketAddr {
     let status = target.server.status().expect("a status");
     let listeners = status["listeners"].as_array().expect("a list");
     let address = listeners.last().expect("listeners")["address"].as_str();
@@ -141,7 +141,7 @@ fn crowds_that_only_say_hello() {
     let whole = Whole::new();
     let hello = hello(&whole.trust);
     whole.run(24, |target, _| {
-        let address = sealed(target);
+        let address = tls_address(target);
         let mut crowd: Vec<_> = (0..50).map(|_| connect(address)).collect();
         for socket in &mut crowd {
             let _ = socket.write_all(&hello);
@@ -159,7 +159,7 @@ fn handshakes_that_stall() {
     let whole = Whole::new();
     let hello = hello(&whole.trust);
     whole.run(24, |target, rng| {
-        let address = sealed(target);
+        let address = tls_address(target);
         let mut stalled: Vec<_> = (0..80).map(|_| connect(address)).collect();
         for socket in &mut stalled {
             let _ = socket.write_all(&hello[..rng.usize(..hello.len())]);
@@ -183,7 +183,7 @@ fn a_hello_without_end() {
     .concat();
     let more = [&[22, 3, 1, 0x40, 0][..], &[0; 16_384]].concat();
     whole.run(16, |target, _| {
-        let mut socket = connect(sealed(target));
+        let mut socket = connect(tls_address(target));
         let _ = socket.write_all(&begin);
         for _ in 0..1000 {
             if socket.write_all(&more).is_err() {

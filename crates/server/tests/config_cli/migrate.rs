@@ -255,24 +255,24 @@ fn migrated(folder: &Folder, name: &str, config: &str) -> (String, String) {
     write(folder, name, config);
     fs::create_dir(folder.0.join(format!("{name}.d"))).expect("writable");
     let output = format!("{name}.d/veche.toml");
-    let (code, out, said) = folder.run(&["migrate", "centrifugo", name, "-o", &output]);
-    assert_eq!((code, out.as_str()), (0, ""), "{said}");
+    let (code, out, printed) = folder.run(&["migrate", "centrifugo", name, "-o", &output]);
+    assert_eq!((code, out.as_str()), (0, ""), "{printed}");
     let text = fs::read_to_string(folder.0.join(&output)).expect("written");
     let (head, rest) = text.split_once("\n\n").expect("comments, and sections");
     assert!(head.lines().all(|line| line.starts_with("# ")), "{head}");
     for line in head.lines().skip(1) {
         let note = line.strip_prefix("# ").unwrap_or_default();
-        assert!(said.contains(note), "{note}: {said}");
+        assert!(printed.contains(note), "{note}: {printed}");
     }
     let (code, out, err) = folder.run(&["check", "-c", &output]);
     assert_eq!(code, 0, "{out}{err}{text}");
-    (format!("\n{rest}"), said)
+    (format!("\n{rest}"), printed)
 }
 
 #[test]
 fn configurations_of_centrifugo_become_those_of_veche() {
     let folder = Folder::new("migrate");
-    let (text, said) = migrated(&folder, "five.json", VERSION_5);
+    let (text, printed) = migrated(&folder, "five.json", VERSION_5);
     assert_eq!(text, EXPECTED_5);
     for note in [
         "/health and /metrics are on the internal listener, port 9000",
@@ -285,12 +285,12 @@ fn configurations_of_centrifugo_become_those_of_veche() {
         "wrote subscription_token_hmac_secret_key into five.json.d/subscription.secret",
         "wrote api_key into five.json.d/api.key",
     ] {
-        assert!(said.contains(note), "{note}: {said}");
+        assert!(printed.contains(note), "{note}: {printed}");
     }
-    assert_eq!(said.matches("no counterpart").count(), 2, "{said}");
+    assert_eq!(printed.matches("no counterpart").count(), 2, "{printed}");
     assert!(
-        !said.contains("hidden") && !text.contains("hidden"),
-        "{said}"
+        !printed.contains("hidden") && !text.contains("hidden"),
+        "{printed}"
     );
     let secret = folder.0.join("five.json.d/jwt.secret");
     let mode = fs::metadata(&secret).expect("written").permissions().mode();
@@ -298,18 +298,18 @@ fn configurations_of_centrifugo_become_those_of_veche() {
     let secret = fs::read_to_string(secret).expect("text");
     assert_eq!(secret, "0123456789abcdef0123456789abcdef\n");
 
-    let (text, said) = migrated(&folder, "six.json", VERSION_6);
+    let (text, printed) = migrated(&folder, "six.json", VERSION_6);
     assert_eq!(text, EXPECTED_6);
     for note in [
         "no counterpart: client.proxy.connect.http.static_headers.X-Secret",
         "no counterpart: uni_grpc.port",
         "personal channels are called #USER",
     ] {
-        assert!(said.contains(note), "{note}: {said}");
+        assert!(printed.contains(note), "{note}: {printed}");
     }
-    assert_eq!(said.matches("no counterpart").count(), 3, "{said}");
+    assert_eq!(printed.matches("no counterpart").count(), 3, "{printed}");
 
-    let (text, said) = migrated(&folder, "six.toml", VERSION_6_TOML);
+    let (text, printed) = migrated(&folder, "six.toml", VERSION_6_TOML);
     for line in [
         "identity = \"jwt\"\nanonymous = \"all\"\n",
         "previous_secret_file = \"jwt.previous\"\nprevious_secret_until = 1900000000\n",
@@ -318,14 +318,14 @@ fn configurations_of_centrifugo_become_those_of_veche() {
         assert!(text.contains(line), "{text}");
     }
     assert!(
-        said.contains("channels_per_client is limited to 1024"),
-        "{said}"
+        printed.contains("channels_per_client is limited to 1024"),
+        "{printed}"
     );
     assert!(
         text.contains("name = \"chat\"\npresence = true\n"),
         "{text}"
     );
-    assert!(!said.contains("no counterpart"), "{said}");
+    assert!(!printed.contains("no counterpart"), "{printed}");
 }
 
 #[test]
@@ -336,15 +336,15 @@ fn passwords_in_urls_are_not_shown_on_the_terminal() {
         "allowed_origins": ["redis://bob:hidden@site.example"]
     }"#;
     write(&folder, "c.json", config);
-    let (code, out, said) = folder.run(&["migrate", "centrifugo", "c.json", "-o", "veche.toml"]);
-    assert_eq!((code, out.as_str()), (0, ""), "{said}");
+    let (code, out, printed) = folder.run(&["migrate", "centrifugo", "c.json", "-o", "veche.toml"]);
+    assert_eq!((code, out.as_str()), (0, ""), "{printed}");
     for shown in [
         "\"grpc://***@back.example:9000/rpc?***\"",
         "\"redis://***@site.example\"",
     ] {
-        assert!(said.contains(shown), "{shown}: {said}");
+        assert!(printed.contains(shown), "{shown}: {printed}");
     }
-    assert!(!said.contains("hidden"), "{said}");
+    assert!(!printed.contains("hidden"), "{printed}");
     let text = fs::read_to_string(folder.0.join("veche.toml")).expect("written");
     assert!(
         text.contains("grpc://ann:hidden@back.example:9000/rpc?key=hidden"),

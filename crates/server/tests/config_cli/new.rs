@@ -143,8 +143,8 @@ fn new_touches_nothing_that_is_there() {
     fs::write(folder.0.join("file"), "mine").expect("writable");
     std::os::unix::fs::symlink("nowhere", folder.0.join("link")).expect("writable");
     for name in ["empty", "file", "link"] {
-        let told = format!("veche: {name}: it already exists: choose another name\n");
-        assert_eq!(folder.run(&["new", name]), (5, String::new(), told));
+        let expected = format!("veche: {name}: it already exists: choose another name\n");
+        assert_eq!(folder.run(&["new", name]), (5, String::new(), expected));
     }
     assert_eq!(
         fs::read_dir(folder.0.join("empty"))
@@ -156,8 +156,11 @@ fn new_touches_nothing_that_is_there() {
         fs::read_to_string(folder.0.join("file")).expect("a file"),
         "mine"
     );
-    let told = "veche: no/where: its parent folder does not exist\n".to_owned();
-    assert_eq!(folder.run(&["new", "no/where"]), (5, String::new(), told));
+    let expected = "veche: no/where: its parent folder does not exist\n".to_owned();
+    assert_eq!(
+        folder.run(&["new", "no/where"]),
+        (5, String::new(), expected)
+    );
     let (code, _, err) = folder.run(&["new", "x", "--template", "cat"]);
     assert!(
         code == 2 && err.contains("echo, chat, api, feed, push, centrifuge"),

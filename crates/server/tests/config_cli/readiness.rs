@@ -39,24 +39,24 @@ fn folders_and_secrets_out_of_reach_are_errors() {
     set_mode(0o555, 0o600);
     let (code, out, err) = folder.run(&["check"]);
     assert_eq!((code, out.as_str()), (1, ""), "{err}");
-    let told = |name: &str, what: &str| {
+    let count = |name: &str, what: &str| {
         let is_it = |line: &&str| line.contains(&format!(": {name}: ")) && line.contains(what);
         err.lines().filter(is_it).count()
     };
     assert_eq!(
-        told("blocks", "can't make files in ./closed, which belongs"),
+        count("blocks", "can't make files in ./closed, which belongs"),
         1,
         "{err}"
     );
     assert_eq!(
-        told("path", "can't make files in ./closed, which belongs"),
+        count("path", "can't make files in ./closed, which belongs"),
         1,
         "{err}"
     );
     assert!(err.contains("| path = \"closed/history\"\n"), "{err}");
     let unread = usize::from(geteuid().is_root());
     assert_eq!(
-        told("keys", "server.user can't read ./api.key"),
+        count("keys", "server.user can't read ./api.key"),
         unread,
         "{err}"
     );

@@ -18,9 +18,9 @@ pub(crate) fn rules() -> PathBuf {
 fn promtool(arguments: &[&str]) {
     let output = Command::new("promtool").args(arguments).output();
     let output = output.expect("Debian's package prometheus (tests/setup/packages.sh test)");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{said}{errors}");
+    assert!(output.status.success(), "{printed}{errors}");
 }
 
 #[test]
@@ -44,11 +44,11 @@ fn prometheus_finds_nothing_wrong_with_the_metrics() {
         .stdin(fs::File::open(&file).expect("it is there"))
         .output()
         .expect("Debian's package prometheus (tests/setup/packages.sh test)");
-    let said = [output.stdout, output.stderr].concat();
+    let printed = [output.stdout, output.stderr].concat();
     assert!(
-        output.status.success() && said.is_empty(),
+        output.status.success() && printed.is_empty(),
         "{}",
-        String::from_utf8_lossy(&said)
+        String::from_utf8_lossy(&printed)
     );
 }
 

@@ -313,7 +313,7 @@ fn scripts_ask_for_the_addresses_of_hosts() {
         let here = here.text();
         assert!(here.contains("127.0.0.1") || here.contains("::1"), "{here}");
         assert_eq!(ask("no.such.name.invalid").status, 500);
-        let told = "no address for \"no.such.name.invalid\"";
-        until("the error is logged", || server.log().contains(told));
+        let expected = "no address for \"no.such.name.invalid\"";
+        until("the error is logged", || server.log().contains(expected));
     });
 }

@@ -41,7 +41,7 @@ impl Asked {
     }
 
     /// Sets the function that returns the response to a request, given as its head and body.
-    pub(crate) fn tell(&self, answer: impl Fn(&str) -> String + Send + Sync + 'static) {
+    pub(crate) fn set_answer(&self, answer: impl Fn(&str) -> String + Send + Sync + 'static) {
         *self.answer.lock() = Arc::new(Box::new(answer));
     }
 

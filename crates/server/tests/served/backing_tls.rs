@@ -52,8 +52,8 @@ fn databases_are_believed_by_their_certificates() {
     let (right, wrong) = (authority("right"), authority("wrong"));
     let [certificate, key] = certificate(&right, "localhost");
     let connections_max = 100;
-    let mysql = Backing::sealed(Kind::MariaDb { connections_max }, &certificate, &key);
-    let redis = Backing::sealed(Kind::Redis, &certificate, &key);
+    let mysql = Backing::with_tls(Kind::MariaDb { connections_max }, &certificate, &key);
+    let redis = Backing::with_tls(Kind::Redis, &certificate, &key);
     let (right, wrong) = (right.pem(), wrong.pem());
     let routes = format!(
         "[[route]]\npath = \"/ask\"\nhandler = \"lua\"\nscript = \"app.lua\"\noptions = {{ mysql = {}, redis = {} }}\n",
@@ -106,7 +106,7 @@ fn databases_are_believed_by_their_certificates() {
 fn an_engine_is_believed_by_its_certificate() {
     let right = authority("right");
     let [certificate, key] = certificate(&right, "localhost");
-    let redis = Backing::sealed(Kind::Redis, &certificate, &key);
+    let redis = Backing::with_tls(Kind::Redis, &certificate, &key);
     let routes = format!(
         "[[namespace]]\nname = \"chat\"\nhistory_size = 10\n\
          [engine]\ntype = \"redis\"\nurl = \"rediss://localhost:{}?ca=right.pem\"\n",

@@ -61,7 +61,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-fn tell(server: &Server, method: &str, body: Value) -> Value {
+fn call_api(server: &Server, method: &str, body: Value) -> Value {
     call(server.internal, method, &body)
 }
 
@@ -99,7 +99,7 @@ fn a_blocked_user_is_disconnected_and_rejected_until_unblocked() {
         ];
         assert_eq!(sockets[1].text(), "open");
         let mut other = Socket::open(server.public, "/push?user=bob");
-        let answer = tell(&server, "block_user", json!({"user": "ann"}));
+        let answer = call_api(&server, "block_user", json!({"user": "ann"}));
         assert_eq!(answer, json!({"result": {"disconnected": 3}}));
         for socket in &mut sockets {
             assert_eq!(socket.closed(), 3507);
@@ -113,7 +113,7 @@ fn a_blocked_user_is_disconnected_and_rejected_until_unblocked() {
             assert_eq!(refusal(server, "/jwt", &bearer(&token)), refused);
             assert_eq!(connect(server, &token).expect_err("blocked"), 3507);
             assert_eq!(refusal(server, "/push?user=bob", "").0, 101);
-            let status = tell(server, "user_status", json!({"user": "ann"}));
+            let status = call_api(server, "user_status", json!({"user": "ann"}));
             assert_eq!(status["result"]["blocked"], true, "{status}");
         };
         blocked(&server);
@@ -128,7 +128,7 @@ fn a_blocked_user_is_disconnected_and_rejected_until_unblocked() {
         });
         blocked(&server);
 
-        let answer = tell(&server, "unblock_user", json!({"user": "ann"}));
+        let answer = call_api(&server, "unblock_user", json!({"user": "ann"}));
         assert_eq!(answer, json!({"result": {}}));
         assert_eq!(refusal(&server, "/push?user=ann", "").0, 101);
         assert!(connect(&server, &token).is_ok());
@@ -145,7 +145,7 @@ fn a_revoked_token_opens_nothing() {
         };
         let (first, second) = (token("ann", "t1", 1000), token("ann", "t2", 2000));
         assert_eq!(refusal(&server, "/jwt", &bearer(&first)).0, 101);
-        let answer = tell(&server, "revoke_token", json!({"uid": "t1"}));
+        let answer = call_api(&server, "revoke_token", json!({"uid": "t1"}));
         assert_eq!(answer, json!({"result": {}}));
         let revoked = (401, "the token was revoked".to_owned());
         assert_eq!(refusal(&server, "/jwt", &bearer(&first)), revoked);
@@ -153,7 +153,7 @@ fn a_revoked_token_opens_nothing() {
         assert_eq!(refusal(&server, "/jwt", &bearer(&second)).0, 101);
 
         let before = json!({"user": "ann", "issued_before": 2001});
-        tell(&server, "invalidate_user_tokens", before);
+        call_api(&server, "invalidate_user_tokens", before);
         assert_eq!(refusal(&server, "/jwt", &bearer(&second)), revoked);
         let third = token("ann", "t3", 2001);
         assert_eq!(refusal(&server, "/jwt", &bearer(&third)).0, 101);
@@ -164,7 +164,7 @@ fn a_revoked_token_opens_nothing() {
         let path = server.folder.join("blocked");
         std::fs::remove_file(&path).expect("a file");
         std::fs::create_dir(&path).expect("a folder");
-        let answer = tell(&server, "revoke_token", json!({"uid": "t4"}));
+        let answer = call_api(&server, "revoke_token", json!({"uid": "t4"}));
         assert_eq!(answer["error"]["code"], 100, "{answer}");
         assert_eq!(refusal(&server, "/jwt", &bearer(&other)), revoked);
     });
@@ -188,7 +188,7 @@ fn a_user_disconnected_while_connecting_is_rejected() {
             until("both to wait", || {
                 server.log().matches("thinking").count() == 2
             });
-            tell(&server, "disconnect", json!({"user": "ann"}));
+            call_api(&server, "disconnect", json!({"user": "ann"}));
             let mut http = crate::support::Http::connect(server.public);
             let response = http.request("GET", "/app", "", b"");
             assert_eq!(response.expect("an answer").status, 200);
@@ -223,14 +223,14 @@ fn no_connection_survives_a_concurrent_block() {
                 while began.elapsed().as_millis() < 5 {
                     thread::yield_now();
                 }
-                tell(&server, "block_user", json!({"user": "eve"}));
+                call_api(&server, "block_user", json!({"user": "eve"}));
                 is_over.store(true, Relaxed);
                 knocking.join().expect("no panic")
             });
             for mut socket in sockets {
                 assert_eq!(socket.closed(), 3507);
             }
-            tell(&server, "unblock_user", json!({"user": "eve"}));
+            call_api(&server, "unblock_user", json!({"user": "eve"}));
         }
     });
 }
@@ -240,7 +240,7 @@ fn connections_are_listed_by_user_channel_and_name() {
     on_all(|setup| {
         let server = start(setup);
         let list = |body: Value| {
-            let mut answer = tell(&server, "connections", body);
+            let mut answer = call_api(&server, "connections", body);
             let Value::Object(all) = answer["result"]["connections"].take() else {
                 panic!("{answer}");
             };
@@ -285,7 +285,7 @@ fn connections_are_listed_by_user_channel_and_name() {
         let commands = json!([
             {"connections": {"user": "ann"}}, {"user_status": {"user": "ann"}}, {"connections": {"user": "bob"}},
         ]);
-        let answer = tell(&server, "batch", json!({"commands": commands}));
+        let answer = call_api(&server, "batch", json!({"commands": commands}));
         let replies = &answer["replies"];
         let count = |place: usize| replies[place]["connections"]["connections"].as_object();
         assert_eq!(count(0).map(serde_json::Map::len), Some(3), "{answer}");

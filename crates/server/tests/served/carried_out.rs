@@ -228,7 +228,7 @@ fn a_briefly_empty_room_sends_no_vacated_event() {
     let server = Server::with(USUAL, &options);
     let room = json!({ "channel": "room:1" });
     let stats = || call(server.internal, "presence_stats", &room)["result"].take();
-    let told = || {
+    let event_types = || {
         let heads = seen.heads();
         let bodies = heads.iter().filter_map(|head| head.split_once("\r\n\r\n"));
         let events = bodies.flat_map(|(_, body)| {
@@ -259,10 +259,10 @@ fn a_briefly_empty_room_sends_no_vacated_event() {
     let nobody = json!({ "num_clients": 0, "num_users": 0 });
     until("they are given up", || stats() == nobody);
     until("the event is sent", || {
-        told().contains(&"vacated".to_owned())
+        event_types().contains(&"vacated".to_owned())
     });
     assert_eq!(
-        told(),
+        event_types(),
         ["occupied", "joined", "joined", "left", "left", "vacated"]
     );
 }

@@ -138,16 +138,16 @@ fn nothing_is_lost_or_doubled_while_clients_come_and_go() {
             for worker in 0..3 {
                 let server = &server;
                 scope.spawn(move || {
-                    let mut heard = 0;
+                    let mut received = 0;
                     let mut epoch = Value::Null;
                     let mut visits = 0;
-                    while heard < LAST {
+                    while received < LAST {
                         let (mut client, _) = Client::connect(server, &format!("user{worker}"));
                         let is_back = epoch != Value::Null;
                         let mut request = json!({ "channel": "chat:busy" });
                         if is_back {
                             request = json!({ "channel": "chat:busy", "recover": true,
-                                "epoch": epoch, "offset": heard });
+                                "epoch": epoch, "offset": received });
                         }
                         let joined = client.ask(json!({ "id": 2, "subscribe": request }));
                         let joined = &joined["subscribe"];
@@ -155,25 +155,25 @@ fn nothing_is_lost_or_doubled_while_clients_come_and_go() {
                         if is_back {
                             assert_eq!(joined["recovered"], true, "{joined}");
                             for missed in joined["publications"].as_array().into_iter().flatten() {
-                                heard += 1;
+                                received += 1;
                                 assert_eq!(
                                     (&missed["offset"], &missed["data"]),
-                                    (&json!(heard), &json!(heard))
+                                    (&json!(received), &json!(received))
                                 );
                             }
                         } else {
-                            heard = joined["offset"].as_u64().unwrap_or(0);
+                            received = joined["offset"].as_u64().unwrap_or(0);
                         }
                         // The client stays for some publications and is cut off without a close.
                         for _ in 0..=visits % 7 {
-                            if heard == LAST {
+                            if received == LAST {
                                 break;
                             }
                             let publication = client.publication();
-                            heard += 1;
+                            received += 1;
                             assert_eq!(
                                 (&publication["offset"], &publication["data"]),
-                                (&json!(heard), &json!(heard))
+                                (&json!(received), &json!(received))
                             );
                         }
                         visits += 1;

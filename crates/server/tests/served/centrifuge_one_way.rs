@@ -127,12 +127,12 @@ fn one_way_clients_receive_pushes_and_the_disconnect_reason() {
             "push",
             &json!({ "user": "ann", "data": { "for": "her" } }),
         );
-        let told = [
+        let pushes = [
             serde_json::from_str(&socket.text()).expect("JSON"),
             stream.push(),
             events.push(),
         ];
-        for push in told {
+        for push in pushes {
             assert_eq!(
                 push,
                 json!({ "channel": "#ann", "pub": { "data": { "for": "her" }, "offset": 1 } })
@@ -179,18 +179,18 @@ fn a_reader_of_events_that_is_cut_off_again_and_again_misses_nothing() {
                 let reply = response.push();
                 assert_eq!(reply["connect"]["subs"]["chat:1"]["recoverable"], true);
                 scope.spawn(move || {
-                    let mut heard = [0; 3];
+                    let mut received = [0; 3];
                     let mut visits = 0;
-                    while heard != [LAST; 3] {
+                    while received != [LAST; 3] {
                         for _ in 0..=(visits + reader) % 7 {
-                            if heard == [LAST; 3] {
+                            if received == [LAST; 3] {
                                 break;
                             }
                             let push = response.push();
                             let of = channels.iter().position(|one| push["channel"] == **one);
-                            let heard = &mut heard[of.expect("one of these")];
-                            *heard += 1;
-                            let expected = json!({ "data": *heard, "offset": *heard });
+                            let received = &mut received[of.expect("one of these")];
+                            *received += 1;
+                            let expected = json!({ "data": *received, "offset": *received });
                             assert_eq!(push["pub"], expected, "{push}");
                         }
                         visits += 1;

@@ -104,8 +104,8 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
     for number in 0..20 {
         let publish = json!({"id": 3, "publish": {"channel": "dialog:#ann,bob", "data": number}});
         ann.say(&publish.to_string());
-        let heard = hear(&mut bob, |message| message["push"].get("pub").is_some());
-        assert_eq!(heard["push"]["pub"]["data"], number);
+        let received = hear(&mut bob, |message| message["push"].get("pub").is_some());
+        assert_eq!(received["push"]["pub"]["data"], number);
         hear(&mut ann, |message| message["id"] == 3);
     }
 

@@ -96,11 +96,11 @@ fn a_user_that_is_not_there_is_no_start() {
         ..Options::default()
     });
     let output = server.command(&["serve"]).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(5), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{printed}");
     assert!(
-        said.contains("no user \"veche-has-no-such-user\""),
-        "{said}"
+        printed.contains("no user \"veche-has-no-such-user\""),
+        "{printed}"
     );
 }
 
@@ -197,10 +197,10 @@ fn tables_are_saved_in_a_sandbox_where_the_config_says() {
             .to_owned()
     };
     with("", &|server| {
-        let said = ask(server, "save", "t.table");
+        let received = ask(server, "save", "t.table");
         assert!(
-            said.contains("set a folder for them in server.snapshots"),
-            "{said}"
+            received.contains("set a folder for them in server.snapshots"),
+            "{received}"
         );
     });
     with("snapshots = \"tables\"", &|server| {
@@ -219,8 +219,11 @@ fn tables_are_saved_in_a_sandbox_where_the_config_says() {
             }
         }
         for path in ["../t.table", "/tmp/t.table"] {
-            let said = ask(server, "save", path);
-            assert!(said.contains("(server.snapshots), not as"), "{said}");
+            let received = ask(server, "save", path);
+            assert!(
+                received.contains("(server.snapshots), not as"),
+                "{received}"
+            );
         }
     });
 }

@@ -63,8 +63,8 @@ fn spawned(mut command: Command) -> Child {
 #[track_caller]
 fn written(server: &Server, arguments: &[&str]) -> String {
     let output = veche(server, arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), printed.as_str()), (Some(0), ""));
     String::from_utf8(output.stdout).expect("text")
 }
 
@@ -72,8 +72,8 @@ fn written(server: &Server, arguments: &[&str]) -> String {
 fn refused(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
     let output = veche(server, arguments);
     assert!(output.stdout.is_empty());
-    let said = String::from_utf8(output.stderr).expect("text");
-    (output.status.code(), said)
+    let printed = String::from_utf8(output.stderr).expect("text");
+    (output.status.code(), printed)
 }
 
 #[test]
@@ -129,8 +129,8 @@ fn unknown_tables_are_reported_in_one_line() {
     ] {
         assert_eq!(refused(&server, arguments), (Some(4), expected.to_owned()));
     }
-    let (code, said) = refused(&server, &["dump", "--csv"]);
-    assert!(code == Some(2) && said.contains("TABLE"), "{said}");
+    let (code, printed) = refused(&server, &["dump", "--csv"]);
+    assert!(code == Some(2) && printed.contains("TABLE"), "{printed}");
     // Without a descriptor there is no output.
     let answer = server.ask("dump").expect("an answer");
     let missing = "the name or the descriptor to write to is missing";
@@ -173,11 +173,11 @@ fn closed_readers_end_it_quietly_and_slow_ones_block_nothing() {
         out.read_line(&mut line).expect("a line");
         drop(out);
         assert!(line.starts_with("{\"id\":0,"), "{line}");
-        let mut said = String::new();
+        let mut printed = String::new();
         let mut errors = child.stderr.take().expect("piped");
-        errors.read_to_string(&mut said).expect("text");
+        errors.read_to_string(&mut printed).expect("text");
         let code = child.wait().expect("it ends").code();
-        assert_eq!((code, said.as_str()), (Some(0), ""));
+        assert_eq!((code, printed.as_str()), (Some(0), ""));
     }
     // A reader that stalls: others continue, including writers of the table.
     let mut slow = spawned(server.command(&["dump", "users"]));
@@ -200,10 +200,10 @@ fn a_server_that_ends_during_a_dump_is_detected() {
     out.read_line(&mut String::new()).expect("a line");
     server.stop();
     out.read_to_string(&mut String::new()).expect("text");
-    let mut said = String::new();
+    let mut printed = String::new();
     let mut errors = child.stderr.take().expect("piped");
-    errors.read_to_string(&mut said).expect("text");
-    assert_eq!(child.wait().expect("it ends").code(), Some(3), "{said}");
+    errors.read_to_string(&mut printed).expect("text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(3), "{printed}");
     let expected = "veche: the server process ended before all rows were written\n";
-    assert_eq!(said, expected);
+    assert_eq!(printed, expected);
 }

@@ -48,9 +48,9 @@ fn deliveries(back_end: &Asked) -> Vec<Value> {
 }
 
 /// Returns the events of accepted deliveries, without repetitions.
-fn told(deliveries: &[Value]) -> Vec<String> {
+fn event_lines(deliveries: &[Value]) -> Vec<String> {
     let mut known = Vec::new();
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     for delivery in deliveries {
         if known.contains(&&delivery["id"]) {
             continue;
@@ -60,10 +60,10 @@ fn told(deliveries: &[Value]) -> Vec<String> {
             assert!(event["time"].as_u64() > Some(1_600_000_000_000));
             let about = event["channel"].as_str().or(event["user"].as_str());
             let kind = event["type"].as_str().expect("a type");
-            told.push(format!("{kind} {}", about.expect("a channel or a user")));
+            events.push(format!("{kind} {}", about.expect("a channel or a user")));
         }
     }
-    told
+    events
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn a_back_end_receives_joins_and_leaves() {
         let back_end = Asked::new(|_| answer(204, "", ""));
         let server = start(setup, &back_end, "");
         let count = |what: &str| {
-            let told = told(&deliveries(&back_end));
-            told.iter().filter(|one| *one == what).count()
+            let events = event_lines(&deliveries(&back_end));
+            events.iter().filter(|one| *one == what).count()
         };
         // No event yet, but the back end's knowledge about a killed server is void.
         until("the start to be reported", || back_end.count() == 1);
@@ -127,41 +127,41 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
             first.iter().all(|one| one["id"] == first[0]["id"]),
             "{first:?}"
         );
-        back_end.tell(|_| answer(200, "", "thanks"));
+        back_end.set_answer(|_| answer(200, "", "thanks"));
         let waiting = || Metrics::scrape(server.internal).sum("veche_events_waiting", &[]);
         let sent = || Metrics::scrape(server.internal).sum("veche_events_sent_total", &[]);
         until("all to be taken", || {
             sent() as u64 == 3 && waiting() as u64 == 0
         });
         let expected = ["online u0", "online u1", "online u2"];
-        assert_eq!(told(&deliveries(&back_end)), expected);
+        assert_eq!(event_lines(&deliveries(&back_end)), expected);
         let failures = Metrics::scrape(server.internal).sum("veche_events_failures_total", &[]);
         assert!(failures >= 2.0);
 
         // A rejected batch is not retried, and events without room are counted.
-        back_end.tell(|_| answer(400, "", ""));
+        back_end.set_answer(|_| answer(400, "", ""));
         drop(sockets);
         let refused = || Metrics::scrape(server.internal).sum("veche_events_refused_total", &[]);
         until("their ends to be refused", || refused() as u64 == 3);
-        back_end.tell(|_| answer(500, "", ""));
+        back_end.set_answer(|_| answer(500, "", ""));
         let _all: Vec<_> = (0..150)
             .map(|number| Socket::open(server.public, &format!("/hear?user=v{number}")))
             .collect();
         let lost = || Metrics::scrape(server.internal).sum("veche_events_lost_total", &[]);
         until("some to be lost", || lost() > 0.0);
-        back_end.tell(|_| answer(204, "", ""));
+        back_end.set_answer(|_| answer(204, "", ""));
         until("the rest to be taken", || {
             let all = sent() + lost();
             all as u64 == 3 + 150 && waiting() as u64 == 0
         });
         // Each delivery counts once, including rejected ones.
-        let said = deliveries(&back_end);
-        let said = said
+        let reports = deliveries(&back_end);
+        let reports = reports
             .iter()
             .map(|one| (one["id"].to_string(), one["lost"].as_u64()));
-        let said: BTreeMap<_, _> = said.collect();
-        let said: u64 = said.into_values().flatten().sum();
-        assert_eq!(said, lost() as u64 + 3);
+        let reports: BTreeMap<_, _> = reports.collect();
+        let reports: u64 = reports.into_values().flatten().sum();
+        assert_eq!(reports, lost() as u64 + 3);
         // The server is unaffected meanwhile.
         let answer = call(server.internal, "push", &json!({ "user": "v1", "data": 1 }));
         assert_eq!(answer["result"]["handed"], 1);

@@ -141,10 +141,10 @@ fn chat_of_a_room() {
             let speaker = round % guests.len();
             let text = format!("{round}: <b>\"quoted\"</b>\n");
             guests[speaker].say(&json!({"type": "say", "text": text}));
-            let mut said = guests[speaker].event("say", names[speaker]);
-            said["text"] = json!(text);
+            let mut message = guests[speaker].event("say", names[speaker]);
+            message["text"] = json!(text);
             for guest in &mut guests {
-                assert_eq!(guest.hear(), said);
+                assert_eq!(guest.hear(), message);
             }
         }
         let left = guests.remove(0);
@@ -215,9 +215,9 @@ fn chat_refuses_bad_names_and_lives_with_bad_messages() {
             guest.say(&message);
         }
         guest.say(&json!({"type": "say", "text": "hello"}));
-        let said = guest.hear();
+        let reply = guest.hear();
         assert_eq!(
-            (&said["nick"], &said["text"]),
+            (&reply["nick"], &reply["text"]),
             (&json!("Ann"), &json!("hello"))
         );
         assert!(!server.log().contains("ERROR"), "{}", server.log());
@@ -450,7 +450,7 @@ fn feed_of_its_own_source() {
         let mut listeners: Vec<Socket> = (0..6)
             .map(|_| Socket::open(server.public, "/feed"))
             .collect();
-        let mut heard: Vec<Vec<Value>> = Vec::new();
+        let mut received: Vec<Vec<Value>> = Vec::new();
         for listener in &mut listeners {
             let mut list = Vec::new();
             let is_open = |one: &Value| one["type"] == "source" && one["open"] == true;
@@ -459,11 +459,11 @@ fn feed_of_its_own_source() {
             {
                 list.push(next_of(listener));
             }
-            heard.push(list);
+            received.push(list);
         }
         // All of them have received the same, by number.
         let mut by_number = std::collections::HashMap::new();
-        for one in heard.iter().flatten() {
+        for one in received.iter().flatten() {
             let number = one["n"].as_u64().expect("a number");
             assert_eq!(by_number.entry(number).or_insert(one), &one);
             if one["type"] == "price" {

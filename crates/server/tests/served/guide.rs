@@ -280,10 +280,10 @@ fn its_table_of_waiting_is_true() {
         for (index, (code, word)) in rows.iter().enumerate() {
             let mut socket = Socket::open(server.public, "/0/x");
             socket.say(&(index + 1).to_string());
-            let told = socket.text();
+            let message = socket.text();
             match *word {
-                "works" => assert_eq!(told, "works", "{code}"),
-                "error" => assert!(told.contains("can't wait here"), "{code}: {told}"),
+                "works" => assert_eq!(message, "works", "{code}"),
+                "error" => assert!(message.contains("can't wait here"), "{code}: {message}"),
                 other => panic!("{code}: {other:?} is neither \"works\" nor \"error\""),
             }
         }

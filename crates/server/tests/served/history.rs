@@ -69,14 +69,14 @@ impl Follower {
     }
 
     pub(crate) fn next(&mut self) -> Value {
-        let mut said: Value = serde_json::from_str(&self.socket.text()).expect("JSON");
-        if said["subscribed"] != Value::Null {
+        let mut message: Value = serde_json::from_str(&self.socket.text()).expect("JSON");
+        if message["subscribed"] != Value::Null {
             return self.next();
         }
-        if let Some(position) = said["position"].as_str() {
+        if let Some(position) = message["position"].as_str() {
             self.position = position.to_owned();
         }
-        said["data"].take()
+        message["data"].take()
     }
 }
 

@@ -219,9 +219,9 @@ fn a_folder_has_one_server() {
         .output()
         .expect("it runs");
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     let why = format!("kept belongs to another running process ({})", server.pid());
-    assert!(said.contains(&why), "{said}");
+    assert!(printed.contains(&why), "{printed}");
     // For the same reason there is no upgrade, which is logged and reported.
     let answer = server.ask("upgrade").expect("an answer");
     assert_eq!(answer["ok"], false);
@@ -260,19 +260,22 @@ fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     let renew = |server: &Server| {
         let output = server.command(&["history", "renew-epochs"]).output();
         let output = output.expect("it runs");
-        let said =
-            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-        (output.status.success(), said.concat())
+        let printed = [output.stdout, output.stderr]
+            .map(|printed| String::from_utf8_lossy(&printed).into_owned());
+        (output.status.success(), printed.concat())
     };
-    let (done, said) = renew(&server);
+    let (done, printed) = renew(&server);
     assert!(
-        !done && said.contains("belongs to another running process"),
-        "{said}"
+        !done && printed.contains("belongs to another running process"),
+        "{printed}"
     );
     server.stop();
-    let (done, said) = renew(&server);
-    assert!(done, "{said}");
-    assert!(said.contains("new epochs at the next start"), "{said}");
+    let (done, printed) = renew(&server);
+    assert!(done, "{printed}");
+    assert!(
+        printed.contains("new epochs at the next start"),
+        "{printed}"
+    );
     server.start_again(&options);
     let after = publish(&server, "chat:1", &json!(2));
     assert_eq!(after["offset"], 2, "the history is there");
@@ -455,15 +458,15 @@ fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
             continue;
         }
         assert_eq!(client.recovered, true, "{channel} since {since}");
-        while let Seen::Text(said) = client.socket.within(Duration::from_secs(5)) {
-            let said: Value = serde_json::from_str(&said).expect("JSON");
-            if said["subscribed"] != Value::Null {
+        while let Seen::Text(message) = client.socket.within(Duration::from_secs(5)) {
+            let message: Value = serde_json::from_str(&message).expect("JSON");
+            if message["subscribed"] != Value::Null {
                 continue;
             }
-            let position = said["position"].as_str().expect("a position");
+            let position = message["position"].as_str().expect("a position");
             let (found, offset) = position.split_once(':').expect("a position");
             assert_eq!(found, epoch, "{channel}");
-            let data = said["data"].as_u64().expect("a number");
+            let data = message["data"].as_u64().expect("a number");
             received.push((offset.parse().expect("a number"), data));
             if data == 0 {
                 return received;
@@ -596,10 +599,10 @@ return ticker
         });
         let mut tick = || {
             loop {
-                let mut said: Value = serde_json::from_str(&ann.text()).expect("JSON");
+                let mut message: Value = serde_json::from_str(&ann.text()).expect("JSON");
                 // The first message reports the subscription.
-                if said["data"].is_object() {
-                    return said["data"].take();
+                if message["data"].is_object() {
+                    return message["data"].take();
                 }
             }
         };

@@ -193,7 +193,7 @@ fn a_back_end_that_fails_is_left_alone() {
         for _ in 0..3 {
             assert_eq!(status(&server, "/hook", &sid("ann")), 503);
         }
-        back_end.tell(know);
+        back_end.set_answer(know);
         until("it to be tried again", || {
             status(&server, "/hook", &sid("ann")) == 101
         });
@@ -276,7 +276,12 @@ fn a_slow_back_end_does_not_delay_other_clients() {
 }
 
 /// Returns the result of a handshake that waits for the back end while this call is made.
-fn told_while_waiting(setup: Setup, method: &str, body: &serde_json::Value, target: &str) -> u16 {
+fn command_while_waiting(
+    setup: Setup,
+    method: &str,
+    body: &serde_json::Value,
+    target: &str,
+) -> u16 {
     let Held { back_end, go } = held(know);
     let server = start(setup, &back_end, "timeout = \"20s\"\n");
     std::thread::scope(|scope| {
@@ -298,7 +303,7 @@ fn a_client_disconnected_during_a_request_is_rejected() {
                 ("disconnect", &ann, 401),
                 ("disconnect", &bob, 101),
             ] {
-                let status = told_while_waiting(setup, method, user, target);
+                let status = command_while_waiting(setup, method, user, target);
                 assert_eq!(status, expected, "{target} {method} {user}");
             }
         }
@@ -319,7 +324,7 @@ fn an_answer_from_before_a_disconnect_is_not_used_again() {
         }
         assert_eq!(back_end.count(), 2);
         // The session has ended, and the cached answer has expired.
-        back_end.tell(|_| answer(401, "", ""));
+        back_end.set_answer(|_| answer(401, "", ""));
         call(server.internal, "disconnect", &json!({"user": "ann"}));
         assert_eq!(status(&server, "/hook", &sid("ann")), 401);
         assert_eq!(status(&server, "/hook", &sid("bob")), 101);

@@ -308,7 +308,7 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
 
         // A token with the new key triggers a refresh; the old key is gone then.
         let set = new.set();
-        issuer.tell(move |_| answer(200, "", &set));
+        issuer.set_answer(move |_| answer(200, "", &set));
         assert_eq!(status(&server, &new.token(&claims("ann"))), 101);
         assert_eq!(issuer.count(), 2);
         assert_eq!(status(&server, &old.token(&claims("ann"))), 401);
@@ -326,7 +326,7 @@ fn an_issuer_changes_its_keys_and_may_be_away() {
         assert_eq!(refused, 51.0);
 
         // The issuer fails: tokens of known keys are accepted, also after a reload.
-        issuer.tell(|_| answer(500, "", ""));
+        issuer.set_answer(|_| answer(500, "", ""));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(status(&server, &new.token(&claims("ann"))), 101);
         assert_eq!(count(&server, "veche_jwt_keys", ""), 1.0);
@@ -364,7 +364,7 @@ fn a_connect_command_waits_for_the_keys_of_its_token() {
         let server = start(setup, &config, &[]);
         for signer in [&old, &new] {
             let set = signer.set();
-            issuer.tell(move |_| answer(200, "", &set));
+            issuer.set_answer(move |_| answer(200, "", &set));
             let (connected, pong) = connect(&server, &signer.token(&claims("ann")));
             assert_eq!(
                 connected["connect"]["subs"],
@@ -392,7 +392,7 @@ fn without_keys_clients_are_rejected_until_keys_arrive() {
             count(&server, "veche_jwks_refreshes_total", "outcome=\"failed\"") == 1.0
         });
         let set = signer.set();
-        issuer.tell(move |_| answer(200, "", &set));
+        issuer.set_answer(move |_| answer(200, "", &set));
         // The next token triggers a refresh and waits for it.
         let token = signer.token(&claims("ann"));
         assert_eq!(status(&server, &token), 101);

@@ -101,7 +101,7 @@ fn a_stop_drains() {
                     .status,
                 200
             );
-            let told = now();
+            let start = now();
             server.signal(signal);
             until("the drain", || {
                 get(server.internal, "/health").status == 503
@@ -112,7 +112,7 @@ fn a_stop_drains() {
                     .map(|socket| {
                         scope.spawn(move || {
                             assert_eq!(socket.closed(), 1001);
-                            now() - told
+                            now() - start
                         })
                     })
                     .collect();
@@ -128,7 +128,7 @@ fn a_stop_drains() {
             let spread = *last - *first;
             assert!(spread > Duration::from_millis(600), "all within {spread:?}");
             assert_eq!(server.exit_code(), Some(0));
-            assert!(now() - told < Duration::from_secs(5));
+            assert!(now() - start < Duration::from_secs(5));
         }
     });
 }
@@ -186,7 +186,7 @@ fn before_a_drain_health_says_503_while_everything_is_served() {
         };
         let mut server = Server::with(setup, &options);
         let mut open = Socket::open(server.public, "/ws?user=early");
-        let told = now();
+        let start = now();
         server.signal(Signal::TERM);
         until("the end to be announced", || {
             get(server.internal, "/health").status == 503
@@ -199,7 +199,7 @@ fn before_a_drain_health_says_503_while_everything_is_served() {
         for socket in [&mut open, &mut late] {
             assert_eq!(socket.closed(), 1001);
         }
-        let lasted = now() - told;
+        let lasted = now() - start;
         assert!(lasted >= Duration::from_millis(1_400), "{lasted:?}");
         assert_eq!(server.exit_code(), Some(0));
     });
@@ -391,7 +391,7 @@ fn reloads_under_load_lose_nothing() {
     });
 }
 
-fn said(output: &Output) -> (Option<i32>, String) {
+fn code_and_output(output: &Output) -> (Option<i32>, String) {
     let text = [&output.stdout[..], &output.stderr].concat();
     (
         output.status.code(),
@@ -404,7 +404,7 @@ fn the_commands_of_the_operator() {
     let mut server = Server::start(USUAL);
     let mut open = Socket::open(server.public, "/ws?user=u");
     let run = |server: &Server, arguments: &[&str]| {
-        said(&server.command(arguments).output().expect("it runs"))
+        code_and_output(&server.command(arguments).output().expect("it runs"))
     };
     let (code, text) = run(&server, &["status"]);
     assert_eq!(code, Some(0));
@@ -425,7 +425,7 @@ fn the_commands_of_the_operator() {
     let stopping = server.command(&["stop"]).spawn().expect("it starts");
     assert_eq!(open.closed(), 1001);
     assert_eq!(server.exit_code(), Some(0));
-    let (code, text) = said(&stopping.wait_with_output().expect("it ends"));
+    let (code, text) = code_and_output(&stopping.wait_with_output().expect("it ends"));
     assert_eq!(code, Some(0), "{text}");
     let (code, text) = run(&server, &["status"]);
     assert_eq!(code, Some(3), "{text}");

@@ -145,25 +145,25 @@ fn a_slow_reader_keeps_the_newest_publications() {
             number.expect("a number first")
         };
         // Complete messages in order, including the very last.
-        let mut heard = vec![number(&newest.text())];
-        while heard.last() != Some(&(count - 1)) {
-            heard.push(number(&newest.text()));
+        let mut numbers = vec![number(&newest.text())];
+        while numbers.last() != Some(&(count - 1)) {
+            numbers.push(number(&newest.text()));
         }
-        assert!(heard.is_sorted_by(|a, b| a < b), "{heard:?}");
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
         assert_eq!(
-            heard.len() as f64 + dropped("drop_oldest"),
+            numbers.len() as f64 + dropped("drop_oldest"),
             f64::from(count)
         );
         // The last of each of two channels, in any order, since their homes may be two workers.
-        let (mut heard, mut has_won) = (Vec::new(), false);
-        while !has_won || heard.last() != Some(&(count - 1)) {
+        let (mut numbers, mut has_won) = (Vec::new(), false);
+        while !has_won || numbers.last() != Some(&(count - 1)) {
             match latest.text().as_str() {
                 "won" => has_won = true,
-                text => heard.push(number(text)),
+                text => numbers.push(number(text)),
             }
         }
-        assert!(heard.is_sorted_by(|a, b| a < b), "{heard:?}");
-        assert_eq!(heard.len() as f64 + dropped("latest"), f64::from(count));
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+        assert_eq!(numbers.len() as f64 + dropped("latest"), f64::from(count));
         assert!(newest.is_alive() && latest.is_alive());
         let metrics = Metrics::scrape(server.internal);
         assert_eq!(metrics.sum("veche_slow_consumers_total", &[]), 0.0);

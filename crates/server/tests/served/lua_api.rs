@@ -190,8 +190,8 @@ fn an_answer_means_that_all_workers_have_done_it() {
                 answer["result"].clone()
             };
             assert_eq!(api(0, "subscribe", &one), json!({}));
-            let said = |data: &str| json!({ "channel": channel, "data": data });
-            assert_eq!(api(1, "publish", &said("one"))["handed"], 1);
+            let message = |data: &str| json!({ "channel": channel, "data": data });
+            assert_eq!(api(1, "publish", &message("one"))["handed"], 1);
             assert_eq!(ann.text(), "one");
             assert_eq!(
                 api(2, "channels", &json!({ "pattern": channel }))["channels"],
@@ -201,7 +201,7 @@ fn an_answer_means_that_all_workers_have_done_it() {
             let listed = listed["connections"].as_object().expect("a list").clone();
             assert_eq!(listed.values().next().expect("one")["user"], json!(user));
             assert_eq!(api(0, "unsubscribe", &one), json!({}));
-            assert_eq!(api(1, "publish", &said("secret"))["handed"], 0);
+            assert_eq!(api(1, "publish", &message("secret"))["handed"], 0);
             assert_eq!(
                 api(2, "push", &json!({ "user": user, "data": "two" }))["handed"],
                 1

@@ -93,9 +93,9 @@ fn clients_resume_from_their_position() {
             });
             assert_eq!(next(&mut ann), joined, "{target}");
             assert_eq!(next(&mut ann), object(3, "three"));
-            let said = next(&mut ann);
-            assert_eq!(said["at"]["recovered"], true, "{said}");
-            assert_eq!(said["at"]["offset"], 3, "{said}");
+            let received = next(&mut ann);
+            assert_eq!(received["at"]["recovered"], true, "{received}");
+            assert_eq!(received["at"]["offset"], 3, "{received}");
         }
         let mut bob = Socket::open(server.public, "/told?offset=2&epoch=foreign");
         assert_eq!(next(&mut bob)["recovered"], false);
@@ -130,11 +130,11 @@ fn recovery_and_live_publications_leave_no_gap() {
             }
             let offset = publish(&server, "x");
             while expected <= offset {
-                let said = next(&mut ann);
-                if let Some(position) = said["position"].as_str() {
+                let received = next(&mut ann);
+                if let Some(position) = received["position"].as_str() {
                     since = position.to_owned();
                 }
-                if said["channel"] == "kept:1" {
+                if received["channel"] == "kept:1" {
                     let (_, offset) = since.split_once(':').expect("both");
                     assert_eq!(offset, expected.to_string(), "{round}");
                     expected += 1;
@@ -151,8 +151,8 @@ fn invalid_arguments_are_errors() {
     on_all(|setup| {
         let server = start(setup);
         let mut plain = Socket::open(server.public, "/plain");
-        let said = next(&mut plain);
-        assert_eq!(said["at"]["offset"], 0, "{said}");
+        let received = next(&mut plain);
+        assert_eq!(received["at"]["offset"], 0, "{received}");
         for (options, expected) in [
             (
                 r#"{"since":{"offset":1}}"#,
@@ -167,8 +167,8 @@ fn invalid_arguments_are_errors() {
             (r#""kept""#, "a table of options expected"),
         ] {
             plain.say(options);
-            let said = plain.text();
-            assert!(said.contains(expected), "{options}: {said}");
+            let received = plain.text();
+            assert!(received.contains(expected), "{options}: {received}");
         }
     });
 }

@@ -47,7 +47,7 @@ impl Client {
         client
     }
 
-    fn said(&mut self) -> Value {
+    fn next_message(&mut self) -> Value {
         let text = self.0.text();
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
@@ -55,11 +55,11 @@ impl Client {
     /// The next message that is not about a subscription.
     fn next(&mut self) -> Value {
         loop {
-            let mut said = self.said();
-            if said["subscribed"].is_null() {
-                return match said["data"].is_null() {
-                    true => said,
-                    false => said["data"].take(),
+            let mut message = self.next_message();
+            if message["subscribed"].is_null() {
+                return match message["data"].is_null() {
+                    true => message,
+                    false => message["data"].take(),
                 };
             }
         }
@@ -182,13 +182,13 @@ fn a_server_without_its_redis_does_not_start() {
         .output()
         .expect("it runs");
     let _ = std::fs::remove_dir_all(&folder);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(
-        said.contains("[engine] url: redis: not connected"),
-        "{said}"
+        message.contains("[engine] url: redis: not connected"),
+        "{message}"
     );
-    assert!(!said.contains("secret"), "{said}");
+    assert!(!message.contains("secret"), "{message}");
 }
 
 /// Channels of a namespace with a wildcard share one topic; each publication arrives once.
@@ -217,8 +217,8 @@ fn a_whole_namespace_is_followed_on_another_node() {
         publish(&nodes[0], &channel, &json!(number));
     }
     let data = |client: &mut Client| client.next().as_u64().expect("a number");
-    let heard: Vec<u64> = (0..20).map(|_| data(&mut whole)).collect();
-    assert_eq!(heard, (0..20).collect::<Vec<_>>());
-    let heard: Vec<u64> = (0..7).map(|_| data(&mut one)).collect();
-    assert_eq!(heard, [1, 4, 7, 10, 13, 16, 19]);
+    let received: Vec<u64> = (0..20).map(|_| data(&mut whole)).collect();
+    assert_eq!(received, (0..20).collect::<Vec<_>>());
+    let received: Vec<u64> = (0..7).map(|_| data(&mut one)).collect();
+    assert_eq!(received, [1, 4, 7, 10, 13, 16, 19]);
 }

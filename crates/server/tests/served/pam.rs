@@ -592,14 +592,14 @@ fn a_helper_has_no_descriptors_and_ends_with_the_server() {
         let sockets = all.iter().filter(other).count();
         assert_eq!((all.len() >= 4, sockets), (true, 1), "{all:?}");
         assert_eq!(fs::read(folder.join("environ")).expect("it runs"), b"");
-        let said = fs::read_to_string(folder.join("status")).expect("it runs");
-        let words: Vec<&str> = said.split_whitespace().collect();
-        let said = words.join(" ");
+        let received = fs::read_to_string(folder.join("status")).expect("it runs");
+        let words: Vec<&str> = received.split_whitespace().collect();
+        let received = words.join(" ");
         assert!(
-            said.contains("Uid: 65534 65534") && said.contains("NoNewPrivs: 1"),
-            "{said}"
+            received.contains("Uid: 65534 65534") && received.contains("NoNewPrivs: 1"),
+            "{received}"
         );
-        assert!(said.contains("CapEff: 0000000000000000"), "{said}");
+        assert!(received.contains("CapEff: 0000000000000000"), "{received}");
         let limits = fs::read_to_string(folder.join("limits")).expect("it runs");
         let words: Vec<&str> = limits.split_whitespace().collect();
         assert!(

@@ -148,7 +148,7 @@ fn sockets_back_ends_and_the_log_know_the_same_path() {
 
         let (status, text) = ask(&server, "/%68ooked/a/..//b%20%C3%A9%0a?x=%31/../y");
         assert_eq!((status, &*text), (200, "other /hooked/b é\n ann"));
-        let head = back_end.heads().pop().expect("a question");
+        let head = back_end.heads().pop().expect("a request");
         let line = "\r\nx-original-uri: /hooked/b%20%C3%A9%0A?x=%31/../y\r\n";
         assert!(
             head.to_ascii_lowercase()

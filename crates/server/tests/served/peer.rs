@@ -25,7 +25,7 @@ const LIMITS: MessageLimits = MessageLimits {
 
 /// An item received by a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum PeerEvent {
     Message(MessageKind, Vec<u8>),
     Ping,
     Pong(Vec<u8>),
@@ -132,27 +132,27 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// Returns the next item.
-    pub(crate) fn hear(&mut self) -> Heard {
+    pub(crate) fn hear(&mut self) -> PeerEvent {
         loop {
             while !self.input.is_empty() {
                 let decoded = self
                     .decoder
                     .decode(&mut self.input, &mut self.codecs, &LIMITS);
                 let (taken, event) = decoded.expect("a client that keeps to the protocol");
-                let heard = event.map(|event| match event {
-                    FrameEvent::Message { kind, data } => Heard::Message(kind, data.to_vec()),
-                    FrameEvent::Ping(_) => Heard::Ping,
-                    FrameEvent::Pong(data) => Heard::Pong(data.to_vec()),
-                    FrameEvent::Close { code, reason } => Heard::Close(code, reason.to_owned()),
+                let received = event.map(|event| match event {
+                    FrameEvent::Message { kind, data } => PeerEvent::Message(kind, data.to_vec()),
+                    FrameEvent::Ping(_) => PeerEvent::Ping,
+                    FrameEvent::Pong(data) => PeerEvent::Pong(data.to_vec()),
+                    FrameEvent::Close { code, reason } => PeerEvent::Close(code, reason.to_owned()),
                 });
                 self.input.drain(..taken);
-                if let Some(heard) = heard {
-                    return heard;
+                if let Some(received) = received {
+                    return received;
                 }
             }
             let mut bytes = [0; 16 << 10];
             match self.socket.read(&mut bytes) {
-                Ok(0) | Err(_) => return Heard::End,
+                Ok(0) | Err(_) => return PeerEvent::End,
                 Ok(count) => self.input.extend_from_slice(&bytes[..count]),
             }
         }
@@ -162,13 +162,13 @@ impl<S: Read + Write> Peer<S> {
     pub(crate) fn echo(&mut self) {
         loop {
             match self.hear() {
-                Heard::Message(kind, data) => _ = self.send(kind, &data),
-                Heard::Close(code, _) => {
+                PeerEvent::Message(kind, data) => _ = self.send(kind, &data),
+                PeerEvent::Close(code, _) => {
                     self.close(code.unwrap_or(1000), "");
                     return;
                 }
-                Heard::End => return,
-                Heard::Ping | Heard::Pong(_) => {}
+                PeerEvent::End => return,
+                PeerEvent::Ping | PeerEvent::Pong(_) => {}
             }
         }
     }

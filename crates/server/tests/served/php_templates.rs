@@ -240,16 +240,16 @@ fn the_chat_lets_in_users_that_are_logged_in() {
     assert_eq!((&room["user"], &room["lines"]), (&json!("ann"), &json!([])));
     assert_eq!(users(&room), ["ann"]);
     say(&mut ann_socket, &json!({"type": "say", "text": "вече 🔔"}));
-    let said = hear(&mut ann_socket, "say");
+    let received = hear(&mut ann_socket, "say");
     assert_eq!(
-        (&said["user"], &said["text"]),
+        (&received["user"], &received["text"]),
         (&json!("ann"), &json!("вече 🔔"))
     );
 
     // A client that joins later sees the earlier messages.
     let (mut bob_socket, room) = made.enter(&bob_cookie);
     assert_eq!(users(&room), ["ann", "bob"]);
-    assert_eq!(room["lines"], json!([said]));
+    assert_eq!(room["lines"], json!([received]));
     assert_eq!(hear(&mut ann_socket, "join")["user"], "bob");
     for rubbish in [
         "",

@@ -105,7 +105,7 @@ const LOGS: Options<'_> = Options {
 };
 
 /// The folder of its logs belongs to the server process, as in packages.
-fn logs_of_nobody(folder: &Path) {
+fn logs_owned_by_nobody(folder: &Path) {
     fs::create_dir_all(folder.join("logs")).expect("a folder");
     chown(folder.join("logs"), Some(NOBODY), Some(NOBODY)).expect("given");
 }
@@ -115,7 +115,7 @@ fn a_reopened_log_is_checked_again() {
     if !is_root() {
         return;
     }
-    let server = Server::prepared(USUAL, &LOGS, logs_of_nobody);
+    let server = Server::prepared(USUAL, &LOGS, logs_owned_by_nobody);
     let secret = secret_in(&server.folder);
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     // Each is reported where files are given away and where they are reopened, which for the server's own log both
@@ -132,13 +132,13 @@ fn a_reopened_log_is_checked_again() {
             } else {
                 server.folder.join("logs/veche.log")
             };
-            let told = || text(&kept).matches(plant.words()).count();
-            let before = told();
+            let mentions = || text(&kept).matches(plant.words()).count();
+            let before = mentions();
             // The previous signal may have opened it only now.
             let _ = fs::remove_file(&log);
             plant.put(&log, &secret);
             server.signal(Signal::USR1);
-            until("the plant to be told", || told() >= before + count);
+            until("the plant to be told", || mentions() >= before + count);
             assert!(server.ask("status").is_some(), "{plant:?}: it hangs");
             assert_eq!(get(server.public, "/index.html").status, 200);
             assert_untouched(&secret, plant);
@@ -194,7 +194,7 @@ fn a_start_and_a_reload_report_planted_log_files() {
     if !is_root() {
         return;
     }
-    let server = Server::prepared(USUAL, &LOGS, logs_of_nobody);
+    let server = Server::prepared(USUAL, &LOGS, logs_owned_by_nobody);
     let secret = secret_in(&server.folder);
     let log = server.folder.join("logs/other.log");
     for plant in Plant::ALL {
@@ -204,18 +204,18 @@ fn a_start_and_a_reload_report_planted_log_files() {
             ..LOGS
         });
         let answer = server.ask("reload").expect("an answer");
-        let said = answer.to_string();
-        assert!(said.contains(plant.words()), "{plant:?}: {said}");
+        let text = answer.to_string();
+        assert!(text.contains(plant.words()), "{plant:?}: {text}");
         assert_untouched(&secret, plant);
         server.configure(&Options {
             server: "user = \"nobody\"\nlog_file = \"logs/other.log\"\ncontrol = \"other.sock\"",
             ..LOGS
         });
         let output = server.command(&["serve"]).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            !output.status.success() && said.contains(plant.words()),
-            "{plant:?}: {said}"
+            !output.status.success() && text.contains(plant.words()),
+            "{plant:?}: {text}"
         );
         assert_untouched(&secret, plant);
         plant.remove(&log);

@@ -51,9 +51,9 @@ fn presence_lists_every_subscriber() {
             "{}\n{subscribe}",
             json!({ "id": 1, "connect": {} })
         ));
-        let mut said = String::new();
-        while !said.contains("\"id\":2") {
-            said = watcher.text();
+        let mut printed = String::new();
+        while !printed.contains("\"id\":2") {
+            printed = watcher.text();
         }
         let push = Socket::open(server.public, "/push?user=ann&channel=room:1");
         // The user's own join may come first.

@@ -357,6 +357,6 @@ fn bad_ones_are_refused_before_they_run() {
     assert!(answer["error"].to_string().contains(words), "{answer}");
     let check = server.command(&["check"]).output().expect("it runs");
     assert!(!check.status.success());
-    let said = String::from_utf8_lossy(&check.stderr).into_owned();
-    assert!(said.contains(words), "{said}");
+    let output = String::from_utf8_lossy(&check.stderr).into_owned();
+    assert!(output.contains(words), "{output}");
 }

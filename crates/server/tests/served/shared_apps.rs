@@ -152,8 +152,8 @@ fn applications_have_metrics_of_their_own() {
             GIVE.replace("counted", "again"),
         )
         .expect("written");
-        let told = server.ask("reload").expect("an answer");
-        assert_eq!(told["ok"], true, "{told}");
+        let received = server.ask("reload").expect("an answer");
+        assert_eq!(received["ok"], true, "{received}");
         until("the new code", || {
             get(server.public, "/give/x?kind=book&by=0").text() == "again"
         });
@@ -237,8 +237,11 @@ fn connections_are_reached_by_their_ids_from_every_worker() {
         assert_eq!(all[7].closed(), 4001);
         for id in ["0.1000.5", "60000.0.0", &ids[7]] {
             all[0].say(&format!("send {id} x"));
-            let told = all[0].text();
-            assert!(["true", "nobody", "nil"].contains(&told.as_str()), "{told}");
+            let message = all[0].text();
+            assert!(
+                ["true", "nobody", "nil"].contains(&message.as_str()),
+                "{message}"
+            );
         }
         for id in ["x", "0.0", "0.0.0.0", "00.0.0", "-1.0.0", "0.0.99999999999"] {
             all[0].say(&format!("send {id} x"));
@@ -379,8 +382,8 @@ script = \"users.lua\"",
             "bad argument #1 to 'connections': a table expected",
             "can't wait here",
         ] {
-            let told = bobs[0].0.text();
-            assert!(told.contains(words), "{told}: {words}");
+            let message = bobs[0].0.text();
+            assert!(message.contains(words), "{message}: {words}");
         }
         bobs[0].0.say("end ann");
         assert_eq!(bobs[0].0.text(), "ended");

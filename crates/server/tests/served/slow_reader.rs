@@ -209,11 +209,11 @@ fn a_slow_reader_misses_publications_of_lossy_namespaces() {
         assert!(seen < published, "{seen} of {published}");
 
         let output = server.command(&["status", "--slow"]).output();
-        let said = output.expect("veche runs").stdout;
-        let said = String::from_utf8_lossy(&said);
+        let printed = output.expect("veche runs").stdout;
+        let printed = String::from_utf8_lossy(&printed);
         assert!(
-            said.contains("slow at 127.0.0.1 on /cursors: misses publications"),
-            "{said}"
+            printed.contains("slow at 127.0.0.1 on /cursors: misses publications"),
+            "{printed}"
         );
     });
 }

@@ -51,7 +51,7 @@ struct Account {
 
 fn talk(server: &Server, number: usize, is_over: &AtomicBool) -> Account {
     let mut account = Account::default();
-    let mut said = 0_u64;
+    let mut message_count = 0_u64;
     while !is_over.load(Ordering::Relaxed) {
         let user = format!("c{number}n{}", account.opened.len());
         let Ok(mut socket) = Socket::try_open(server.public, &format!("/php?user={user}")) else {
@@ -65,12 +65,12 @@ fn talk(server: &Server, number: usize, is_over: &AtomicBool) -> Account {
                 socket.leave();
                 return account;
             }
-            said += 1;
-            socket.say(&said.to_string());
-            let line = format!("{user} {said}");
+            message_count += 1;
+            socket.say(&message_count.to_string());
+            let line = format!("{user} {message_count}");
             match socket.next() {
                 Seen::Text(text) => {
-                    assert_eq!(text, said.to_string());
+                    assert_eq!(text, message_count.to_string());
                     account.answered.push(line);
                 }
                 Seen::Close(Some(1011), _) => {
@@ -99,7 +99,7 @@ fn ledger(server: &Server) -> HashMap<String, u64> {
 }
 
 #[test]
-fn killed_processes_lose_only_what_they_had_in_hand_and_its_clients_are_told() {
+fn killed_processes_lose_only_their_current_events_and_close_those_clients() {
     if !has_php() {
         return;
     }
@@ -159,12 +159,12 @@ fn killed_processes_lose_only_what_they_had_in_hand_and_its_clients_are_told() {
     }
     let answered: usize = accounts.iter().map(|one| one.answered.len()).sum();
     let unanswered: usize = accounts.iter().map(|one| one.unanswered.len()).sum();
-    let said = lines
+    let message_count = lines
         .keys()
         .filter(|line| line.starts_with("said "))
         .count();
     assert!(
-        said <= answered + unanswered,
+        message_count <= answered + unanswered,
         "messages that no client sent"
     );
     // A process handles one event at a time, since its handlers take longer than a millisecond.
@@ -197,6 +197,6 @@ fn killed_processes_lose_only_what_they_had_in_hand_and_its_clients_are_told() {
         "{failed} events were in hand of {KILLS} processes"
     );
     // A closed connection that was recorded before the kill is in the ledger and counts as failed all the same.
-    let told = unanswered as u64 + refused + missing;
-    assert!(told <= failed, "{told} of {failed}");
+    let failed_min = unanswered as u64 + refused + missing;
+    assert!(failed_min <= failed, "{failed_min} of {failed}");
 }

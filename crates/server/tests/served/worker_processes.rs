@@ -283,8 +283,11 @@ fn an_unknown_account_of_an_application_is_no_start_and_no_reload() {
         ..options
     });
     let output = server.command(&["serve"]).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains(why), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && printed.contains(why),
+        "{printed}"
+    );
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Load {
             1 => {
                 socket.say("say hello");
                 if is_listening {
-                    expect_said(socket);
+                    expect_greeting(socket);
                 }
             }
             2 => {
@@ -176,6 +176,6 @@ fn expect_start(socket: &mut Socket, start: &str) {
     assert!(text.starts_with(start), "{text}");
 }
 
-fn expect_said(socket: &mut Socket) {
+fn expect_greeting(socket: &mut Socket) {
     while socket.text() != "said hello" {}
 }

@@ -59,10 +59,10 @@ fn clients_are_closed_over_the_drain_time_and_reconnect_at_once() {
         })
         .collect();
     let printed = restarted(&veche);
-    let told = format!(
+    let expected = format!(
         "the old one had {CLIENTS} connections and closes them within 2 s (limits.drain_time)"
     );
-    assert!(printed.contains(&told), "{printed}");
+    assert!(printed.contains(&expected), "{printed}");
     let times = clients
         .into_iter()
         .map(|client| client.join().expect("served"));
@@ -133,9 +133,9 @@ fn a_restart_that_fails_changes_nothing() {
     ] {
         std::fs::write(&file, format!("{text}{bad}")).expect("written");
         let output = restart(&veche);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(4), "{told}");
-        assert!(told.contains(expected), "{told}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{message}");
+        assert!(message.contains(expected), "{message}");
         assert_eq!(veche.server_pid(), old);
         assert!(session.is_alive());
     }

@@ -49,7 +49,7 @@ fn veche(veche: &Veche, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn secrets_open_the_api_and_are_never_said() {
+fn secrets_open_the_api_and_are_never_printed() {
     let mut server = Veche::prepare("secrets", "");
     let key_file = server.folder().join("api.key");
     fs::write(&key_file, format!("{FILE}\n")).expect("written");
@@ -97,7 +97,7 @@ fn secrets_open_the_api_and_are_never_said() {
         command_line(server.server_pid()),
     ]
     .concat();
-    let said = [
+    let outputs = [
         config,
         veche(&server, &["check"]),
         veche(&server, &["status"]),
@@ -112,7 +112,7 @@ fn secrets_open_the_api_and_are_never_said() {
         refused,
         server.log(),
     ];
-    for (place, text) in said.iter().enumerate() {
+    for (place, text) in outputs.iter().enumerate() {
         assert!(!text.is_empty(), "output {place}");
         for secret in [HERE, FILE, VARIABLE, NEW, "secret-that"] {
             assert!(

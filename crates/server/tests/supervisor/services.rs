@@ -35,7 +35,7 @@ return service
 /// The reports of services in order.
 struct Ledger {
     address: SocketAddr,
-    said: Arc<Mutex<Vec<String>>>,
+    lines: Arc<Mutex<Vec<String>>>,
     /// Services that were requested to stop may end.
     may_end: Arc<AtomicBool>,
 }
@@ -44,16 +44,16 @@ impl Ledger {
     fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let (said, may_end) = (Arc::default(), Arc::new(AtomicBool::new(true)));
+        let (lines, may_end) = (Arc::default(), Arc::new(AtomicBool::new(true)));
         let ledger = Self {
             address,
-            said: Arc::clone(&said),
+            lines: Arc::clone(&lines),
             may_end: Arc::clone(&may_end),
         };
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let (said, may_end) = (Arc::clone(&said), Arc::clone(&may_end));
-                thread::spawn(move || serve(client, &said, &may_end));
+                let (lines, may_end) = (Arc::clone(&lines), Arc::clone(&may_end));
+                thread::spawn(move || serve(client, &lines, &may_end));
             }
         });
         ledger
@@ -61,14 +61,14 @@ impl Ledger {
 
     /// Returns the starts and ends.
     fn lives(&self) -> Vec<String> {
-        let said = self.said.lock();
+        let lines = self.lines.lock();
         let is_life = |line: &&String| line.starts_with("begins") || line.starts_with("ends");
-        let lives = said.iter().filter(is_life);
+        let lives = lines.iter().filter(is_life);
         lives.cloned().collect()
     }
 
     fn count(&self, line: &str) -> usize {
-        self.said.lock().iter().filter(|said| *said == line).count()
+        self.lines.lock().iter().filter(|one| *one == line).count()
     }
 
     /// Returns lines for `[limits]` and what follows, with a service of that name.
@@ -99,7 +99,7 @@ impl Ledger {
     }
 }
 
-fn serve(client: TcpStream, said: &Mutex<Vec<String>>, may_end: &AtomicBool) -> Option<()> {
+fn serve(client: TcpStream, requests: &Mutex<Vec<String>>, may_end: &AtomicBool) -> Option<()> {
     let mut answers = client.try_clone().ok()?;
     let mut lines = BufReader::new(client).lines();
     loop {
@@ -110,12 +110,12 @@ fn serve(client: TcpStream, said: &Mutex<Vec<String>>, may_end: &AtomicBool) -> 
             .trim_start_matches('/')
             .to_owned();
         while !lines.next()?.ok()?.is_empty() {}
-        let is_question = line.starts_with("may-end");
-        let status = match is_question && !may_end.load(Ordering::Relaxed) {
+        let is_may_end = line.starts_with("may-end");
+        let status = match is_may_end && !may_end.load(Ordering::Relaxed) {
             true => 409,
             false => 200,
         };
-        said.lock().push(line);
+        requests.lock().push(line);
         let answer = format!("HTTP/1.1 {status} Word\r\nContent-Length: 0\r\n\r\n");
         answers.write_all(answer.as_bytes()).ok()?;
     }
@@ -175,13 +175,13 @@ fn one_that_does_not_stop_is_ended_by_its_own_process() {
     until("the second service", || ledger.count("beat/2") > 10);
     assert!(is_alive(old), "it drains");
     assert_eq!(ledger.lives(), ["begins/1", "begins/2"]);
-    let said = ledger.said.lock();
-    let second = said.iter().position(|line| line == "begins/2");
-    let later = &said[second.expect("it has begun")..];
+    let lines = ledger.lines.lock();
+    let second = lines.iter().position(|line| line == "begins/2");
+    let later = &lines[second.expect("it has begun")..];
     let of_first: Vec<_> = later.iter().filter(|line| line.ends_with("/1")).collect();
     assert!(of_first.is_empty(), "{of_first:?} after the second began");
     assert!(
-        said.iter().any(|line| line == "may-end/1"),
+        lines.iter().any(|line| line == "may-end/1"),
         "it was requested to stop"
     );
     let words = "the service did not stop in time: ending it";

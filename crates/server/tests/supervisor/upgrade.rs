@@ -356,8 +356,8 @@ fn an_upgrade_has_a_drain_time_of_its_own() {
         .output()
         .expect("it runs");
     let printed = String::from_utf8(output.stdout).expect("text");
-    let told = "the old one had 2 connections and closes them within 1 s";
-    assert!(printed.contains(told), "{printed}");
+    let expected = "the old one had 2 connections and closes them within 1 s";
+    assert!(printed.contains(expected), "{printed}");
     for session in &mut sessions {
         assert!(matches!(session.next(), Seen::Close(Some(1012), _)));
     }

@@ -48,11 +48,11 @@ impl Backing {
     }
 
     /// Starts one with TLS, with a certificate and key as PEM. Redis then has no other listener.
-    pub(crate) fn sealed(kind: Kind, certificate: &str, key: &str) -> Self {
+    pub(crate) fn with_tls(kind: Kind, certificate: &str, key: &str) -> Self {
         Self::new(kind, Some([certificate, key]))
     }
 
-    fn new(kind: Kind, seal: Option<[&str; 2]>) -> Self {
+    fn new(kind: Kind, tls: Option<[&str; 2]>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("veche-backing-{}-{number}", std::process::id());
@@ -67,7 +67,7 @@ impl Backing {
             child: None,
         };
         backing.own(&backing.folder);
-        if let Some(texts) = seal {
+        if let Some(texts) = tls {
             for (name, text) in [CERTIFICATE, KEY].into_iter().zip(texts) {
                 let file = backing.folder.join(name);
                 fs::write(&file, text).expect("a file");
@@ -174,7 +174,7 @@ impl Backing {
     /// Starts the server with its data, and waits until it serves.
     pub(crate) fn start(&mut self) {
         let port = self.port.to_string();
-        let is_sealed = self.folder.join(KEY).exists();
+        let has_tls = self.folder.join(KEY).exists();
         let (certificate, key) = (self.path(CERTIFICATE), self.path(KEY));
         let mut command = match self.kind {
             Kind::MariaDb { connections_max } => {
@@ -197,7 +197,7 @@ impl Backing {
                     "--thread-cache-size=0",
                     "--back-log=2000",
                 ]);
-                if is_sealed {
+                if has_tls {
                     command.args([
                         format!("--ssl-cert={certificate}"),
                         format!("--ssl-key={key}"),
@@ -207,9 +207,9 @@ impl Backing {
             }
             Kind::Redis => {
                 let mut command = self.command("redis-server");
-                let plain = if is_sealed { "0" } else { &*port };
+                let plain = if has_tls { "0" } else { &*port };
                 command.args(["--bind", "127.0.0.1", "--port", plain, "--save", ""]);
-                if is_sealed {
+                if has_tls {
                     command.args(["--tls-port", &port, "--tls-auth-clients", "no"]);
                     command.args(["--tls-cert-file", &certificate, "--tls-key-file", &key]);
                 }

@@ -19,7 +19,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     (
         "has_event_handlers",
-        "the script crate's tests look at what a script wants; the runtime contract has no such question",
+        "the script crate's tests look at what a script wants; the runtime contract has no such query",
     ),
     (
         "idle_connections",

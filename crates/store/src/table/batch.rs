@@ -127,10 +127,10 @@ impl Table {
 
 impl State {
     pub(super) fn whole_row(&self, table: &Table, number: u32) -> Vec<OwnedCell> {
-        let spot = self.rows.find(number).expect("the row exists");
+        let position = self.rows.find(number).expect("the row exists");
         let columns = 0..table.shape.columns();
         columns
-            .map(|column| OwnedCell::new(spot.get(&table.shape, column)))
+            .map(|column| OwnedCell::new(position.get(&table.shape, column)))
             .collect()
     }
 
@@ -165,8 +165,8 @@ impl State {
                 let before = self.whole_row(table, number);
                 let changes = changes.iter().map(|(column, own)| (*column, own.cell()));
                 let changes: Vec<_> = changes.collect();
-                let spot = self.rows.find(number).expect("the row exists");
-                table.check_key_stays(spot, &changes)?;
+                let position = self.rows.find(number).expect("the row exists");
+                table.check_key_stays(position, &changes)?;
                 self.change(table, number, &changes, now_ms, &mut Room::Made(undo))?;
                 undo.push(Undo::Restore(number, before));
             }

@@ -115,9 +115,9 @@ impl IndexBuilder<'_> {
         for leaf in self.rows.leaves() {
             self.job.check()?;
             for place in 0..leaf.len() {
-                let spot = RowPosition { leaf, place };
-                if self.keys.has(|column| spot.get(shape, column)) {
-                    each((self.keys.of_spot(shape, spot), leaf.number(place)));
+                let position = RowPosition { leaf, place };
+                if self.keys.has(|column| position.get(shape, column)) {
+                    each((self.keys.key_at(shape, position), leaf.number(place)));
                 }
             }
         }
@@ -134,9 +134,9 @@ impl IndexBuilder<'_> {
             self.job.check()?;
             let first = (every - seen % every) % every;
             for place in (first..leaf.len()).step_by(every) {
-                let spot = RowPosition { leaf, place };
-                if self.keys.has(|column| spot.get(shape, column)) {
-                    sample.push((self.keys.of_spot(shape, spot), leaf.number(place)));
+                let position = RowPosition { leaf, place };
+                if self.keys.has(|column| position.get(shape, column)) {
+                    sample.push((self.keys.key_at(shape, position), leaf.number(place)));
                 }
             }
             seen += leaf.len();
@@ -204,8 +204,8 @@ impl IndexBuilder<'_> {
             if one.0 != other.0 {
                 continue;
             }
-            let spot = self.rows.find(other.1).expect("it existed a moment ago");
-            let value = |column: usize| spot.get(&self.table.shape, column);
+            let position = self.rows.find(other.1).expect("it existed a moment ago");
+            let value = |column: usize| position.get(&self.table.shape, column);
             if self.keys.is_whole(value) {
                 return Err(self.table.unique_violation(name, self.keys, value));
             }

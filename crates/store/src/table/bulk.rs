@@ -54,23 +54,23 @@ impl<'a> BulkLoader<'a> {
     }
 
     /// Adds rows under one lock and returns their number. An error comes with the index of the faulty row.
-    pub(super) fn put(&self, pack: &RowBatch) -> Result<u64, (usize, TableError)> {
+    pub(super) fn put(&self, batch: &RowBatch) -> Result<u64, (usize, TableError)> {
         let table = self.table;
         let mut state = table.state.write();
         let mut put = 0;
         let mut row: Vec<Cell<'_>> = Vec::with_capacity(table.shape.columns());
         if self.mode == Mode::Fill {
             let expiry = table.expiry(None, self.clocks.mono_ms);
-            for place in 0..pack.len() {
+            for place in 0..batch.len() {
                 row.clear();
-                row.extend(pack.cells(place));
+                row.extend(batch.cells(place));
                 if table.schema.has_ttl {
                     row.push(expiry);
                 }
                 let is_put = state.fill(table, self.how, &row);
                 put += u64::from(is_put.map_err(|error| (place, error))?);
             }
-            let last = pack.len().saturating_sub(1);
+            let last = batch.len().saturating_sub(1);
             state
                 .check_fits(table, true)
                 .map_err(|error| (last, error))?;
@@ -78,10 +78,10 @@ impl<'a> BulkLoader<'a> {
         }
         state.refuse_while_loading().map_err(|error| (0, error))?;
         let now_ms = self.clocks.mono_ms;
-        let mut most = state.tidy(table, pack.len(), now_ms);
-        for place in 0..pack.len() {
+        let mut most = state.tidy(table, batch.len(), now_ms);
+        for place in 0..batch.len() {
             row.clear();
-            row.extend(pack.cells(place));
+            row.extend(batch.cells(place));
             let mut room = Room::Make(&mut most);
             let is_new = state.put(table, self.how, &row, None, now_ms, &mut room);
             let is_new = is_new.map_err(|error| (place, error))?;

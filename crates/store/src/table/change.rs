@@ -81,18 +81,19 @@ impl Table {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
         let mut most = state.tidy(self, 1, now_ms);
-        let Some(spot) = state.find(self, key, now_ms) else {
+        let Some(position) = state.find(self, key, now_ms) else {
             return Ok(UpdateResult::NoRow);
         };
-        let number = spot.number();
+        let number = position.number();
         if let Some(seen) = seen {
             let cells = seen.0.iter().enumerate();
-            let mut cells = cells.map(|(column, own)| own.cell() == spot.get(&self.shape, column));
+            let mut cells =
+                cells.map(|(column, own)| own.cell() == position.get(&self.shape, column));
             if !cells.all(|is_same| is_same) {
                 return Ok(UpdateResult::Conflict);
             }
         }
-        self.check_key_stays(spot, changes)?;
+        self.check_key_stays(position, changes)?;
         let mut room = Room::Make(&mut most);
         state.change(self, number, changes, now_ms, &mut room)?;
         Ok(UpdateResult::Updated)
@@ -127,11 +128,11 @@ impl Table {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
         let mut most = state.tidy(self, 1, now_ms);
-        let Some(spot) = state.find(self, key, now_ms) else {
+        let Some(position) = state.find(self, key, now_ms) else {
             return Ok(None);
         };
-        let number = spot.number();
-        let bits = match spot.get(&self.shape, column) {
+        let number = position.number();
+        let bits = match position.get(&self.shape, column) {
             Cell::Bits(bits) => bits,
             _ => 0,
         };
@@ -148,7 +149,7 @@ impl Table {
         };
         let cell = about.cell(sum)?;
         let changes = [(column, cell)];
-        self.check_key_stays(spot, &changes)?;
+        self.check_key_stays(position, &changes)?;
         let mut room = Room::Make(&mut most);
         state.change(self, number, &changes, now_ms, &mut room)?;
         match cell {
@@ -165,10 +166,10 @@ impl Table {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
         state.tidy(self, 1, now_ms);
-        let Some(spot) = state.find(self, key, now_ms) else {
+        let Some(position) = state.find(self, key, now_ms) else {
             return Ok(false);
         };
-        let number = spot.number();
+        let number = position.number();
         state.remove(self, number, WatchEvent::Delete);
         Ok(true)
     }
@@ -199,10 +200,10 @@ impl Table {
 
     pub(super) fn check_key_stays(
         &self,
-        spot: RowPosition<'_>,
+        position: RowPosition<'_>,
         changes: &[(usize, Cell<'_>)],
     ) -> Result<(), TableError> {
-        let key = spot.get(&self.shape, 0);
+        let key = position.get(&self.shape, 0);
         match changes
             .iter()
             .find(|(column, cell)| *column == 0 && *cell != key)
@@ -282,9 +283,9 @@ impl State {
             }
         };
         if let Some(number) = self.number(table, row[0])
-            && let Some(spot) = self.rows.find(number)
+            && let Some(position) = self.rows.find(number)
         {
-            if is_expired(table, spot, now_ms) {
+            if is_expired(table, position, now_ms) {
                 self.expire_one(table, number, room);
             } else {
                 return match how {
@@ -382,18 +383,18 @@ impl State {
         room: &mut Room<'_>,
     ) -> Result<(), TableError> {
         let shape = &table.shape;
-        let spot = self.rows.find(number).expect("the row exists");
+        let position = self.rows.find(number).expect("the row exists");
         let real: Vec<_> = changes
             .iter()
             .copied()
-            .filter(|(column, cell)| *column > 0 && spot.get(shape, *column) != *cell)
+            .filter(|(column, cell)| *column > 0 && position.get(shape, *column) != *cell)
             .collect();
         if real.is_empty() {
             return Ok(());
         }
         let after = |column: usize| match changed(&real, column) {
             Some(cell) => cell,
-            None => spot.get(shape, column),
+            None => position.get(shape, column),
         };
         let expired = self.check_unique(
             table,
@@ -406,7 +407,7 @@ impl State {
             now_ms,
         )?;
         let grows = |&(column, cell): &(usize, Cell<'_>)| {
-            let before = spot.get(shape, column).text_bytes();
+            let before = position.get(shape, column).text_bytes();
             cell.text_bytes().saturating_sub(before)
         };
         let needed = real.iter().map(grows).sum();
@@ -418,8 +419,8 @@ impl State {
         }
         self.set(table, number, &real);
         table.notify_watchers(|out| {
-            let spot = self.rows.find(number).expect("the row exists");
-            let value = |column: usize| spot.get(shape, column);
+            let position = self.rows.find(number).expect("the row exists");
+            let value = |column: usize| position.get(shape, column);
             json::event(out, WatchEvent::Update, Some((&table.schema, &value)));
         });
         Ok(())
@@ -429,7 +430,7 @@ impl State {
     pub(super) fn set(&mut self, table: &Table, number: u32, changes: &[(usize, Cell<'_>)]) {
         let shape = &table.shape;
         let Self { rows, indexes, .. } = self;
-        let spot = rows.find(number).expect("the row exists");
+        let position = rows.find(number).expect("the row exists");
         let mut made: Vec<(usize, Option<IndexKey>)> = Vec::new();
         for (place, index) in indexes.iter_mut().enumerate() {
             let mut columns = index.shape.columns();
@@ -439,10 +440,10 @@ impl State {
             drop(columns);
             let after = index.key_of(|column| match changed(changes, column) {
                 Some(cell) => cell,
-                None => spot.get(shape, column),
+                None => position.get(shape, column),
             });
             made.push((place, after));
-            if let Some(before) = index.key_of_row(shape, spot) {
+            if let Some(before) = index.key_of_row(shape, position) {
                 index.remove(before, number, shape, rows);
             }
         }
@@ -463,14 +464,14 @@ impl State {
             keys,
             ..
         } = self;
-        let spot = rows.find(number).expect("the row exists");
+        let position = rows.find(number).expect("the row exists");
         for index in indexes.iter_mut().chain(keys) {
-            if let Some(made) = index.key_of_row(shape, spot) {
+            if let Some(made) = index.key_of_row(shape, position) {
                 index.remove(made, number, shape, rows);
             }
         }
         table.notify_watchers(|out| {
-            let key = spot.get(shape, 0);
+            let key = position.get(shape, 0);
             json::gone(out, event, &table.schema, key);
         });
         rows.remove(&table.shape, number);
@@ -498,11 +499,11 @@ impl State {
             let Some(other) = index.first(&made, &table.shape, &self.rows) else {
                 continue;
             };
-            let spot = self.rows.find(other).expect("an indexed row has its entry");
+            let position = self.rows.find(other).expect("an indexed row has its entry");
             if Some(other) == own {
                 continue;
             }
-            if !is_expired(table, spot, now_ms) {
+            if !is_expired(table, position, now_ms) {
                 return Err(table.unique_violation(&about.name, &index.shape, value));
             }
             // One row may conflict in several indexes.

@@ -63,8 +63,8 @@ impl State {
         });
         let numbers = numbers.into_iter().flatten();
         numbers.take_while(move |row| {
-            let spot = self.rows.find(*row).expect("an indexed row has its entry");
-            is_expired(table, spot, now_ms)
+            let position = self.rows.find(*row).expect("an indexed row has its entry");
+            is_expired(table, position, now_ms)
         })
     }
 
@@ -133,8 +133,8 @@ impl State {
             let Some(first) = first.filter(|first| Some(*first) != own) else {
                 return Err(TableError::Full { needed, bytes_max });
             };
-            let spot = self.rows.find(first).expect("it is there");
-            if is_expired(table, spot, now_ms) {
+            let position = self.rows.find(first).expect("it is there");
+            if is_expired(table, position, now_ms) {
                 self.remove(table, first, WatchEvent::Expire);
             } else {
                 self.remove(table, first, WatchEvent::Evict);
@@ -158,8 +158,8 @@ impl State {
                 return;
             };
             let RowPosition { leaf, .. } = self.rows.find(first).expect("it is there");
-            let spots = (0..leaf.len()).map(|place| RowPosition { leaf, place });
-            let expired = spots.filter(|spot| is_expired(table, *spot, now_ms));
+            let positions = (0..leaf.len()).map(|place| RowPosition { leaf, place });
+            let expired = positions.filter(|position| is_expired(table, *position, now_ms));
             let expired: Vec<u32> = expired.map(RowPosition::number).take(*most).collect();
             *most -= expired.len();
             for number in expired {

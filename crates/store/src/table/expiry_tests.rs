@@ -32,11 +32,11 @@ fn fill(table: &Table, rows: u64) {
 }
 
 /// A change as reported to a watcher.
-struct Told {
+struct ReportedChange {
     text: String,
 }
 
-impl Told {
+impl ReportedChange {
     fn kind(&self) -> &str {
         let kind = self.text.strip_prefix("{\"kind\":\"").expect("a kind");
         kind.split('"').next().expect("a word")
@@ -48,10 +48,10 @@ impl Told {
     }
 }
 
-fn told(changes: &Watcher) -> Vec<Told> {
+fn take_changes(changes: &Watcher) -> Vec<ReportedChange> {
     let parcels = std::iter::from_fn(|| changes.next(None));
-    let texts = parcels.map(|parcel| match parcel.value {
-        Value::Bytes(text) => Told {
+    let texts = parcels.map(|item| match item.value {
+        Value::Bytes(text) => ReportedChange {
             text: String::from_utf8_lossy(&text).into_owned(),
         },
         other => panic!("{other:?}"),
@@ -121,13 +121,13 @@ fn an_expired_rows_unique_value_is_free_before_its_removal() {
     let refused = table.put(PutMode::Insert, &row(6000, 902), None, 10);
     assert!(matches!(refused, Err(TableError::UniqueViolation { .. })));
     table.check();
-    let told = told(&changes);
-    let late = told
+    let reported = take_changes(&changes);
+    let late = reported
         .iter()
         .filter(|change| change.kind() == "expire" && change.number("key") >= Some(900));
     let late: Vec<_> = late.map(|change| change.number("key")).collect();
     assert_eq!(late, [Some(900), Some(901), Some(902), Some(903)]);
-    let expired = told.iter().filter(|change| change.kind() == "expire");
+    let expired = reported.iter().filter(|change| change.kind() == "expire");
     assert_eq!(expired.count(), 5 * EXPIRED_PER_CHANGE + 4);
 }
 
@@ -164,14 +164,14 @@ fn a_batch_that_is_refused_leaves_expired_rows_as_they_were() {
         );
         table.check();
         // A batch removes some expired rows at its start, even if it fails.
-        let gone = told(&changes);
+        let gone = take_changes(&changes);
         assert!(gone.iter().all(|change| change.kind() == "expire"));
         assert_eq!(table.info().rows, rows - gone.len(), "{key}");
         let user = table.read(Cell::Bits(500), 10, |row| row.get(1) == Cell::Bits(500));
         assert_eq!((user, table.count(10)), (Some(true), 1), "{key}");
         // Conflicting rows are still there, and are reported when they are removed.
         table.expire(usize::MAX, 10);
-        let gone = gone.len() + told(&changes).len();
+        let gone = gone.len() + take_changes(&changes).len();
         assert_eq!((gone, table.info().rows), (100, 1), "{key}");
     }
 }
@@ -294,7 +294,7 @@ fn a_table_is_as_if_all_went_at_the_moment_they_expire() {
             }
             assert_eq!(table.count(now_ms), model.len(), "seed {seed}");
             // The reported changes add up to the existing rows, including those waiting to be removed.
-            for change in told(&changes) {
+            for change in take_changes(&changes) {
                 let id = change.number("key").expect("a number");
                 let user = change.number("user");
                 let before = match user {

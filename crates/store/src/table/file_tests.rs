@@ -111,9 +111,9 @@ fn load(table: &Table, format: LoadFormat, text: &str) -> Result<u64, JobError> 
 
 fn kinds(changes: &Watcher) -> Vec<String> {
     let mut kinds = Vec::new();
-    while let Some(parcel) = changes.next(None) {
-        let crate::Value::Bytes(text) = parcel.value else {
-            panic!("{:?}", parcel.value)
+    while let Some(item) = changes.next(None) {
+        let crate::Value::Bytes(text) = item.value else {
+            panic!("{:?}", item.value)
         };
         let text = String::from_utf8_lossy(&text).into_owned();
         let kind = text.split('"').nth(3).expect("a kind");
@@ -520,7 +520,7 @@ fn a_snapshot_is_for_its_owner_alone_and_its_draft_is_no_link() {
     assert_eq!(mode & 0o777, 0o600);
     let precious = folder.write("precious", "precious");
     symlink(&precious, &draft).expect("a link");
-    let told = save().wait().expect_err("a link").to_string();
-    assert!(told.contains("symbolic link"), "{told}");
+    let error = save().wait().expect_err("a link").to_string();
+    assert!(error.contains("symbolic link"), "{error}");
     assert_eq!(fs::read_to_string(&precious).expect("text"), "precious");
 }

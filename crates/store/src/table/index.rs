@@ -91,32 +91,32 @@ impl<'a> KeyReader<'a> {
     }
 
     #[inline]
-    pub(super) fn spot(&self, row: u32) -> RowPosition<'a> {
+    pub(super) fn position(&self, row: u32) -> RowPosition<'a> {
         self.rows.find(row).expect("an indexed row has its entry")
     }
 
     /// Prefetches all of these rows.
     #[inline]
-    pub(super) fn fetch(&self, spots: &[Option<RowPosition<'_>>]) {
-        RowPosition::fetch(self.shape, spots);
+    pub(super) fn fetch(&self, positions: &[Option<RowPosition<'_>>]) {
+        RowPosition::fetch(self.shape, positions);
     }
 
     pub(super) fn of<K: TreeKey>(&self, row: u32) -> K {
-        self.of_spot(self.spot(row))
+        self.key_at(self.position(row))
     }
 
-    pub(super) fn of_spot<K: TreeKey>(&self, spot: RowPosition<'_>) -> K {
-        self.keys.of_spot(self.shape, spot)
+    pub(super) fn key_at<K: TreeKey>(&self, position: RowPosition<'_>) -> K {
+        self.keys.key_at(self.shape, position)
     }
 
     #[inline]
-    pub(super) fn compare_spot<K: TreeKey>(&self, spot: RowPosition<'_>, key: &K) -> Ordering {
-        self.keys.compare(self.shape, spot, key)
+    pub(super) fn compare_at<K: TreeKey>(&self, position: RowPosition<'_>, key: &K) -> Ordering {
+        self.keys.compare(self.shape, position, key)
     }
 
     #[inline]
     pub(super) fn compare<K: TreeKey>(&self, row: u32, key: &K) -> Ordering {
-        self.compare_spot(self.spot(row), key)
+        self.compare_at(self.position(row), key)
     }
 }
 
@@ -154,8 +154,8 @@ impl TableIndex {
         })
     }
 
-    pub(super) fn key_of_row(&self, shape: &Shape, spot: RowPosition<'_>) -> Option<IndexKey> {
-        self.key_of(|column| spot.get(shape, column))
+    pub(super) fn key_of_row(&self, shape: &Shape, position: RowPosition<'_>) -> Option<IndexKey> {
+        self.key_of(|column| position.get(shape, column))
     }
 
     /// Returns the first row with the key.
@@ -189,7 +189,7 @@ impl TableIndex {
         each_form!(&self.tree, tree => tree.check(&self.keys(shape, rows)));
         let expected = rows
             .from(0)
-            .filter(|spot| self.shape.has(|column| spot.get(shape, column)));
+            .filter(|position| self.shape.has(|column| position.get(shape, column)));
         assert_eq!(
             each_form!(&self.tree, tree => tree.count()),
             expected.count()

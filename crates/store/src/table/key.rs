@@ -188,8 +188,8 @@ impl KeyShape {
     }
 
     #[inline]
-    pub(super) fn of_spot<K: TreeKey>(&self, shape: &Shape, spot: RowPosition<'_>) -> K {
-        self.of(|column| spot.get(shape, column))
+    pub(super) fn key_at<K: TreeKey>(&self, shape: &Shape, position: RowPosition<'_>) -> K {
+        self.of(|column| position.get(shape, column))
     }
 
     /// Compares a row with a key.
@@ -197,10 +197,10 @@ impl KeyShape {
     pub(super) fn compare<K: TreeKey>(
         &self,
         shape: &Shape,
-        spot: RowPosition<'_>,
+        position: RowPosition<'_>,
         key: &K,
     ) -> Ordering {
-        self.of_spot::<K>(shape, spot).cmp(key)
+        self.key_at::<K>(shape, position).cmp(key)
     }
 
     /// Returns whether a row with these values belongs in the index.

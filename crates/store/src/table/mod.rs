@@ -96,7 +96,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     table: &'a Table,
-    spot: RowPosition<'a>,
+    position: RowPosition<'a>,
 }
 
 impl<'a> Row<'a> {
@@ -104,7 +104,7 @@ impl<'a> Row<'a> {
     #[must_use]
     #[inline]
     pub fn get(&self, column: usize) -> Cell<'a> {
-        self.spot.get(&self.table.shape, column)
+        self.position.get(&self.table.shape, column)
     }
 
     /// Returns the remaining lifetime in milliseconds, if the row expires.
@@ -182,8 +182,11 @@ impl Table {
         look: impl FnOnce(Row<'_>) -> R,
     ) -> Option<R> {
         let state = self.state.read();
-        let spot = state.find(self, key, now_ms)?;
-        Some(look(Row { table: self, spot }))
+        let position = state.find(self, key, now_ms)?;
+        Some(look(Row {
+            table: self,
+            position,
+        }))
     }
 
     /// Returns the number of rows.
@@ -259,16 +262,16 @@ impl State {
 
     #[inline]
     fn find(&self, table: &Table, key: Cell<'_>, now_ms: u64) -> Option<RowPosition<'_>> {
-        let spot = self.rows.find(self.number(table, key)?)?;
-        (!is_expired(table, spot, now_ms)).then_some(spot)
+        let position = self.rows.find(self.number(table, key)?)?;
+        (!is_expired(table, position, now_ms)).then_some(position)
     }
 }
 
 #[inline]
-fn is_expired(table: &Table, spot: RowPosition<'_>, now_ms: u64) -> bool {
+fn is_expired(table: &Table, position: RowPosition<'_>, now_ms: u64) -> bool {
     match table.schema.expires() {
         None => false,
-        Some(column) => match spot.get(&table.shape, column) {
+        Some(column) => match position.get(&table.shape, column) {
             Cell::Bits(at_ms) => at_ms <= now_ms,
             _ => false,
         },

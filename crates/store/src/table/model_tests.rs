@@ -173,18 +173,18 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
 }
 
 /// Counts reported and missed changes.
-fn count(changes: &Watcher, told: &mut Vec<String>) -> u64 {
+fn count(changes: &Watcher, reported: &mut Vec<String>) -> u64 {
     let mut count = 0;
-    while let Some(parcel) = changes.next(None) {
-        let crate::Value::Bytes(text) = parcel.value else {
-            panic!("{:?}", parcel.value)
+    while let Some(item) = changes.next(None) {
+        let crate::Value::Bytes(text) = item.value else {
+            panic!("{:?}", item.value)
         };
         let text = String::from_utf8_lossy(&text).into_owned();
         count += match text.strip_prefix("{\"kind\":\"missed\",\"count\":") {
             Some(rest) => rest.trim_end_matches('}').parse::<u64>().expect("a count"),
             None => 1,
         };
-        told.push(text);
+        reported.push(text);
     }
     count
 }
@@ -204,32 +204,32 @@ fn each_change_is_reported_once_or_counted_as_missed() {
         let reader = {
             let changes = Arc::clone(&changes);
             thread::spawn(move || {
-                let mut told = Vec::new();
+                let mut reported = Vec::new();
                 let mut sum = 0;
                 for _ in 0..3 {
-                    sum += count(&changes, &mut told);
+                    sum += count(&changes, &mut reported);
                     thread::yield_now();
                 }
-                (sum, told)
+                (sum, reported)
             })
         };
         threads
             .into_iter()
             .for_each(|thread| thread.join().expect("done"));
-        let (mut sum, mut told) = reader.join().expect("done");
+        let (mut sum, mut reported) = reader.join().expect("done");
         // A waiter on the queue is woken by a new entry, not by a count.
         assert!(
             !changes.sleeps_with_missed(),
-            "a change was not reported: {told:?}"
+            "a change was not reported: {reported:?}"
         );
-        sum += count(&changes, &mut told);
-        assert_eq!(sum, 6, "{told:?}");
+        sum += count(&changes, &mut reported);
+        assert_eq!(sum, 6, "{reported:?}");
         for id in [1, 2] {
-            let of_row = told
+            let of_row = reported
                 .iter()
                 .filter(|text| text.contains(&format!("\"id\":{id}")));
             let of_row: Vec<_> = of_row.collect();
-            assert!(of_row.is_sorted(), "{told:?}");
+            assert!(of_row.is_sorted(), "{reported:?}");
         }
     });
 }
@@ -248,10 +248,10 @@ fn a_new_watcher_receives_later_changes() {
         let changes = table.watch(10);
         put(&table, 2, 1);
         writer.join().expect("done");
-        let mut told = Vec::new();
-        count(&changes, &mut told);
-        let own = told.iter().filter(|text| text.contains("\"id\":2"));
-        assert_eq!(own.count(), 1, "{told:?}");
+        let mut reported = Vec::new();
+        count(&changes, &mut reported);
+        let own = reported.iter().filter(|text| text.contains("\"id\":2"));
+        assert_eq!(own.count(), 1, "{reported:?}");
     });
 }
 
@@ -298,7 +298,7 @@ fn a_unique_value_of_an_expired_row_can_be_reused() {
         assert_eq!(table.count(2), 1);
         while table.expire(3, 2) > 0 {}
         table.check();
-        let mut told = Vec::new();
-        assert_eq!(count(&changes, &mut told), 21, "{told:?}");
+        let mut reported = Vec::new();
+        assert_eq!(count(&changes, &mut reported), 21, "{reported:?}");
     });
 }

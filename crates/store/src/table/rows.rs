@@ -43,10 +43,10 @@ impl<'a> RowPosition<'a> {
 
     /// Prefetches all of these rows. Reading a byte of each achieves that in safe code.
     #[inline]
-    pub(super) fn fetch(shape: &Shape, spots: &[Option<Self>]) {
+    pub(super) fn fetch(shape: &Shape, positions: &[Option<Self>]) {
         let mut sum = 0;
-        for spot in spots.iter().flatten() {
-            sum |= spot.leaf.first_byte(shape, spot.place);
+        for position in positions.iter().flatten() {
+            sum |= position.leaf.first_byte(shape, position.place);
         }
         std::hint::black_box(sum);
     }
@@ -84,15 +84,15 @@ fn last_up_to(firsts: &[u32], number: u32, usual: u32) -> usize {
 }
 
 /// Returns where to split a leaf that overflowed when a row was inserted at `spot`.
-fn cut(leaf: &Leaf, spot: usize) -> usize {
-    let number = leaf.number(spot);
-    if spot + 1 == leaf.len() {
-        return spot;
+fn cut(leaf: &Leaf, position: usize) -> usize {
+    let number = leaf.number(position);
+    if position + 1 == leaf.len() {
+        return position;
     }
     // If numbers are consecutive up to this one and a gap follows, the next row will be inserted there.
-    let goes_on = spot > 0 && leaf.number(spot - 1) + 1 == number;
-    match goes_on && leaf.number(spot + 1) - 1 > number {
-        true => spot + 1,
+    let goes_on = position > 0 && leaf.number(position - 1) + 1 == number;
+    match goes_on && leaf.number(position + 1) - 1 > number {
+        true => position + 1,
         false => leaf.len() / 2,
     }
 }
@@ -166,13 +166,13 @@ impl TableRows {
         }
         let before = branch.leaves[place].bytes();
         let leaf = &mut branch.leaves[place];
-        let Err(spot) = leaf.find(number) else {
+        let Err(position) = leaf.find(number) else {
             unreachable!("the row does not exist");
         };
-        leaf.insert(shape, spot, number, row);
+        leaf.insert(shape, position, number, row);
         let new = leaf
             .is_over(shape)
-            .then(|| leaf.split_off(shape, cut(leaf, spot)));
+            .then(|| leaf.split_off(shape, cut(leaf, position)));
         self.bytes = self.bytes - before + leaf.bytes();
         if let Some(new) = new {
             self.add(at, place + 1, new);
@@ -217,13 +217,13 @@ impl TableRows {
         let branch = &mut self.branches[at];
         let before = branch.leaves[place].bytes();
         let leaf = &mut branch.leaves[place];
-        let spot = leaf.find(number).expect("the row exists");
+        let position = leaf.find(number).expect("the row exists");
         for (column, cell) in changes {
             if shape.texts > 0 {
-                let before = leaf.get(shape, spot, column).text_bytes();
+                let before = leaf.get(shape, position, column).text_bytes();
                 self.texts[column] = self.texts[column] - before + cell.text_bytes();
             }
-            leaf.set(shape, spot, column, cell);
+            leaf.set(shape, position, column, cell);
         }
         let new = leaf
             .is_over(shape)
@@ -240,13 +240,13 @@ impl TableRows {
         let branch = &mut self.branches[at];
         let before = branch.leaves[place].bytes();
         let leaf = &mut branch.leaves[place];
-        let spot = leaf.find(number).expect("the row exists");
+        let position = leaf.find(number).expect("the row exists");
         if shape.texts > 0 {
             for (column, bytes) in self.texts.iter_mut().enumerate() {
-                *bytes -= leaf.get(shape, spot, column).text_bytes();
+                *bytes -= leaf.get(shape, position, column).text_bytes();
             }
         }
-        leaf.remove(shape, spot);
+        leaf.remove(shape, position);
         self.count -= 1;
         self.bytes = self.bytes - before + leaf.bytes();
         let len = leaf.len();

@@ -239,14 +239,14 @@ struct Slice<'a> {
 impl<'a> Slice<'a> {
     /// Visits a row unless it has expired. Returns whether more may follow.
     #[inline]
-    fn visit(&mut self, spot: RowPosition<'a>, look: &mut impl FnMut(Row<'_>) -> bool) -> bool {
+    fn visit(&mut self, position: RowPosition<'a>, look: &mut impl FnMut(Row<'_>) -> bool) -> bool {
         let mut goes_on = true;
         self.left -= 1;
-        if !is_expired(self.table, spot, self.now_ms) {
+        if !is_expired(self.table, position, self.now_ms) {
             self.seen += 1;
             goes_on = look(Row {
                 table: self.table,
-                spot,
+                position,
             });
         }
         goes_on && self.seen < self.most && self.left > 0
@@ -267,12 +267,12 @@ impl<'a> Slice<'a> {
             else {
                 return true;
             };
-            for spot in rows.down_from(last) {
-                if u64::from(spot.number()) < *low {
+            for position in rows.down_from(last) {
+                if u64::from(position.number()) < *low {
                     return true;
                 }
-                *high = spot.number().into();
-                if !self.visit(spot, look) {
+                *high = position.number().into();
+                if !self.visit(position, look) {
                     return false;
                 }
             }
@@ -281,12 +281,12 @@ impl<'a> Slice<'a> {
         let Ok(first) = u32::try_from(*low) else {
             return true;
         };
-        for spot in rows.from(first) {
-            if u64::from(spot.number()) >= *high {
+        for position in rows.from(first) {
+            if u64::from(position.number()) >= *high {
                 return true;
             }
-            *low = u64::from(spot.number()) + 1;
-            if !self.visit(spot, look) {
+            *low = u64::from(position.number()) + 1;
+            if !self.visit(position, look) {
                 return false;
             }
         }
@@ -309,40 +309,40 @@ impl<'a> Slice<'a> {
                 Some(high) => tree.seek(high, Edge::Before, &keys),
                 None => tree.end(),
             };
-            for spot in Prefetch::new(tree.down_from(at), keys) {
-                let order = keys.compare_spot(spot, &span.low.0);
-                if order.then(spot.number().cmp(&span.low.1)).is_lt() {
+            for position in Prefetch::new(tree.down_from(at), keys) {
+                let order = keys.compare_at(position, &span.low.0);
+                if order.then(position.number().cmp(&span.low.1)).is_lt() {
                     break;
                 }
-                last = Some(spot);
-                if !self.visit(spot, look) {
+                last = Some(position);
+                if !self.visit(position, look) {
                     is_done = false;
                     break;
                 }
             }
-            if let Some(spot) = last {
-                span.high = Some((keys.of_spot(spot), spot.number()));
+            if let Some(position) = last {
+                span.high = Some((keys.key_at(position), position.number()));
             }
             return is_done;
         }
         let at = tree.seek(&span.low, span.edge, &keys);
-        for spot in Prefetch::new(tree.from(at), keys) {
+        for position in Prefetch::new(tree.from(at), keys) {
             if let Some((key, number)) = &span.high
                 && keys
-                    .compare_spot(spot, key)
-                    .then(spot.number().cmp(number))
+                    .compare_at(position, key)
+                    .then(position.number().cmp(number))
                     .is_ge()
             {
                 break;
             }
-            last = Some(spot);
-            if !self.visit(spot, look) {
+            last = Some(position);
+            if !self.visit(position, look) {
                 is_done = false;
                 break;
             }
         }
-        if let Some(spot) = last {
-            span.low = (keys.of_spot(spot), spot.number());
+        if let Some(position) = last {
+            span.low = (keys.key_at(position), position.number());
             span.edge = Edge::Behind;
         }
         is_done
@@ -353,7 +353,7 @@ impl<'a> Slice<'a> {
 struct Prefetch<'a, I> {
     numbers: I,
     keys: KeyReader<'a>,
-    spots: [Option<RowPosition<'a>>; PREFETCH_MAX],
+    positions: [Option<RowPosition<'a>>; PREFETCH_MAX],
     /// The number of prefetched rows, and the next one.
     count: usize,
     next: usize,
@@ -364,7 +364,7 @@ impl<'a, I: Iterator<Item = u32>> Prefetch<'a, I> {
         Self {
             numbers,
             keys,
-            spots: [None; PREFETCH_MAX],
+            positions: [None; PREFETCH_MAX],
             count: 0,
             next: 0,
         }
@@ -384,15 +384,15 @@ impl<'a, I: Iterator<Item = u32>> Iterator for Prefetch<'a, I> {
             };
             (self.next, self.count) = (0, 0);
             for number in self.numbers.by_ref().take(most) {
-                self.spots[self.count] = Some(self.keys.spot(number));
+                self.positions[self.count] = Some(self.keys.position(number));
                 self.count += 1;
             }
-            self.keys.fetch(&self.spots[..self.count]);
+            self.keys.fetch(&self.positions[..self.count]);
             if self.count == 0 {
                 return None;
             }
         }
         self.next += 1;
-        self.spots[self.next - 1]
+        self.positions[self.next - 1]
     }
 }

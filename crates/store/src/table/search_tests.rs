@@ -201,10 +201,10 @@ fn strings_of_a_row_stay_its_own_while_others_come_go_and_change() {
     }
     // Each string has four additional bytes; there may be spare capacity.
     let rows = table.count(0);
-    for (told, bytes) in table.info().columns[1..].iter().zip(bytes) {
+    for (reported, bytes) in table.info().columns[1..].iter().zip(bytes) {
         assert!(
-            (bytes + 4 * rows..=bytes + 6 * rows).contains(told),
-            "{told} {bytes} {rows}"
+            (bytes + 4 * rows..=bytes + 6 * rows).contains(reported),
+            "{reported} {bytes} {rows}"
         );
     }
 }

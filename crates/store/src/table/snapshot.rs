@@ -261,9 +261,9 @@ impl Table {
             let begin = parts.at;
             let total = parts.total.clone().finalize();
             let Some(rows) = parts.block()? else {
-                let [told, sum] = parts.footer();
-                if told != read {
-                    let why = format!("it declares {told} rows, but has {read}");
+                let [declared, sum] = parts.footer();
+                if declared != read {
+                    let why = format!("it declares {declared} rows, but has {read}");
                     return parts.damaged(begin, why);
                 }
                 if sum != u64::from(total) {
@@ -563,9 +563,9 @@ impl<R: Read> ChunkReader<'_, R> {
     fn check(&mut self, begin: u64) -> Result<(), JobError> {
         let len = self.piece.len();
         self.read(4)?;
-        let told = self.number(len);
+        let declared = self.number(len);
         self.piece.truncate(len);
-        if told != crc32fast::hash(&self.piece) {
+        if declared != crc32fast::hash(&self.piece) {
             return self.damaged(begin, "the checksum does not match");
         }
         self.total.update(&self.piece);

@@ -67,9 +67,9 @@ impl<K: TreeKey> Branch<K> {
     /// evenly, then those left between two of them. If keys don't permit a guess, the first ones are spread over the
     /// leaf.
     fn search(&self, leaf: usize, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> usize {
-        let is_before = |spot: RowPosition<'_>| {
-            let order = keys.compare_spot(spot, &entry.0);
-            let order = order.then_with(|| spot.number().cmp(&entry.1));
+        let is_before = |position: RowPosition<'_>| {
+            let order = keys.compare_at(position, &entry.0);
+            let order = order.then_with(|| position.number().cmp(&entry.1));
             order.is_lt() || edge == Edge::Behind && order.is_eq()
         };
         let Leaf { first, rows } = &self.leaves[leaf];
@@ -85,20 +85,20 @@ impl<K: TreeKey> Branch<K> {
             }
             None => 0..high,
         };
-        let mut spots = [None; PROBES];
+        let mut positions = [None; PROBES];
         while low < high {
             let count = window.len().min(PROBES);
             let gaps = window.len() - count;
             let place = |look: usize| window.start + gaps * (look + 1) / (count + 1) + look;
-            for (look, spot) in spots[..count].iter_mut().enumerate() {
-                *spot = Some(keys.spot(rows[place(look)]));
+            for (look, position) in positions[..count].iter_mut().enumerate() {
+                *position = Some(keys.position(rows[place(look)]));
             }
-            keys.fetch(&spots[..count]);
+            keys.fetch(&positions[..count]);
             let (mut from, mut to) = (0, count);
             while from < to {
                 let look = from.midpoint(to);
-                match spots[look] {
-                    Some(spot) if is_before(spot) => from = look + 1,
+                match positions[look] {
+                    Some(position) if is_before(position) => from = look + 1,
                     _ => to = look,
                 }
             }

@@ -60,8 +60,8 @@ impl Watcher {
     #[must_use]
     pub fn next(&self, waiter: Option<Waiter>) -> Option<QueueItem> {
         // Missed changes come after the queued ones.
-        if let Some(parcel) = self.queue.pop(None) {
-            return Some(parcel);
+        if let Some(item) = self.queue.pop(None) {
+            return Some(item);
         }
         match self.missed.swap(0, Ordering::AcqRel) {
             0 => self.queue.pop(waiter),
@@ -77,15 +77,15 @@ impl Watcher {
 
     fn push(&self, text: &Arc<[u8]>) {
         let count = self.missed.swap(0, Ordering::AcqRel);
-        let is_told = count == 0 || self.queue.push(missed(count), None) == PushResult::Pushed;
-        let parcel = QueueItem {
+        let is_reported = count == 0 || self.queue.push(missed(count), None) == PushResult::Pushed;
+        let item = QueueItem {
             value: Value::Bytes(Arc::clone(text)),
             is_json: true,
         };
-        match is_told && self.queue.push(parcel, None) == PushResult::Pushed {
+        match is_reported && self.queue.push(item, None) == PushResult::Pushed {
             true => {}
             false => {
-                let count = if is_told { 0 } else { count };
+                let count = if is_reported { 0 } else { count };
                 self.missed.fetch_add(count + 1, Ordering::AcqRel);
                 // The owner may have emptied the queue meanwhile and wait for it: a count alone would not wake it.
                 if self.queue.is_empty() {

@@ -10,15 +10,15 @@ use super::MockState;
 use super::stub::{StubCall, StubKind};
 
 /// Checks that a mocked host name returns addresses.
-pub(super) fn check(question: &Plain) -> Result<(), String> {
-    match question.get("kind").bytes() {
-        b"resolve" => addresses(question.get("answer")).map(drop),
+pub(super) fn check(request: &Plain) -> Result<(), String> {
+    match request.get("kind").bytes() {
+        b"resolve" => addresses(request.get("answer")).map(drop),
         _ => Ok(()),
     }
 }
 
-pub(super) fn addresses(said: &Plain) -> Result<CallReply, String> {
-    let texts = said.items().iter().map(Plain::text);
+pub(super) fn addresses(answer: &Plain) -> Result<CallReply, String> {
+    let texts = answer.items().iter().map(Plain::text);
     let addresses: Result<Vec<IpAddr>, String> = texts
         .map(|text| {
             text.parse()
@@ -28,17 +28,17 @@ pub(super) fn addresses(said: &Plain) -> Result<CallReply, String> {
     Ok(CallReply::Addresses(addresses?))
 }
 
-pub(super) fn question(fetch: &HttpRequest) -> StubCall {
+pub(super) fn stub_call(fetch: &HttpRequest) -> StubCall {
     StubCall {
         kind: StubKind::Http,
         method: fetch.method.clone(),
         target: fetch.url.clone(),
-        arguments: Plain::List(vec![told(fetch)]),
+        arguments: Plain::List(vec![call_value(fetch)]),
     }
 }
 
 /// Converts a request for the test.
-pub(super) fn told(fetch: &HttpRequest) -> Plain {
+pub(super) fn call_value(fetch: &HttpRequest) -> Plain {
     let headers = fetch.headers.iter();
     let headers = headers.map(|(name, value)| (name.clone(), Plain::Bytes(value.clone())));
     Plain::map([
@@ -51,13 +51,13 @@ pub(super) fn told(fetch: &HttpRequest) -> Plain {
 
 impl MockState {
     /// Builds the response from a stub's answer.
-    pub(super) fn http_reply(&mut self, fetch: &HttpRequest, said: &Plain) -> HttpReply {
-        let headers = said.get("headers").items().iter();
+    pub(super) fn http_reply(&mut self, fetch: &HttpRequest, answer: &Plain) -> HttpReply {
+        let headers = answer.get("headers").items().iter();
         let headers = headers.filter_map(|pair| match pair.items() {
             [name, value] => Some((name.text().to_ascii_lowercase(), value.bytes().to_vec())),
             _ => None,
         });
-        let parts = said.get("parts").items().iter();
+        let parts = answer.get("parts").items().iter();
         let parts: VecDeque<Vec<u8>> = parts.map(|part| part.bytes().to_vec()).collect();
         let body = if fetch.is_stream {
             let number = self.number();
@@ -67,7 +67,7 @@ impl MockState {
             ReplyBody::Whole(parts.into_iter().flatten().collect())
         };
         HttpReply {
-            status: said.get("status").number().unwrap_or(200.0) as u16,
+            status: answer.get("status").number().unwrap_or(200.0) as u16,
             headers: headers.collect(),
             url: fetch.url.clone(),
             body,

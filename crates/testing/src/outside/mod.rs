@@ -63,7 +63,7 @@ struct MockCall {
 }
 
 enum CallPart {
-    Said(StubAnswer),
+    Answered(StubAnswer),
     /// Waits for the answer to the query with this number.
     Waits(u64),
 }
@@ -110,10 +110,10 @@ impl MockServices {
     }
 
     /// Adds a stub; returns its number.
-    pub(super) fn stub(&self, question: &Plain) -> Result<usize, String> {
-        http::check(question)?;
+    pub(super) fn stub(&self, request: &Plain) -> Result<usize, String> {
+        http::check(request)?;
         let mut inner = self.0.borrow_mut();
-        inner.stubs.push(Stub::read(question)?);
+        inner.stubs.push(Stub::read(request)?);
         Ok(inner.stubs.len() - 1)
     }
 
@@ -121,13 +121,13 @@ impl MockServices {
     pub(super) fn take_asked(&self, stub: usize) -> Option<Plain> {
         let mut inner = self.0.borrow_mut();
         let place = inner.asked.iter().position(|(of, _)| *of == stub)?;
-        inner.asked.remove(place).map(|(_, told)| told)
+        inner.asked.remove(place).map(|(_, call_value)| call_value)
     }
 
     /// Handles the answer of a test's function.
-    pub(super) fn replied(&self, question: &Plain) {
-        let number = question.get("call").number().unwrap_or_default() as u64;
-        self.0.borrow_mut().replied(number, question);
+    pub(super) fn replied(&self, request: &Plain) {
+        let number = request.get("call").number().unwrap_or_default() as u64;
+        self.0.borrow_mut().replied(number, request);
     }
 
     /// Returns the recorded calls of one kind.
@@ -187,32 +187,32 @@ impl MockState {
         CallError::new(kind, words)
     }
 
-    fn found(&self, question: &StubCall) -> Option<usize> {
-        self.stubs.iter().rposition(|stub| stub.is_of(question))
+    fn found(&self, stub_call: &StubCall) -> Option<usize> {
+        self.stubs.iter().rposition(|stub| stub.is_of(stub_call))
     }
 
     /// Queries the stubs; a call that succeeds `by_itself` needs none.
-    fn ask(&mut self, question: StubCall, by_itself: bool) -> CallPart {
-        let Some(stub) = self.found(&question) else {
-            return CallPart::Said(self.without_stub(&question, by_itself));
+    fn ask(&mut self, stub_call: StubCall, by_itself: bool) -> CallPart {
+        let Some(stub) = self.found(&stub_call) else {
+            return CallPart::Answered(self.without_stub(&stub_call, by_itself));
         };
         if let Says::Always(answer) = &self.stubs[stub].says {
-            return CallPart::Said(answer.clone());
+            return CallPart::Answered(answer.clone());
         }
         let number = self.number();
-        let told = Plain::map([
+        let call_value = Plain::map([
             ("call", Plain::Number(number as f64)),
-            ("arguments", question.arguments),
+            ("arguments", stub_call.arguments),
         ]);
-        self.asked.push_back((stub, told));
+        self.asked.push_back((stub, call_value));
         CallPart::Waits(number)
     }
 
-    fn without_stub(&mut self, question: &StubCall, by_itself: bool) -> StubAnswer {
-        let StubCall { method, target, .. } = question;
-        let words = match question.kind {
+    fn without_stub(&mut self, stub_call: &StubCall, by_itself: bool) -> StubAnswer {
+        let StubCall { method, target, .. } = stub_call;
+        let words = match stub_call.kind {
             _ if by_itself => return Ok(Plain::Nil),
-            StubKind::Redis => match question.arguments.items() {
+            StubKind::Redis => match stub_call.arguments.items() {
                 [name, channel, data] if name.bytes() == b"PUBLISH" => {
                     let handed = self.publish(channel.bytes(), data.bytes());
                     return Ok(Plain::Number(handed as f64));
@@ -236,7 +236,7 @@ impl MockState {
     }
 
     fn submit(&mut self, id: CallId, call: Call) {
-        let (questions, by_itself, timeout) = match &call {
+        let (stub_calls, by_itself, timeout) = match &call {
             Call::Http(HttpCall::Read(read)) => {
                 let outcome = self.read_body(read);
                 return self.outcomes.push((id, outcome));
@@ -245,40 +245,40 @@ impl MockState {
                 return self.receive(id, redis);
             }
             Call::Http(HttpCall::Fetch(fetch)) => {
-                self.made.requests.keep(http::told(fetch));
-                (vec![http::question(fetch)], false, Some(fetch.timeout))
+                self.made.requests.keep(http::call_value(fetch));
+                (vec![http::stub_call(fetch)], false, Some(fetch.timeout))
             }
             Call::Resolve(resolve) => {
-                let question = StubCall {
+                let stub_call = StubCall {
                     kind: StubKind::Resolve,
                     method: String::new(),
                     target: resolve.host.clone(),
                     arguments: Plain::List(Vec::new()),
                 };
-                (vec![question], false, Some(resolve.timeout))
+                (vec![stub_call], false, Some(resolve.timeout))
             }
             Call::Mysql(mysql) => {
-                let question = mysql::question(mysql);
-                self.made.queries.keep(mysql::told(mysql, &question));
+                let stub_call = mysql::stub_call(mysql);
+                self.made.queries.keep(mysql::call_value(mysql, &stub_call));
                 let timeout = mysql.database.timeout;
-                (vec![question], mysql::by_itself(mysql), Some(timeout))
+                (vec![stub_call], mysql::by_itself(mysql), Some(timeout))
             }
             Call::Redis(redis) => {
-                let questions = redis::questions(redis);
-                for question in &questions {
-                    self.made.commands.keep(question.arguments.clone());
+                let stub_calls = redis::stub_calls(redis);
+                for stub_call in &stub_calls {
+                    self.made.commands.keep(stub_call.arguments.clone());
                 }
                 let subscribes = matches!(redis.action, RedisAction::Subscribe { .. });
                 // A blocking command has the server's time limit.
                 let blocks = matches!(redis.action, RedisAction::Block(_));
                 let timeout = (!blocks).then_some(redis.keyspace.timeout);
-                (questions, subscribes, timeout)
+                (stub_calls, subscribes, timeout)
             }
             // No other server is contacted.
             Call::Password(_) | Call::Fastcgi(_) => (Vec::new(), true, None),
         };
-        let parts = questions.into_iter();
-        let parts = parts.map(|question| self.ask(question, by_itself));
+        let parts = stub_calls.into_iter();
+        let parts = parts.map(|stub_call| self.ask(stub_call, by_itself));
         let parts = parts.collect();
         let until_ms = timeout.map_or(u64::MAX, |timeout| self.after(timeout));
         self.pending.push(MockCall {
@@ -290,7 +290,7 @@ impl MockState {
         self.finish();
     }
 
-    fn replied(&mut self, number: u64, question: &Plain) {
+    fn replied(&mut self, number: u64, request: &Plain) {
         let mut failed = None;
         for pending in &mut self.pending {
             let waits =
@@ -303,9 +303,9 @@ impl MockState {
                     Call::Redis(_) => StubKind::Redis,
                     Call::Password(_) | Call::Fastcgi(_) => continue,
                 };
-                let error = question.get("error");
-                *part = CallPart::Said(match error {
-                    Plain::Nil => stub::answer(kind, question),
+                let error = request.get("error");
+                *part = CallPart::Answered(match error {
+                    Plain::Nil => stub::answer(kind, request),
                     error => {
                         let words = format!("the stub's function failed: {}", error.text());
                         failed = Some(words.clone());
@@ -322,27 +322,27 @@ impl MockState {
 
     /// Produces the outcome of each pending call all of whose parts are answered.
     fn finish(&mut self) {
-        let is_said = |pending: &mut MockCall| {
+        let is_answered = |pending: &mut MockCall| {
             let mut parts = pending.parts.iter();
-            parts.all(|part| matches!(part, CallPart::Said(_)))
+            parts.all(|part| matches!(part, CallPart::Answered(_)))
         };
-        let ready: Vec<MockCall> = self.pending.extract_if(.., is_said).collect();
+        let ready: Vec<MockCall> = self.pending.extract_if(.., is_answered).collect();
         for MockCall {
             id, call, parts, ..
         } in ready
         {
-            let said = parts.into_iter().filter_map(|part| match part {
-                CallPart::Said(answer) => Some(answer),
+            let answers = parts.into_iter().filter_map(|part| match part {
+                CallPart::Answered(answer) => Some(answer),
                 CallPart::Waits(_) => None,
             });
-            let outcome = self.outcome(&call, said.collect());
+            let outcome = self.outcome(&call, answers.collect());
             self.outcomes.push((id, outcome));
         }
     }
 
-    fn outcome(&mut self, call: &Call, mut said: Vec<StubAnswer>) -> CallOutcome {
+    fn outcome(&mut self, call: &Call, mut answers: Vec<StubAnswer>) -> CallOutcome {
         let reply = match call {
-            Call::Redis(redis) => return self.redis_reply(redis, said).map(CallReply::Redis),
+            Call::Redis(redis) => return self.redis_reply(redis, answers).map(CallReply::Redis),
             Call::Http(HttpCall::Read(_)) => return Ok(CallReply::Chunk(None)),
             Call::Password(call) => {
                 return password::run(call, Cost::Least).map(CallReply::Password);
@@ -352,13 +352,13 @@ impl MockState {
                 return Err(CallError::new(CallErrorKind::Invalid, words));
             }
             Call::Http(HttpCall::Fetch(fetch)) => {
-                let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
-                return Ok(CallReply::Http(Box::new(self.http_reply(fetch, &said))));
+                let answer = answers.pop().unwrap_or(Ok(Plain::Nil))?;
+                return Ok(CallReply::Http(Box::new(self.http_reply(fetch, &answer))));
             }
-            Call::Resolve(_) => http::addresses(&said.pop().unwrap_or(Ok(Plain::Nil))?),
+            Call::Resolve(_) => http::addresses(&answers.pop().unwrap_or(Ok(Plain::Nil))?),
             Call::Mysql(mysql) => {
-                let said = said.pop().unwrap_or(Ok(Plain::Nil))?;
-                let reply = mysql::reply(mysql, said).map(CallReply::Mysql);
+                let answer = answers.pop().unwrap_or(Ok(Plain::Nil))?;
+                let reply = mysql::reply(mysql, answer).map(CallReply::Mysql);
                 reply.map_err(|words| format!("test.stub_mysql: {words}"))
             }
         };
@@ -368,16 +368,17 @@ impl MockState {
     fn redis_reply(
         &mut self,
         redis: &RedisCall,
-        said: Vec<StubAnswer>,
+        answers: Vec<StubAnswer>,
     ) -> Result<RedisReply, CallError> {
         let RedisAction::Subscribe {
             names,
             are_patterns,
         } = &redis.action
         else {
-            return redis::reply(redis, said);
+            return redis::reply(redis, answers);
         };
-        said.into_iter()
+        answers
+            .into_iter()
             .collect::<Result<Vec<Plain>, CallError>>()?;
         let number = self.number();
         let lease = self.subscriptions.add(number, names, *are_patterns);
@@ -463,13 +464,13 @@ impl MockState {
             "ws"
         };
         let url = format!("{scheme}://{}{}", dial.authority, dial.target);
-        let question = StubCall {
+        let stub_call = StubCall {
             kind: StubKind::WebSocket,
             method: String::new(),
             target: stub::canonical(StubKind::WebSocket, &url),
             arguments: Plain::Nil,
         };
-        let server = self.found(&question).map(|stub| {
+        let server = self.found(&stub_call).map(|stub| {
             let says = match &self.stubs[stub].says {
                 Says::Always(answer) => answer.clone(),
                 Says::Asks => Ok(Plain::Nil),

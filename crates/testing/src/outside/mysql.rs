@@ -7,7 +7,7 @@ use veche_script::Plain;
 use super::stub::{StubCall, StubKind, canonical};
 
 /// Returns the query of a call: a statement, or a transaction's begin, commit or rollback.
-pub(super) fn question(mysql: &MysqlCall) -> StubCall {
+pub(super) fn stub_call(mysql: &MysqlCall) -> StubCall {
     let (sql, values): (&str, &[MysqlValue]) = match &mysql.action {
         MysqlAction::Run { sql, values, .. } => (sql, values),
         MysqlAction::Begin => ("BEGIN", &[]),
@@ -25,8 +25,8 @@ pub(super) fn question(mysql: &MysqlCall) -> StubCall {
 }
 
 /// Converts a call for the test.
-pub(super) fn told(mysql: &MysqlCall, question: &StubCall) -> Plain {
-    let arguments = question.arguments.items();
+pub(super) fn call_value(mysql: &MysqlCall, stub_call: &StubCall) -> Plain {
+    let arguments = stub_call.arguments.items();
     let (sql, values) = arguments.split_first().unwrap_or((&Plain::Nil, &[]));
     let database = mysql.database.name.as_deref();
     Plain::map([
@@ -43,14 +43,14 @@ pub(super) fn by_itself(mysql: &MysqlCall) -> bool {
 }
 
 /// Builds the reply from a stub's answer; an error is the test's own mistake.
-pub(super) fn reply(mysql: &MysqlCall, said: Plain) -> Result<MysqlReply, String> {
+pub(super) fn reply(mysql: &MysqlCall, answer: Plain) -> Result<MysqlReply, String> {
     let wanted = match &mysql.action {
         MysqlAction::Run { wanted, .. } => *wanted,
         MysqlAction::Begin => return Ok(MysqlReply::Begun(Lease::new(()))),
         MysqlAction::End { .. } => return Ok(MysqlReply::Done),
     };
-    let said = read(said)?;
-    Ok(match (wanted, said) {
+    let answer = read(answer)?;
+    Ok(match (wanted, answer) {
         (ResultMode::Rows, MysqlAnswer::Rows(rows)) => MysqlReply::Rows(rows),
         (ResultMode::Rows, MysqlAnswer::Changes { .. }) => MysqlReply::Rows(Rows::default()),
         (ResultMode::Row, MysqlAnswer::Rows(rows)) => MysqlReply::Row(first_of(rows)),
@@ -96,8 +96,8 @@ enum MysqlAnswer {
     Changes { affected: u64, last_id: Option<u64> },
 }
 
-fn read(said: Plain) -> Result<MysqlAnswer, String> {
-    match said {
+fn read(answer: Plain) -> Result<MysqlAnswer, String> {
+    match answer {
         Plain::Nil => Ok(MysqlAnswer::Rows(Rows::default())),
         Plain::Map(pairs) if pairs.is_empty() => Ok(MysqlAnswer::Rows(Rows::default())),
         Plain::Map(pairs) => changes(&pairs),

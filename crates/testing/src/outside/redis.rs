@@ -13,15 +13,15 @@ use super::stub::{StubAnswer, StubCall, StubKind};
 const QUEUE_MAX: usize = 10_000;
 
 /// Returns the queries of a call, one for each command.
-pub(super) fn questions(redis: &RedisCall) -> Vec<StubCall> {
+pub(super) fn stub_calls(redis: &RedisCall) -> Vec<StubCall> {
     match &redis.action {
         RedisAction::Run(command) | RedisAction::Block(command) => {
-            vec![question(command.parts().map(<[u8]>::to_vec))]
+            vec![stub_call(command.parts().map(<[u8]>::to_vec))]
         }
         RedisAction::Pipeline { commands, .. } => {
             let commands = commands.iter().map(RedisCommand::parts);
             commands
-                .map(|parts| question(parts.map(<[u8]>::to_vec)))
+                .map(|parts| stub_call(parts.map(<[u8]>::to_vec)))
                 .collect()
         }
         RedisAction::Subscribe {
@@ -34,13 +34,13 @@ pub(super) fn questions(redis: &RedisCall) -> Vec<StubCall> {
                 "SUBSCRIBE"
             };
             let name = [command.as_bytes().to_vec()].into_iter();
-            vec![question(name.chain(names.iter().cloned()))]
+            vec![stub_call(name.chain(names.iter().cloned()))]
         }
         RedisAction::Receive { .. } => Vec::new(),
     }
 }
 
-fn question(parts: impl Iterator<Item = Vec<u8>>) -> StubCall {
+fn stub_call(parts: impl Iterator<Item = Vec<u8>>) -> StubCall {
     let mut parts: Vec<Vec<u8>> = parts.collect();
     if let Some(name) = parts.first_mut() {
         name.make_ascii_uppercase();
@@ -55,12 +55,12 @@ fn question(parts: impl Iterator<Item = Vec<u8>>) -> StubCall {
 }
 
 /// Builds the reply from stubs' responses, one for each command; an error is one of the server.
-pub(super) fn reply(redis: &RedisCall, said: Vec<StubAnswer>) -> Result<RedisReply, CallError> {
-    let mut said = said.into_iter();
+pub(super) fn reply(redis: &RedisCall, answers: Vec<StubAnswer>) -> Result<RedisReply, CallError> {
+    let mut answers = answers.into_iter();
     match &redis.action {
         RedisAction::Pipeline { .. } => {
-            let values: Result<Vec<RedisValue>, CallError> = said
-                .map(|said| match said {
+            let values: Result<Vec<RedisValue>, CallError> = answers
+                .map(|answer| match answer {
                     Ok(value) => Ok(value_of(value)),
                     Err(fault) if fault.kind == CallErrorKind::Refused => {
                         let words = fault.words.trim_start_matches("redis: ");
@@ -72,7 +72,7 @@ pub(super) fn reply(redis: &RedisCall, said: Vec<StubAnswer>) -> Result<RedisRep
             Ok(RedisReply::Values(Some(values?)))
         }
         _ => {
-            let value = said.next().unwrap_or(Ok(Plain::Nil))?;
+            let value = answers.next().unwrap_or(Ok(Plain::Nil))?;
             Ok(RedisReply::Value(value_of(value)))
         }
     }

@@ -70,29 +70,29 @@ impl StubKind {
 
 impl Stub {
     /// Reads a stub from the test.
-    pub(super) fn read(question: &Plain) -> Result<Self, String> {
-        let kind = StubKind::of(question.get("kind").bytes()).ok_or("unknown kind of stub")?;
-        let says = match question.get("runs").is_true() {
+    pub(super) fn read(request: &Plain) -> Result<Self, String> {
+        let kind = StubKind::of(request.get("kind").bytes()).ok_or("unknown kind of stub")?;
+        let says = match request.get("runs").is_true() {
             true => Says::Asks,
-            false => Says::Always(answer(kind, question)),
+            false => Says::Always(answer(kind, request)),
         };
-        let target = question.get("target").text();
+        let target = request.get("target").text();
         Ok(Self {
             kind,
-            method: question.get("method").text(),
+            method: request.get("method").text(),
             target: canonical(kind, &target),
             says,
         })
     }
 
-    pub(super) fn is_of(&self, question: &StubCall) -> bool {
-        let target = &question.target;
+    pub(super) fn is_of(&self, stub_call: &StubCall) -> bool {
+        let target = &stub_call.target;
         let is_target = match self.target.strip_suffix('*') {
             Some(beginning) => target.starts_with(beginning),
             None => *target == self.target,
         };
-        let is_method = self.method == "*" || self.method == question.method;
-        self.kind == question.kind && is_target && is_method
+        let is_method = self.method == "*" || self.method == stub_call.method;
+        self.kind == stub_call.kind && is_target && is_method
     }
 
     /// Returns whether it is a WebSocket server on a host, whose name is resolved first.
@@ -108,15 +108,15 @@ impl Stub {
 }
 
 /// Converts a test's answer, fixed or from a function.
-pub(super) fn answer(kind: StubKind, said: &Plain) -> StubAnswer {
-    let fails = said.get("fails").text();
+pub(super) fn answer(kind: StubKind, reply: &Plain) -> StubAnswer {
+    let fails = reply.get("fails").text();
     let fault = CallErrorKind::ALL
         .into_iter()
         .find(|kind| kind.name() == fails);
     match fault {
-        None => Ok(said.get("answer").clone()),
+        None => Ok(reply.get("answer").clone()),
         Some(fault) => {
-            let words = match said.get("words") {
+            let words = match reply.get("words") {
                 Plain::Nil => format!("{fails}, as the test specifies"),
                 words => words.text(),
             };

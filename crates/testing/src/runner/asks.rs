@@ -12,33 +12,33 @@ use crate::client::TestClient;
 
 impl TestRunner<'_> {
     /// Opens a WebSocket; returns the client's number.
-    pub(super) fn connect(&mut self, question: &Plain) -> Result<usize, String> {
-        let (listener, host) = self.server.listener(&question.get("listener").text())?;
-        let remote = remote(question)?;
-        let target = line_of(question, "target")?;
-        let protocols = line_of(question, "protocols")?;
-        let headers = headers(question)?;
+    pub(super) fn connect(&mut self, request: &Plain) -> Result<usize, String> {
+        let (listener, host) = self.server.listener(&request.get("listener").text())?;
+        let remote = remote(request)?;
+        let target = line_of(request, "target")?;
+        let protocols = line_of(request, "protocols")?;
+        let headers = headers(request)?;
         Ok(self.world.dial(listener, remote, |id, network| {
             TestClient::open(id, network, &host, &target, &protocols, &headers)
         }))
     }
 
     /// Sends a request; returns the client's number.
-    pub(super) fn request(&mut self, question: &Plain) -> Result<usize, String> {
-        let (listener, host) = self.server.listener(&question.get("listener").text())?;
-        let remote = remote(question)?;
-        let (method, target) = (line_of(question, "method")?, line_of(question, "target")?);
-        let headers = headers(question)?;
+    pub(super) fn request(&mut self, request: &Plain) -> Result<usize, String> {
+        let (listener, host) = self.server.listener(&request.get("listener").text())?;
+        let remote = remote(request)?;
+        let (method, target) = (line_of(request, "method")?, line_of(request, "target")?);
+        let headers = headers(request)?;
         let has = |wanted: &str| {
             let mut names = headers.iter();
             names.any(|(name, _)| name.eq_ignore_ascii_case(wanted))
         };
-        let body = question.get("body").bytes();
+        let body = request.get("body").bytes();
         let mut head = format!("{method} {target} HTTP/1.1\r\n");
         if !has("host") {
             head += &format!("Host: {host}\r\n");
         }
-        if *question.get("body") != Plain::Nil && !has("content-length") {
+        if *request.get("body") != Plain::Nil && !has("content-length") {
             head += &format!("Content-Length: {}\r\n", body.len());
         }
         for (name, value) in &headers {
@@ -52,15 +52,15 @@ impl TestRunner<'_> {
     }
 
     /// Publishes as a back end; returns the number of the client that receives the response.
-    pub(super) fn publish(&mut self, question: &Plain) -> usize {
+    pub(super) fn publish(&mut self, request: &Plain) -> usize {
         let mut line = json!({ "ack": true });
         for to in ["channel", "user"] {
-            if *question.get(to) != Plain::Nil {
-                line[to] = question.get(to).text().into();
+            if *request.get(to) != Plain::Nil {
+                line[to] = request.get(to).text().into();
             }
         }
-        let data = question.get("data");
-        match question.get("kind").bytes() {
+        let data = request.get("data");
+        match request.get("kind").bytes() {
             b"binary" => line["binary"] = STANDARD.encode(data.bytes()).into(),
             _ => line["data"] = data.text().into(),
         }
@@ -73,8 +73,8 @@ impl TestRunner<'_> {
     }
 }
 
-fn remote(question: &Plain) -> Result<Option<IpAddr>, String> {
-    match question.get("remote") {
+fn remote(request: &Plain) -> Result<Option<IpAddr>, String> {
+    match request.get("remote") {
         Plain::Nil => Ok(None),
         address => {
             let text = address.text();
@@ -85,8 +85,8 @@ fn remote(question: &Plain) -> Result<Option<IpAddr>, String> {
 }
 
 /// Returns a text that is valid in a header line.
-fn line_of(question: &Plain, key: &str) -> Result<String, String> {
-    checked(key, question.get(key).text())
+fn line_of(request: &Plain, key: &str) -> Result<String, String> {
+    checked(key, request.get(key).text())
 }
 
 fn checked(what: &str, text: String) -> Result<String, String> {
@@ -96,8 +96,8 @@ fn checked(what: &str, text: String) -> Result<String, String> {
     }
 }
 
-fn headers(question: &Plain) -> Result<Vec<(String, String)>, String> {
-    let pairs = question.get("headers").items().iter();
+fn headers(request: &Plain) -> Result<Vec<(String, String)>, String> {
+    let pairs = request.get("headers").items().iter();
     let pairs = pairs.filter_map(|pair| match pair.items() {
         [name, value] => Some((name.text(), value.text())),
         _ => None,

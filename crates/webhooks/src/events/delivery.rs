@@ -84,9 +84,9 @@ mod tests {
             (500, false, false),
             (503, false, false),
         ] {
-            let judged = check_status(status);
-            assert_eq!(judged.is_ok(), is_taken, "{status}");
-            let refused = matches!(judged, Err(DeliveryError::Refused(_)));
+            let result = check_status(status);
+            assert_eq!(result.is_ok(), is_taken, "{status}");
+            let refused = matches!(result, Err(DeliveryError::Refused(_)));
             assert_eq!(refused, is_refused, "{status}");
         }
     }

@@ -193,7 +193,7 @@ impl DeliveryQueue {
     /// Sends a batch until it is accepted, rejected, or no longer wanted.
     fn deliver(&self, body: &[u8], count: u64, outbound: &Outbound) {
         let mut pause = RETRY_MIN;
-        let mut is_told = false;
+        let mut is_reported = false;
         loop {
             let options = self.state.lock().options.clone();
             let Some(options) = options else { return };
@@ -207,10 +207,10 @@ impl DeliveryQueue {
                 }
                 Err(DeliveryError::Later(why)) => {
                     self.figures.failures.add(1);
-                    if !is_told {
+                    if !is_reported {
                         warn!(target: TARGET, "events: {why}; the events will be sent again until the back end accepts them");
                     }
-                    is_told = true;
+                    is_reported = true;
                 }
             }
             let mut state = self.state.lock();

@@ -22,7 +22,7 @@ pub(super) struct ParsedAnswer {
     /// The outcome for the breaker; `None`: the response does not count.
     pub(super) ending: Option<BackendResult>,
     /// A description of a problem, for the log.
-    pub(super) trouble: Option<String>,
+    pub(super) problem: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -85,11 +85,11 @@ struct Sub<'a> {
 
 /// Parses the response to a request of a kind.
 pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> ParsedAnswer {
-    let failed = |how, ending, trouble: String| ParsedAnswer {
+    let failed = |how, ending, problem: String| ParsedAnswer {
         decision: HookDecision::Failed,
         how,
         ending,
-        trouble: Some(trouble),
+        problem: Some(problem),
     };
     let answer = match answer {
         Ok(answer) => answer,
@@ -116,7 +116,7 @@ pub(super) fn read(kind: HookKind, answer: Result<FetchResponse, CallError>) -> 
             decision,
             how,
             ending: Some(BackendResult::Answered),
-            trouble: None,
+            problem: None,
         },
         Err(why) => failed(WebhookOutcome::Failed, Some(BackendResult::Answered), why),
     }
@@ -217,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    fn said(kind: HookKind, status: u16, body: &str) -> ParsedAnswer {
+    fn parse(kind: HookKind, status: u16, body: &str) -> ParsedAnswer {
         let answer = FetchResponse {
             status,
             headers: Vec::new(),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn granted(kind: HookKind, body: &str) -> HookGrant {
-        match said(kind, 200, body).decision {
+        match parse(kind, 200, body).decision {
             HookDecision::Granted(grant) => *grant,
             other => panic!("{other:?} for {body}"),
         }
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn refusals_reach_the_client_and_the_rest_is_a_failure() {
-        let error = said(
+        let error = parse(
             HookKind::Rpc,
             200,
             r#"{"error":{"code":1000,"message":"no","temporary":true}}"#,
@@ -323,7 +323,7 @@ mod tests {
             (error.decision, error.how),
             (expected, WebhookOutcome::Error)
         );
-        let end = said(
+        let end = parse(
             HookKind::Rpc,
             200,
             r#"{"result":{},"disconnect":{"code":4500,"reason":"out"}}"#,
@@ -376,10 +376,13 @@ mod tests {
             (500, r#"{"result":{}}"#, answered),
             (503, r#"{"result":{}}"#, unavailable),
         ] {
-            let said = said(HookKind::Subscribe, status, body);
-            assert_eq!(said.decision, HookDecision::Failed, "{status} {body}");
-            assert_eq!((said.how, said.ending), (WebhookOutcome::Failed, ending));
-            assert!(said.trouble.is_some());
+            let parsed = parse(HookKind::Subscribe, status, body);
+            assert_eq!(parsed.decision, HookDecision::Failed, "{status} {body}");
+            assert_eq!(
+                (parsed.how, parsed.ending),
+                (WebhookOutcome::Failed, ending)
+            );
+            assert!(parsed.problem.is_some());
         }
         for (kind, how, ending) in [
             (
@@ -394,8 +397,8 @@ mod tests {
             ),
             (CallErrorKind::Invalid, WebhookOutcome::Failed, None),
         ] {
-            let said = read(HookKind::Rpc, Err(CallError::new(kind, "why")));
-            assert_eq!((said.how, said.ending), (how, ending));
+            let parsed = read(HookKind::Rpc, Err(CallError::new(kind, "why")));
+            assert_eq!((parsed.how, parsed.ending), (how, ending));
         }
     }
 
@@ -407,7 +410,7 @@ mod tests {
             "]".repeat(600)
         );
         assert_eq!(
-            said(HookKind::Rpc, 200, &deep).decision,
+            parse(HookKind::Rpc, 200, &deep).decision,
             HookDecision::Failed
         );
     }

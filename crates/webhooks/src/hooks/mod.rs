@@ -78,7 +78,7 @@ const QUEUED_MS_MAX: u64 = 5_000;
 
 /// A request that was not sent. Dropping it fails it.
 struct QueuedRequest {
-    question: HookRequest,
+    request: HookRequest,
     done: Option<OnDecision>,
     queued_ms: u64,
 }
@@ -99,7 +99,7 @@ impl Drop for QueuedRequest {
 
 impl fmt::Debug for QueuedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.question.fmt(f)
+        self.request.fmt(f)
     }
 }
 
@@ -177,8 +177,8 @@ impl HookClient {
     }
 
     /// Submits a request. Returns the decision if it is available at once; otherwise `done` receives it, on any thread.
-    pub fn ask(&self, question: HookRequest, done: OnDecision) -> Option<HookDecision> {
-        let HookTarget::BackEnd(BackEndId(index)) = question.target else {
+    pub fn ask(&self, request: HookRequest, done: OnDecision) -> Option<HookDecision> {
+        let HookTarget::BackEnd(BackEndId(index)) = request.target else {
             return Some(HookDecision::Failed);
         };
         let places = self.back_ends.lock();
@@ -195,7 +195,7 @@ impl HookClient {
             return Some(HookDecision::Failed);
         }
         let pending = QueuedRequest {
-            question,
+            request,
             done: Some(done),
             queued_ms: back_end.clock.now_ms(),
         };
@@ -241,9 +241,9 @@ impl HookEndpoint {
     }
 
     fn send(self: &Arc<Self>, mut pending: QueuedRequest) {
-        let question = &pending.question;
-        let body = request_body::body(question);
-        let mut headers = request_body::headers(question);
+        let hook_request = &pending.request;
+        let body = request_body::body(hook_request);
+        let mut headers = request_body::headers(hook_request);
         sign(&mut headers, &self.options.secrets, &body);
         let request = FetchRequest {
             url: self.url.expose(),
@@ -256,8 +256,13 @@ impl HookEndpoint {
             // others.
             connections_max: self.options.concurrency + CONNECTIONS_MAX + 1 + self.kind as u32,
         };
-        let client = match &*question.user {
-            "" => question.caller.address.to_canonical().to_string().into(),
+        let client = match &*hook_request.user {
+            "" => hook_request
+                .caller
+                .address
+                .to_canonical()
+                .to_string()
+                .into(),
             user => user.into(),
         };
         let mut open = ActiveRequest {
@@ -267,31 +272,31 @@ impl HookEndpoint {
             done: pending.done.take(),
         };
         self.outbound.ask(request.into_call(), move |outcome| {
-            let said = answer::read(open.back_end.kind, FetchResponse::of(outcome));
-            if let Some(next) = open.answered(said) {
+            let parsed = answer::read(open.back_end.kind, FetchResponse::of(outcome));
+            if let Some(next) = open.answered(parsed) {
                 open.back_end.send(next);
             }
         });
     }
 
     /// Records the end of a request; returns the next one to send.
-    fn ended(&self, said: &ParsedAnswer, client: &str, asked: Instant) -> Option<QueuedRequest> {
+    fn ended(&self, parsed: &ParsedAnswer, client: &str, asked: Instant) -> Option<QueuedRequest> {
         let figures = self.figures.of(self.kind);
         figures.waiting.sub(1);
-        figures.count(said.how);
+        figures.count(parsed.how);
         figures.took.record(asked.elapsed());
         let now_ms = self.clock.now_ms();
         let mut state = self.state.lock();
-        let refused = state.gate.ended(said.ending, client, now_ms);
+        let refused = state.gate.ended(parsed.ending, client, now_ms);
         let expired = state.gate.expire(|pending| pending.has_expired(now_ms));
         let next = state.gate.start_next();
-        let trouble = said.trouble.as_ref();
-        let trouble = trouble.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
+        let problem = parsed.problem.as_ref();
+        let problem = problem.filter(|_| state.warnings.is_due(now_ms) || refused.is_some());
         drop(state);
         figures.not_asked(WebhookOutcome::Expired, expired.len());
         let (kind, url) = (self.kind.name(), &self.url);
-        if let Some(trouble) = trouble {
-            warn!(target: TARGET, "hook {kind} {url}: {trouble}");
+        if let Some(problem) = problem {
+            warn!(target: TARGET, "hook {kind} {url}: {problem}");
         }
         if let Some(refused) = refused {
             let pause = self.options.pause;
@@ -304,18 +309,18 @@ impl HookEndpoint {
 
 impl ActiveRequest {
     /// Delivers the decision; returns the next request to send.
-    fn answered(&mut self, said: ParsedAnswer) -> Option<QueuedRequest> {
+    fn answered(&mut self, parsed: ParsedAnswer) -> Option<QueuedRequest> {
         let done = self.done.take()?;
-        let next = self.back_end.ended(&said, &self.client, self.asked);
-        done(said.decision);
+        let next = self.back_end.ended(&parsed, &self.client, self.asked);
+        done(parsed.decision);
         next
     }
 
     /// Delivers a failure, since the server is shutting down.
     fn abandoned(&mut self) -> Option<QueuedRequest> {
         self.done.as_ref()?;
-        let said = answer::read(self.back_end.kind, FetchResponse::of(gone()));
-        self.answered(said)
+        let parsed = answer::read(self.back_end.kind, FetchResponse::of(gone()));
+        self.answered(parsed)
     }
 }
 

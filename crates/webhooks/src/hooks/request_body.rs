@@ -60,11 +60,11 @@ enum Data<'q> {
 }
 
 /// Returns the body of the request.
-pub(super) fn body(question: &HookRequest) -> Vec<u8> {
-    let caller = &question.caller;
-    let is_connect = question.kind == HookKind::Connect;
-    let data = question.data.as_ref().and_then(data);
-    let binary = question.data.as_ref().filter(|_| data.is_none());
+pub(super) fn body(request: &HookRequest) -> Vec<u8> {
+    let caller = &request.caller;
+    let is_connect = request.kind == HookKind::Connect;
+    let data = request.data.as_ref().and_then(data);
+    let binary = request.data.as_ref().filter(|_| data.is_none());
     let wire = Wire {
         client: &caller.client,
         transport: caller.transport,
@@ -74,28 +74,28 @@ pub(super) fn body(question: &HookRequest) -> Vec<u8> {
         },
         encoding: if binary.is_some() { "binary" } else { "json" },
         // A connecting client has no user unless its handshake names one.
-        user: Some(&*question.user).filter(|user| !is_connect || !user.is_empty()),
+        user: Some(&*request.user).filter(|user| !is_connect || !user.is_empty()),
         name: if is_connect { &caller.name } else { "" },
         version: if is_connect { &caller.version } else { "" },
-        channel: &question.channel,
-        method: (question.kind == HookKind::Rpc).then_some(&*question.method),
-        token: &question.token.0,
+        channel: &request.channel,
+        method: (request.kind == HookKind::Rpc).then_some(&*request.method),
+        token: &request.token.0,
         data,
         b64data: binary.map(|payload| STANDARD.encode(&payload.bytes)),
-        channels: &question.channels,
+        channels: &request.channels,
         meta: caller.meta.as_ref().and_then(json),
     };
     serde_json::to_vec(&wire).expect("strings and JSON can be written as JSON")
 }
 
 /// Returns the headers except signatures: the selected ones of the client, and its address.
-pub(super) fn headers(question: &HookRequest) -> Vec<(String, Vec<u8>)> {
-    let caller = &question.caller;
+pub(super) fn headers(request: &HookRequest) -> Vec<(String, Vec<u8>)> {
+    let caller = &request.caller;
     let address = caller.address.to_canonical().to_string();
     let mut headers = vec![
         ("content-type".to_owned(), b"application/json".to_vec()),
         ("x-real-ip".to_owned(), address.into_bytes()),
-        (HOOK.to_owned(), question.kind.name().into()),
+        (HOOK.to_owned(), request.kind.name().into()),
     ];
     for (name, value) in &caller.headers {
         if !OWN_HEADERS.contains(&&**name) {
@@ -137,7 +137,7 @@ mod tests {
         Payload { kind, bytes }
     }
 
-    fn question(kind: HookKind) -> HookRequest {
+    fn request(kind: HookKind) -> HookRequest {
         let headers: [(&str, &[u8]); 3] = [
             ("cookie", b"a=b"),
             ("content-type", b"text/plain"),
@@ -174,8 +174,8 @@ mod tests {
         }
     }
 
-    fn payload_parts(question: &HookRequest) -> Value {
-        serde_json::from_slice(&body(question)).expect("JSON")
+    fn payload_parts(request: &HookRequest) -> Value {
+        serde_json::from_slice(&body(request)).expect("JSON")
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
             all.extend(more.as_object().expect("an object").clone());
             Value::Object(all)
         };
-        let mut connect = question(HookKind::Connect);
+        let mut connect = request(HookKind::Connect);
         assert_eq!(
             payload_parts(&connect),
             with(json!({"name": "js", "version": "1.2"}))
@@ -200,7 +200,7 @@ mod tests {
             "name": "js", "version": "1.2", "token": "t", "data": {"a": 1}, "channels": ["news"],
         });
         assert_eq!(payload_parts(&connect), with(expected));
-        let mut publish = question(HookKind::Publish);
+        let mut publish = request(HookKind::Publish);
         publish.user = "ann".into();
         publish.channel = "chat:1".into();
         publish.data = Some(payload(PayloadKind::Binary, b"\x00\xff"));
@@ -211,7 +211,7 @@ mod tests {
             "b64data": "AP8=", "meta": [7],
         });
         assert_eq!(payload_parts(&publish), with(expected));
-        let mut rpc = question(HookKind::Rpc);
+        let mut rpc = request(HookKind::Rpc);
         rpc.data = Some(payload(PayloadKind::Text, b"hi"));
         let expected = json!({"user": "", "method": "", "data": "hi"});
         assert_eq!(payload_parts(&rpc), with(expected));
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_server_s_own_headers_are_its_own() {
-        let headers = headers(&question(HookKind::Rpc));
+        let headers = headers(&request(HookKind::Rpc));
         let headers = headers
             .iter()
             .map(|(name, value)| (&**name, &**value))

@@ -15,7 +15,7 @@ const MAIL: u32 = u32::MAX;
 /// Number of messages that fit in a lane.
 const ROOM: usize = 2;
 
-fn census(from: u16, ticket: u32) -> ListConnections {
+fn list_request(from: u16, ticket: u32) -> ListConnections {
     ListConnections {
         channel: "news".into(),
         name: None,
@@ -42,13 +42,13 @@ fn a_message_without_room_comes_first_next_turn() {
 #[test]
 fn a_message_without_room_keeps_none_for_other_workers_back() {
     let mut worker = worker();
-    worker.handle_message(2, WorkerMessage::ListConnections(census(2, 1).into()));
+    worker.handle_message(2, WorkerMessage::ListConnections(list_request(2, 1).into()));
     worker.finish_turn();
     let answer = worker.poll_message().expect("an answer");
     assert_eq!(answer.to, 2);
     worker.put_back(answer);
     assert_eq!(end_turn(&mut worker), TurnState::Busy);
-    worker.handle_message(1, WorkerMessage::ListConnections(census(1, 2).into()));
+    worker.handle_message(1, WorkerMessage::ListConnections(list_request(1, 2).into()));
     worker.finish_turn();
     assert_eq!(posted(&mut worker), [(2, MAIL), (1, MAIL)]);
     assert_eq!(end_turn(&mut worker), TurnState::Idle(None));
@@ -116,13 +116,13 @@ impl Mesh {
 
 /// All workers answer a connection list however full lanes are, since each message waits for room.
 #[test]
-fn a_census_outlasts_a_worker_that_has_no_turn_and_takes_no_messages() {
+fn a_list_request_outlasts_a_worker_that_has_no_turn_and_takes_no_messages() {
     const ASKED: u32 = 5;
     let mut mesh = Mesh::new();
     for from in 0..2 {
         for ticket in 0..ASKED {
             let ports = &mut mesh.workers[usize::from(from)].shared_mut().requests;
-            ports.list_requests.push(census(from, ticket));
+            ports.list_requests.push(list_request(from, ticket));
         }
     }
     mesh.settle(&[0, 1]);

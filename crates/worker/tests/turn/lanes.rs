@@ -57,8 +57,8 @@ fn data_takes_a_credit_and_control_none() {
     assert!(WorkerMessage::<u32>::Hub(publication("news")).is_data());
     assert!(!WorkerMessage::<u32>::Hub(answer()).is_data());
     assert!(WorkerMessage::App(1).is_data());
-    let census = crate::recorder::census(1);
-    assert!(!WorkerMessage::<u32>::ListConnections(census.into()).is_data());
+    let list_request = crate::recorder::list_request(1);
+    assert!(!WorkerMessage::<u32>::ListConnections(list_request.into()).is_data());
 }
 
 #[test]

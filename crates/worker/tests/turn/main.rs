@@ -6,7 +6,7 @@ mod lanes;
 mod nodes;
 mod order;
 mod recorder;
-mod told;
+mod reports;
 #[path = "../../../frontends/tests/world/mod.rs"]
 mod world;
 
@@ -185,7 +185,7 @@ fn applications_use_a_part_of_the_credits_and_keep_their_order() {
 }
 
 #[test]
-fn a_census_asks_all_others_without_a_credit() {
+fn a_list_request_asks_all_others_without_a_credit() {
     let mut worker = worker();
     worker
         .shared_mut()
@@ -207,7 +207,7 @@ fn a_census_asks_all_others_without_a_credit() {
     let answers = worker.with_apps(|apps, _| apps.answers.clone());
     assert_eq!(answers, Some(vec![Ticket(9)]));
     // A request of another worker is answered there.
-    let census = ListConnections {
+    let list_request = ListConnections {
         channel: "news".into(),
         name: None,
         caller: Caller {
@@ -216,7 +216,7 @@ fn a_census_asks_all_others_without_a_credit() {
             ticket: Ticket(1),
         },
     };
-    worker.handle_message(2, WorkerMessage::ListConnections(census.into()));
+    worker.handle_message(2, WorkerMessage::ListConnections(list_request.into()));
     turn(&mut worker);
     assert_eq!(posted(&mut worker), [(2, u32::MAX)]);
 }
@@ -386,39 +386,39 @@ fn a_drain_closes_all_when_its_time_is_over() {
     set_ms(&mut worker, BEGAN_MS + 8_000);
     assert_eq!(turn(&mut worker).0.len(), 10);
     // Services may need the connections to other servers, so they are stopped first.
-    let told = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
+    let after = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
         set_ms(worker, BEGAN_MS + ms);
         turn(worker);
-        let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
-        (told.unwrap_or_default(), worker.has_stopped_servers())
+        let times = worker.with_apps(|apps, _| apps.services_until_ms.clone());
+        (times.unwrap_or_default(), worker.has_stopped_servers())
     };
-    assert_eq!(told(&mut worker, 8_999), (vec![], false));
+    assert_eq!(after(&mut worker, 8_999), (vec![], false));
     let until_ms = BEGAN_MS + 10_000;
-    assert_eq!(told(&mut worker, 9_000), (vec![until_ms], false));
-    assert_eq!(told(&mut worker, 9_499), (vec![until_ms], false));
-    assert_eq!(told(&mut worker, 9_500), (vec![until_ms], true));
+    assert_eq!(after(&mut worker, 9_000), (vec![until_ms], false));
+    assert_eq!(after(&mut worker, 9_499), (vec![until_ms], false));
+    assert_eq!(after(&mut worker, 9_500), (vec![until_ms], true));
 }
 
 /// Pushes of back ends still reach the remaining clients, but no clients of another process.
 #[test]
 fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
-    for (parting, at_once, with_the_clients, at_the_end) in [
+    for (shutdown_reason, at_once, with_the_clients, at_the_end) in [
         (ShutdownReason::Stopping, vec![], vec![1], vec![0]),
         (ShutdownReason::Replaced, vec![0], vec![1], vec![]),
     ] {
         let mut worker = worker();
         accept_on(PUSH, &mut worker, 0);
         accept(&mut worker, 1);
-        worker.handle_drain(10_000, parting);
-        let mut told = |ms: u64| -> Vec<u32> {
+        worker.handle_drain(10_000, shutdown_reason);
+        let mut after = |ms: u64| -> Vec<u32> {
             set_ms(&mut worker, BEGAN_MS + ms);
             let (writes, _) = turn(&mut worker);
             writes.iter().map(|write| write.id.index).collect()
         };
-        assert_eq!(told(0), at_once, "{parting:?}");
-        assert_eq!(told(8_000), with_the_clients, "{parting:?}");
-        assert_eq!(told(9_499), Vec::<u32>::new(), "{parting:?}");
-        assert_eq!(told(9_500), at_the_end, "{parting:?}");
+        assert_eq!(after(0), at_once, "{shutdown_reason:?}");
+        assert_eq!(after(8_000), with_the_clients, "{shutdown_reason:?}");
+        assert_eq!(after(9_499), Vec::<u32>::new(), "{shutdown_reason:?}");
+        assert_eq!(after(9_500), at_the_end, "{shutdown_reason:?}");
     }
     let mut worker = worker();
     let client = accept(&mut worker, 0);
@@ -437,8 +437,8 @@ fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
     );
     worker.handle_clients_gone();
     let (writes, _) = turn(&mut worker);
-    let told: Vec<u32> = writes.iter().map(|write| write.id.index).collect();
-    assert_eq!(told, [1], "no client is left");
+    let after: Vec<u32> = writes.iter().map(|write| write.id.index).collect();
+    assert_eq!(after, [1], "no client is left");
 }
 
 #[test]
@@ -460,16 +460,16 @@ fn a_drain_tells_applications_then_clients_over_time() {
     assert_eq!(end_turn(&mut worker), TurnState::Busy);
     // Clients are closed 20 ms after the applications of all workers have stopped.
     worker.handle_apps_stopped();
-    let told = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
+    let after = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
         set_ms(worker, BEGAN_MS + ms);
         let (writes, _) = turn(worker);
         assert!(worker.poll_request().is_none());
         writes.len()
     };
-    assert_eq!(told(&mut worker, 19), 0);
-    assert_eq!(told(&mut worker, 20), 1, "the first one at once");
+    assert_eq!(after(&mut worker, 19), 0);
+    assert_eq!(after(&mut worker, 20), 1, "the first one at once");
     // The time from 20 to 8,000 ms is divided among ten.
-    assert_eq!(told(&mut worker, 20 + 3_990), 4);
+    assert_eq!(after(&mut worker, 20 + 3_990), 4);
     assert!(worker.is_draining() && !worker.has_stopped_servers());
     for id in ids {
         worker.handle_closed(id, None);
@@ -489,8 +489,8 @@ fn a_drain_tells_applications_then_clients_over_time() {
     ));
     assert!(worker.poll_request().is_none());
     let until_ms = |worker: &mut Worker<Numbers, &'static str>| {
-        let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
-        told.unwrap_or_default()
+        let times = worker.with_apps(|apps, _| apps.services_until_ms.clone());
+        times.unwrap_or_default()
     };
     worker.finish_turn();
     assert_eq!(
@@ -524,8 +524,8 @@ fn services_are_stopped_at_once_when_another_process_takes_over() {
     worker.handle_drain(60_000, ShutdownReason::Replaced);
     worker.finish_turn();
     let until_ms = |worker: &mut Worker<Numbers, &'static str>| {
-        let told = worker.with_apps(|apps, _| apps.services_until_ms.clone());
-        told.unwrap_or_default()
+        let times = worker.with_apps(|apps, _| apps.services_until_ms.clone());
+        times.unwrap_or_default()
     };
     // Services have at most ten seconds.
     assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);

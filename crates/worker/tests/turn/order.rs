@@ -68,10 +68,10 @@ fn connections_that_wait_for_the_same_credit_take_turns() {
     let mut worker = worker();
     let channel = channel_of(&worker, 1);
     worker.handle_credits(1, PUBLISH_CREDITS);
-    for (index, who) in ["a", "b", "c"].into_iter().enumerate() {
+    for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
         let id = push_lines(&mut worker, index as u32);
         let lines: String = (0..3)
-            .map(|number| format!("{{\"channel\":\"{channel}\",\"data\":\"{who}{number}\"}}\n"))
+            .map(|number| format!("{{\"channel\":\"{channel}\",\"data\":\"{name}{number}\"}}\n"))
             .collect();
         worker.handle_received(id, &mut lines.into_bytes());
     }
@@ -92,13 +92,13 @@ fn subscribe_from(worker: &mut Tested, from: usize, channel: &str) {
         ..Options::default()
     };
     let mut there = options.shared(WorkerId(from as u16));
-    let joining = SubscribeOptions::default();
+    let subscribe_options = SubscribeOptions::default();
     let (session, ticket) = (id(0, 1), Ticket(0));
     let outcome = there.hub.subscribe(
         session,
         name(channel),
         ticket,
-        &joining,
+        &subscribe_options,
         &mut there.requests,
     );
     assert!(outcome.is_ok());
@@ -217,7 +217,7 @@ fn a_publication_that_waits_for_a_lane_is_tried_again_soon() {
 #[test]
 fn a_message_without_room_stays_before_those_behind_it() {
     let mut worker = worker();
-    let census = |ticket| ListConnections {
+    let list_request = |ticket| ListConnections {
         channel: "news".into(),
         name: None,
         caller: Caller {
@@ -226,12 +226,12 @@ fn a_message_without_room_stays_before_those_behind_it() {
             ticket: Ticket(ticket),
         },
     };
-    let censuses = &mut worker.shared_mut().requests.list_requests;
-    censuses.extend([census(1), census(2)]);
+    let list_requests = &mut worker.shared_mut().requests.list_requests;
+    list_requests.extend([list_request(1), list_request(2)]);
     worker.finish_turn();
     let ticket = |outgoing: &OutgoingMail<u32>| match &outgoing.message {
-        WorkerMessage::ListConnections(census) => census.caller.ticket,
-        _ => panic!("a census"),
+        WorkerMessage::ListConnections(list_request) => list_request.caller.ticket,
+        _ => panic!("a list request"),
     };
     let first = worker.poll_message().expect("a message");
     assert_eq!((first.to, ticket(&first)), (1, Ticket(1)));

@@ -27,7 +27,7 @@ pub(crate) struct Recorder {
     pub(crate) asks_again: bool,
 }
 
-pub(crate) fn census(ticket: u32) -> ListConnections {
+pub(crate) fn list_request(ticket: u32) -> ListConnections {
     ListConnections {
         channel: "news".into(),
         name: None,
@@ -88,7 +88,7 @@ impl Apps for Recorder {
         shared: &mut Context,
     ) {
         if std::mem::take(&mut self.asks_again) {
-            shared.requests.list_requests.push(census(2));
+            shared.requests.list_requests.push(list_request(2));
         }
     }
 

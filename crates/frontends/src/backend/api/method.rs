@@ -142,16 +142,18 @@ impl ApiMethod {
             }
             Self::History => backend.query_channel(command::parse_history(body)?, id, shared),
             Self::HistoryRemove => {
-                let inquiry = command::parse_channel_command(body, ChannelQuery::RemoveHistory)?;
-                backend.query_channel(inquiry, id, shared)
+                let channel_command =
+                    command::parse_channel_command(body, ChannelQuery::RemoveHistory)?;
+                backend.query_channel(channel_command, id, shared)
             }
             Self::Presence => {
-                let inquiry = command::parse_channel_command(body, ChannelQuery::Presence)?;
-                backend.query_channel(inquiry, id, shared)
+                let channel_command = command::parse_channel_command(body, ChannelQuery::Presence)?;
+                backend.query_channel(channel_command, id, shared)
             }
             Self::PresenceStats => {
-                let inquiry = command::parse_channel_command(body, ChannelQuery::PresenceStats)?;
-                backend.query_channel(inquiry, id, shared)
+                let channel_command =
+                    command::parse_channel_command(body, ChannelQuery::PresenceStats)?;
+                backend.query_channel(channel_command, id, shared)
             }
             Self::UserStatus => backend.user_status(&command::parse_user(body)?, id, shared),
             Self::Connections => {

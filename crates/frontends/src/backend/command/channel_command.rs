@@ -18,7 +18,7 @@ pub struct ChannelCommand<'a> {
     /// The name of the channel.
     pub channel: JsonText<'a>,
     /// The query to be answered.
-    pub question: ChannelQuery,
+    pub query: ChannelQuery,
 }
 
 /// An object with only a user.
@@ -95,17 +95,17 @@ pub fn parse_history(bytes: &[u8]) -> Result<ChannelCommand<'_>, BadCommand> {
     };
     Ok(ChannelCommand {
         channel: wire.channel,
-        question: ChannelQuery::History(query),
+        query: ChannelQuery::History(query),
     })
 }
 
 /// Parses an object with only a `channel`, for this query.
 pub fn parse_channel_command(
     bytes: &[u8],
-    question: ChannelQuery,
+    query: ChannelQuery,
 ) -> Result<ChannelCommand<'_>, BadCommand> {
     let Alone { channel } = read(bytes)?;
-    Ok(ChannelCommand { channel, question })
+    Ok(ChannelCommand { channel, query })
 }
 
 /// Parses an object with only a `user`.
@@ -208,7 +208,7 @@ mod tests {
         let query = |text: &str| {
             let command = parse_history(text.as_bytes()).map_err(|error| error.reason)?;
             assert_eq!(command.channel.0, "chat:1");
-            match command.question {
+            match command.query {
                 ChannelQuery::History(query) => Ok::<_, String>(query),
                 other => panic!("{other:?}"),
             }

@@ -41,13 +41,13 @@ struct Wire<'a> {
 /// Parses `connections`: `user` or `channel`, and `name`.
 pub fn parse_connections(bytes: &[u8]) -> Result<ConnectionsQuery<'_>, BadCommand> {
     let wire: Wire<'_> = read(bytes)?;
-    let is_said = |text: &JsonText<'_>| !text.0.is_empty();
-    if wire.expression.as_ref().is_some_and(is_said) {
+    let is_given = |text: &JsonText<'_>| !text.0.is_empty();
+    if wire.expression.as_ref().is_some_and(is_given) {
         return bad(
             "\"expression\" is not supported: filter by \"user\", \"channel\" and \"name\"",
         );
     }
-    let user = wire.user.filter(is_said);
+    let user = wire.user.filter(is_given);
     let of = match (user, wire.channel) {
         (Some(user), None) => ConnectionsOf::User(user),
         (None, Some(channel)) => ConnectionsOf::Channel(channel),

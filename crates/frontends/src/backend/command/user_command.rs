@@ -97,14 +97,14 @@ struct Flag {
 }
 
 impl From<Overrides> for NamespaceOverride {
-    fn from(said: Overrides) -> Self {
+    fn from(overrides: Overrides) -> Self {
         let value = |flag: Option<Flag>| flag.map(|flag| flag.value);
         Self {
-            presence: value(said.presence),
-            join_leave: value(said.join_leave),
-            force_push_join_leave: value(said.force_push_join_leave),
-            force_positioning: value(said.force_positioning),
-            force_recovery: value(said.force_recovery),
+            presence: value(overrides.presence),
+            join_leave: value(overrides.join_leave),
+            force_push_join_leave: value(overrides.force_push_join_leave),
+            force_positioning: value(overrides.force_positioning),
+            force_recovery: value(overrides.force_recovery),
         }
     }
 }
@@ -183,8 +183,8 @@ pub fn parse_subscribe<'a>(
 ) -> Result<AddressedCommand<'a>, BadCommand> {
     let wire: Subscribe<'_> = read(bytes)?;
     let channel = channel(&wire.channel, namespaces)?;
-    let said = NamespaceOverride::from(wire.r#override.unwrap_or_default());
-    let manner = said
+    let overrides = NamespaceOverride::from(wire.r#override.unwrap_or_default());
+    let presence_overrides = overrides
         .presence_overrides(&namespaces.of(&channel))
         .map_err(BadCommand::new)?;
     let subscribing = veche_hub::SubscribeAction {
@@ -193,8 +193,8 @@ pub fn parse_subscribe<'a>(
         chan_info: payload(wire.info, ("b64info", wire.b64info))?,
         data: payload(wire.data, ("b64data", wire.b64data))?,
         expires_at_s: wire.expire_at.filter(|at_s| *at_s > 0),
-        is_hidden: manner.is_hidden,
-        push_join_leave: manner.receives_join_leave,
+        is_hidden: presence_overrides.is_hidden,
+        push_join_leave: presence_overrides.receives_join_leave,
     };
     let action = UserAction::Subscribe(Box::new(subscribing));
     Ok(AddressedCommand {

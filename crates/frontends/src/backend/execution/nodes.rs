@@ -1,4 +1,4 @@
-//! Commands and questions for all nodes of a cluster: they go to the lane of the cluster, and one answer covers all nodes.
+//! Commands and queries for all nodes of a cluster: they go to the lane of the cluster, and one answer covers all nodes.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub(super) fn ask_status(
 ) -> RequestOutcome<HubReply> {
     let mail = HubMessage::Query {
         channel: Arc::from(channel.as_str()),
-        question: ChannelQuery::UserStatus,
+        query: ChannelQuery::UserStatus,
         session,
         ticket,
     };

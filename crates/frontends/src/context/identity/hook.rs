@@ -25,7 +25,7 @@ pub trait IdentityBackend: Send + Sync + fmt::Debug {
     /// Asks for a client's identity: returns it immediately, or sends it exactly once to the completion sink.
     fn begin(
         &self,
-        question: &IdentityRequest<'_>,
+        request: &IdentityRequest<'_>,
         id: ConnectionId,
         sink: &Arc<dyn CompletionSink>,
         now: Now,

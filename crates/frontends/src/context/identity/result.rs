@@ -31,7 +31,7 @@ pub enum IdentityResult {
 /// Receives authentication results for a worker.
 pub trait CompletionSink: Send + Sync + fmt::Debug {
     /// Sends the result for a connection, which may be closed by now, to its worker. May be called on any thread.
-    fn complete(&self, id: ConnectionId, finding: IdentityResult);
+    fn complete(&self, id: ConnectionId, identity_result: IdentityResult);
 }
 
 /// Why a client was not authenticated.

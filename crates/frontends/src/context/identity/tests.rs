@@ -126,7 +126,7 @@ fn an_expiry_is_reported_in_whole_seconds() {
 
 #[test]
 fn a_certificate_names_by_the_field_that_is_asked_for() {
-    let certified = CertificateNames {
+    let certificate_names = CertificateNames {
         common_name: Some("cn".into()),
         email: Some("e@a".into()),
         name: Some("n.a".into()),
@@ -139,7 +139,10 @@ fn a_certificate_names_by_the_field_that_is_asked_for() {
         (CertificateField::Uri, "u:a"),
         (CertificateField::Any, "cn"),
     ] {
-        assert_eq!(certified.field(field).map(String::as_str), Some(expected));
+        assert_eq!(
+            certificate_names.field(field).map(String::as_str),
+            Some(expected)
+        );
     }
     let only_uri = CertificateNames {
         uri: Some("u:a".into()),

@@ -146,7 +146,7 @@ impl TokenAuth {
     ///
     /// # Errors
     /// The token is refused, or there are no keys.
-    pub(crate) fn judge(
+    pub(crate) fn verify(
         &self,
         token: &str,
         checks: &IdentityChecks<'_>,
@@ -160,7 +160,7 @@ impl TokenAuth {
         token: &str,
         checks: &IdentityChecks<'_>,
     ) -> Result<(IdentityLease, Map<String, Value>), AuthError> {
-        let claimed = self.connections.judge(keys, token, checks)?;
+        let claimed = self.connections.verify(keys, token, checks)?;
         // A subscription token authorises a subscription; it does not identify a user.
         if claimed.all.contains_key("channel") {
             return Err(AuthError::ChannelToken);
@@ -248,7 +248,7 @@ impl TokenVerifier {
     ///
     /// # Errors
     /// The token is invalid or revoked, or there are no keys.
-    pub(crate) fn judge(
+    pub(crate) fn verify(
         &self,
         keys: Option<&Keys>,
         token: &str,

@@ -74,7 +74,7 @@ impl RouteHeaders {
     pub fn check(name: &str, value: &str) -> Result<(), HeaderError> {
         match check_header(name, value.as_bytes()) {
             Err(InvalidHeader::Reserved) => return Err(HeaderError::Connection),
-            judged => judged?,
+            verified => verified?,
         }
         let is_in = |names: &[&str]| names.iter().any(|other| other.eq_ignore_ascii_case(name));
         if is_in(&OF_CONNECTIONS) || starts_with(name, "sec-websocket-") {

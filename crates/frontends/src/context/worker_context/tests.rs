@@ -310,7 +310,7 @@ fn a_shutdown_states_its_reason() {
 }
 
 #[test]
-fn a_session_is_disconnected_with_the_first_word_that_was_said() {
+fn a_session_is_disconnected_with_the_first_reason() {
     let mut ports = Requests::new(Outboxes::new(1 << 16), HubMailer::new(1, 8));
     assert!(!ports.is_disconnecting(session(1)));
     assert_eq!(ports.take_disconnect(session(1)), None);

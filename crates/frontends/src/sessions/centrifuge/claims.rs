@@ -46,7 +46,7 @@ pub(super) struct SubscriptionClaims {
     pub(super) info: Option<Payload>,
     /// Data for the client.
     pub(super) data: Option<Payload>,
-    pub(super) manner: PresenceOverrides,
+    pub(super) presence_overrides: PresenceOverrides,
 }
 
 impl ConnectionClaims {
@@ -83,7 +83,7 @@ impl SubscriptionClaims {
             client,
             info: one.info,
             data: one.data,
-            manner: one.overrides,
+            presence_overrides: one.overrides,
         })
     }
 }
@@ -192,7 +192,7 @@ fn one(
         expires_ms: None,
         overrides: match given(claims, "override") {
             None => PresenceOverrides::default(),
-            Some(Value::Object(wanted)) => manner(wanted, options)?,
+            Some(Value::Object(wanted)) => presence_overrides(wanted, options)?,
             Some(_) => return Err(TokenError::Claim("override has to be an object")),
         },
         is_by_token: true,
@@ -200,7 +200,10 @@ fn one(
 }
 
 /// Parses the overrides of namespace options, as far as a subscription supports them.
-fn manner(wanted: &Claims, options: &NamespaceOptions) -> Result<PresenceOverrides, TokenError> {
+fn presence_overrides(
+    wanted: &Claims,
+    options: &NamespaceOptions,
+) -> Result<PresenceOverrides, TokenError> {
     const KNOWN: [&str; 5] = [
         "presence",
         "join_leave",
@@ -211,11 +214,12 @@ fn manner(wanted: &Claims, options: &NamespaceOptions) -> Result<PresenceOverrid
     if wanted.keys().any(|name| !KNOWN.contains(&&**name)) {
         return Err(TokenError::Claim("override has an unknown member"));
     }
-    let [presence, joins, told, positioned, recovers] = KNOWN.map(|name| flag(wanted, name));
+    let [presence, joins, pushes_joins, positioned, recovers] =
+        KNOWN.map(|name| flag(wanted, name));
     let wanted = NamespaceOverride {
         presence: presence?,
         join_leave: joins?,
-        force_push_join_leave: told?,
+        force_push_join_leave: pushes_joins?,
         force_positioning: positioned?,
         force_recovery: recovers?,
     };
@@ -294,7 +298,7 @@ mod tests {
 
     #[test]
     fn claims_name_channels_and_their_options() {
-        let said = connection(json!({
+        let grant = connection(json!({
             "info": {"name": "Ann"},
             "meta": {"tier": 1},
             "channels": ["news", "chat:1"],
@@ -303,12 +307,12 @@ mod tests {
                 "presence": {"value": false}, "join_leave": {}, "force_push_join_leave": {"value": true}}}},
             "something": ["else"], "override": 7, "allow": ["pub"], "data": 1,
         }));
-        let said = said.expect("good");
+        let grant = grant.expect("good");
         let name = (PayloadKind::Json, r#"{"name":"Ann"}"#.to_owned());
-        assert_eq!(text(said.info.as_ref()), Some(name));
+        assert_eq!(text(grant.info.as_ref()), Some(name));
         let meta = (PayloadKind::Json, r#"{"tier":1}"#.to_owned());
-        assert_eq!(text(said.meta.as_ref()), Some(meta));
-        let granted = said.channels;
+        assert_eq!(text(grant.meta.as_ref()), Some(meta));
+        let granted = grant.channels;
         let names: Vec<&str> = granted.iter().map(|one| &*one.channel).collect();
         assert_eq!(names, ["chat:1", "chat:2", "seen:1", "news"]);
         let here = (PayloadKind::Json, "\"here\"".to_owned());
@@ -369,64 +373,80 @@ mod tests {
     #[test]
     fn overrides_are_honoured_or_refused() {
         let of = |options: &NamespaceOptions, wanted: Value| {
-            subscription(json!({"override": wanted}), options).map(|said| said.manner)
+            subscription(json!({"override": wanted}), options).map(|grant| grant.presence_overrides)
         };
         let (yes, no) = (json!({"value": true}), json!({"value": false}));
         let (seen, plain) = (seen(), NamespaceOptions::default());
-        let manner = |is_hidden, is_told| PresenceOverrides {
+        let presence_overrides = |is_hidden, receives_join_leave| PresenceOverrides {
             is_hidden,
-            receives_join_leave: is_told,
+            receives_join_leave,
         };
         for (wanted, here, elsewhere) in [
             (
                 json!({}),
-                Some(manner(false, None)),
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
+                Some(presence_overrides(false, None)),
             ),
-            (json!({"presence": yes}), Some(manner(false, None)), None),
-            (json!({"presence": no}), None, Some(manner(false, None))),
-            (json!({"join_leave": yes}), Some(manner(false, None)), None),
-            (json!({"join_leave": no}), None, Some(manner(false, None))),
+            (
+                json!({"presence": yes}),
+                Some(presence_overrides(false, None)),
+                None,
+            ),
+            (
+                json!({"presence": no}),
+                None,
+                Some(presence_overrides(false, None)),
+            ),
+            (
+                json!({"join_leave": yes}),
+                Some(presence_overrides(false, None)),
+                None,
+            ),
+            (
+                json!({"join_leave": no}),
+                None,
+                Some(presence_overrides(false, None)),
+            ),
             (
                 json!({"presence": no, "join_leave": no}),
-                Some(manner(true, None)),
-                Some(manner(false, None)),
+                Some(presence_overrides(true, None)),
+                Some(presence_overrides(false, None)),
             ),
             (json!({"presence": yes, "join_leave": no}), None, None),
             (
                 json!({"force_push_join_leave": yes}),
-                Some(manner(false, Some(true))),
-                Some(manner(false, Some(true))),
+                Some(presence_overrides(false, Some(true))),
+                Some(presence_overrides(false, Some(true))),
             ),
             (
                 json!({"force_push_join_leave": no}),
-                Some(manner(false, Some(false))),
-                Some(manner(false, Some(false))),
+                Some(presence_overrides(false, Some(false))),
+                Some(presence_overrides(false, Some(false))),
             ),
             (
                 json!({"force_recovery": yes}),
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
                 None,
             ),
             (
                 json!({"force_recovery": no}),
                 None,
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
             ),
             (
                 json!({"force_positioning": yes}),
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
                 None,
             ),
             (
                 json!({"force_positioning": no}),
                 None,
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
             ),
             (
                 json!({"force_recovery": null}),
-                Some(manner(false, None)),
-                Some(manner(false, None)),
+                Some(presence_overrides(false, None)),
+                Some(presence_overrides(false, None)),
             ),
         ] {
             assert_eq!(of(&seen, wanted.clone()).ok(), here, "{wanted}");

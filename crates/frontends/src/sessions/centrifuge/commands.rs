@@ -181,12 +181,12 @@ impl Centrifuge {
     fn check_query<'c>(
         &self,
         channel: &'c str,
-        question: &ChannelQuery,
+        query: &ChannelQuery,
         namespaces: &Namespaces,
     ) -> Result<hub::ChannelName<'c>, ErrorCode> {
         let channel = named(channel, namespaces)?;
         let options = namespaces.of(channel.as_str());
-        let (is_kept, reading) = match question {
+        let (is_kept, reading) = match query {
             ChannelQuery::History(_) => (options.history.is_some(), options.access.history),
             ChannelQuery::Presence | ChannelQuery::PresenceStats => {
                 (options.presence, options.access.presence)
@@ -206,23 +206,23 @@ impl Centrifuge {
         &mut self,
         id: u32,
         channel: &str,
-        question: ChannelQuery,
+        query: ChannelQuery,
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> CommandStatus {
         let namespaces = &cx.shared.config.namespaces;
-        let channel = match self.check_query(channel, &question, namespaces) {
+        let channel = match self.check_query(channel, &query, namespaces) {
             Ok(channel) => channel,
             Err(code) => return refuse(id, code, frame),
         };
-        if let ChannelQuery::History(_) | ChannelQuery::Presence = question
+        if let ChannelQuery::History(_) | ChannelQuery::Presence = query
             && cx.shared.is_short_of_memory
         {
             return refuse(id, ErrorCode::Internal, frame);
         }
         let ticket = self.next_ticket();
         let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.requests);
-        match hub.query((cx.id, ticket), channel, question, ports) {
+        match hub.query((cx.id, ticket), channel, query, ports) {
             hub::RequestOutcome::Pending => CommandStatus::Waits(PendingTicket::Asked { id }),
             hub::RequestOutcome::Done(answer) => answered(id, answer, frame, cx),
         }

@@ -89,8 +89,8 @@ impl Centrifuge {
         self.note_disconnect_count(cx);
         let welcome = match &route.identity {
             Identity::Token(_) if !request.token.is_empty() => {
-                let judge = self.token_verifier(cx.id, route);
-                let pass = match judge.connection(&request.token, cx.shared) {
+                let verifier = self.token_verifier(cx.id, route);
+                let pass = match verifier.connection(&request.token, cx.shared) {
                     Ok(pass) => pass,
                     Err(TokenDenied::Later) => return self.wait_for_keys(),
                     Err(denied) => {
@@ -134,11 +134,11 @@ impl Centrifuge {
         self.kind = [&request.name, &request.version]
             .map(|text| text[..text.floor_char_boundary(CLIENT_NAME_BYTES_MAX)].into());
         self.state = State::Connected;
-        let dialect = self.dialect();
+        let push_encoding = self.push_encoding();
         cx.shared
             .requests
             .outboxes
-            .gather_pushes(cx.id, dialect.format());
+            .gather_pushes(cx.id, push_encoding.format());
         self.add_server_subscriptions(id, welcome, request, frame, cx)
     }
 
@@ -150,14 +150,14 @@ impl Centrifuge {
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> Result<Option<Admission>, CommandStatus> {
-        if let Some(deciders) = cx.route().hook_targets.as_deref() {
+        if let Some(targets) = cx.route().hook_targets.as_deref() {
             let own = self.hooks.headers;
             self.update_caller(|caller| {
                 // Headers of a previous, refused command are removed.
                 caller.headers.truncate(own);
                 caller.name = request.name.as_ref().into();
                 caller.version = request.version.as_ref().into();
-                caller.add_headers(&deciders.emulated, &request.headers);
+                caller.add_headers(&targets.emulated, &request.headers);
             });
         }
         let ask = HookQuery {
@@ -376,10 +376,10 @@ impl Centrifuge {
             };
             let subs = request.subs.iter();
             let mut subs = subs.filter(|sub| sub.channel == granted.channel);
-            let manner = granted.overrides;
+            let presence_overrides = granted.overrides;
             let options = cx.shared.config.namespaces.of(&granted.channel);
-            let wants_joins =
-                manner.receives_join_leave(&options) || subs.clone().any(|sub| sub.join_leave);
+            let wants_joins = presence_overrides.receives_join_leave(&options)
+                || subs.clone().any(|sub| sub.join_leave);
             let known = subs.find(|sub| sub.recover).map(|sub| {
                 let position = &sub.position;
                 Arc::from([writing::since(&position.epoch, position.offset)])
@@ -387,13 +387,14 @@ impl Centrifuge {
             // A reconnecting browser repeats its request, but its last event is newer.
             let since = self.since_event().or(known);
             let is_recovering = since.is_some();
-            let joining = SubscribeOptions {
+            let subscribe_options = SubscribeOptions {
                 since,
-                client: (!manner.is_hidden).then(|| self.info_with(granted.info.as_ref())),
+                client: (!presence_overrides.is_hidden)
+                    .then(|| self.info_with(granted.info.as_ref())),
                 ..SubscribeOptions::default()
             };
             let ticket = self.next_ticket();
-            let joined = match join(channel, ticket, &joining, cx) {
+            let joined = match join(channel, ticket, &subscribe_options, cx) {
                 Ok(joined) => joined,
                 Err(code) => {
                     cx.shared.log(cx.id, NoteLevel::Warn, code.text());
@@ -559,8 +560,8 @@ impl Centrifuge {
         if request.token.is_empty() {
             return refuse(id, ErrorCode::BadRequest, frame);
         }
-        let judge = self.token_verifier(cx.id, cx.route());
-        let pass = match judge.connection(&request.token, cx.shared) {
+        let verifier = self.token_verifier(cx.id, cx.route());
+        let pass = match verifier.connection(&request.token, cx.shared) {
             Ok(pass) => pass,
             Err(TokenDenied::Later) => return self.wait_for_keys(),
             Err(TokenDenied::NoKeys) => return refuse(id, ErrorCode::Internal, frame),

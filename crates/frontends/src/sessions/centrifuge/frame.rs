@@ -9,7 +9,7 @@ use crate::outbox::Outboxes;
 /// Messages to be sent together, in order. Has to be [sent](Self::send) before anything that may write a publication to
 /// the same outbox.
 pub(super) struct ReplyFrame {
-    dialect: PushEncoding,
+    push_encoding: PushEncoding,
     bytes: Vec<u8>,
     /// The close code for a client that can't receive an error reply.
     end: Option<DisconnectCode>,
@@ -19,10 +19,10 @@ pub(super) struct ReplyFrame {
 
 impl ReplyFrame {
     /// Creates an empty frame that reuses the memory of `bytes`.
-    pub(super) fn new(dialect: impl Into<PushEncoding>, bytes: Vec<u8>) -> Self {
+    pub(super) fn new(push_encoding: impl Into<PushEncoding>, bytes: Vec<u8>) -> Self {
         debug_assert!(bytes.is_empty());
         Self {
-            dialect: dialect.into(),
+            push_encoding: push_encoding.into(),
             bytes,
             end: None,
             refusal: None,
@@ -30,7 +30,7 @@ impl ReplyFrame {
     }
 
     pub(super) fn encoding(&self) -> Encoding {
-        self.dialect.encoding
+        self.push_encoding.encoding
     }
 
     pub(super) fn len(&self) -> usize {
@@ -42,9 +42,9 @@ impl ReplyFrame {
         if let Outcome::Error(error) = &outcome {
             self.refusal = Some((error.code, error.message.into()));
         }
-        if !self.dialect.is_one_way {
+        if !self.push_encoding.is_one_way {
             let reply = Reply { id, outcome };
-            return self.add(|dialect, out| dialect.encoding.write_reply(out, &reply));
+            return self.add(|push_encoding, out| push_encoding.encoding.write_reply(out, &reply));
         }
         match outcome {
             Outcome::Connect(result) => {
@@ -71,18 +71,18 @@ impl ReplyFrame {
     }
 
     pub(super) fn push(&mut self, push: &Push<'_>) {
-        self.add(|dialect, out| dialect.write_push(out, push));
+        self.add(|push_encoding, out| push_encoding.write_push(out, push));
     }
 
     pub(super) fn ping(&mut self) {
-        self.add(|dialect, out| dialect.encoding.write_ping(out));
+        self.add(|push_encoding, out| push_encoding.encoding.write_ping(out));
     }
 
     fn add(&mut self, write: impl FnOnce(PushEncoding, &mut Vec<u8>)) {
-        if self.dialect.encoding == Encoding::Json && !self.bytes.is_empty() {
+        if self.push_encoding.encoding == Encoding::Json && !self.bytes.is_empty() {
             self.bytes.push(b'\n');
         }
-        write(self.dialect, &mut self.bytes);
+        write(self.push_encoding, &mut self.bytes);
     }
 
     /// Sends and clears the content, if any.
@@ -90,8 +90,8 @@ impl ReplyFrame {
         if self.bytes.is_empty() {
             return;
         }
-        let kind = kind(self.dialect.encoding);
-        match self.dialect.format().is_single {
+        let kind = kind(self.push_encoding.encoding);
+        match self.push_encoding.format().is_single {
             false => outboxes.message(id, kind, &self.bytes),
             true => {
                 let lines = self.bytes.split(|byte| *byte == b'\n');

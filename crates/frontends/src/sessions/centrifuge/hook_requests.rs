@@ -119,8 +119,8 @@ impl Centrifuge {
         head: &Head<'_>,
         route: &Route,
     ) {
-        if let Some(deciders) = &route.hook_targets {
-            let caller = HookCaller::new(transport, self.encoding, head, &deciders.headers);
+        if let Some(targets) = &route.hook_targets {
+            let caller = HookCaller::new(transport, self.encoding, head, &targets.headers);
             self.hooks.headers = caller.headers.len();
             self.hooks.caller = Some(Arc::new(caller));
         }
@@ -155,18 +155,18 @@ impl Centrifuge {
         let is_unhandled = matches!(decision, Some(HookDecision::Unhandled));
         let Some(decision) = decision.filter(|_| !is_unhandled) else {
             let targets = cx.route().hook_targets.as_deref();
-            let decider = targets.and_then(|all| match is_unhandled {
+            let target = targets.and_then(|all| match is_unhandled {
                 true => all.beside_app(kind),
                 false => all.of(kind),
             });
-            let Some(decider) = decider else {
+            let Some(target) = target else {
                 return Ok(None);
             };
             // Limits connect attempts of unauthenticated clients, so that they can't starve the hook.
             if kind == HookKind::Connect && self.hooks.last >= CONNECTS_MAX {
                 return Err(CommandStatus::Close(DisconnectCode::Stale));
             }
-            return Err(self.send_hook_request(decider, kind, ask, cx));
+            return Err(self.send_hook_request(target, kind, ask, cx));
         };
         match check_decision(decision) {
             Ok(HookDecision::Granted(grant)) => Ok(Some(grant)),
@@ -216,15 +216,15 @@ impl Centrifuge {
 
     fn send_hook_request(
         &mut self,
-        decider: HookTarget,
+        target: HookTarget,
         kind: HookKind,
         ask: HookQuery<'_>,
         cx: &mut SessionContext<'_>,
     ) -> CommandStatus {
-        match self.hook_request(decider, kind, ask, cx) {
-            Some(question) => {
+        match self.hook_request(target, kind, ask, cx) {
+            Some(request_id) => {
                 self.hooks.asked_ms = cx.shared.now.mono_ms;
-                self.waiting = Some(PendingTicket::HookDecision(question));
+                self.waiting = Some(PendingTicket::HookDecision(request_id));
                 CommandStatus::Not(WaitReason::HookDecision)
             }
             None => CommandStatus::Close(DisconnectCode::Internal),
@@ -233,7 +233,7 @@ impl Centrifuge {
 
     pub(super) fn hook_request(
         &mut self,
-        decider: HookTarget,
+        target: HookTarget,
         kind: HookKind,
         ask: HookQuery<'_>,
         cx: &mut SessionContext<'_>,
@@ -244,7 +244,7 @@ impl Centrifuge {
         cx.shared.requests.hook_requests.push_back(HookRequest {
             session: cx.id,
             id,
-            target: decider,
+            target,
             kind,
             caller,
             user: self.info.user.clone(),
@@ -269,17 +269,17 @@ impl Centrifuge {
         if self.state != State::Connected {
             return;
         }
-        let deciders = route.hook_targets.as_deref();
-        let decider = deciders.and_then(|deciders| deciders.of(HookKind::Disconnect));
+        let targets = route.hook_targets.as_deref();
+        let target = targets.and_then(|targets| targets.of(HookKind::Disconnect));
         // The session sends no further requests.
-        let (Some(decider), Some(caller)) = (decider, self.hooks.caller.take()) else {
+        let (Some(target), Some(caller)) = (target, self.hooks.caller.take()) else {
             return;
         };
         let (code, reason) = super::close_code_and_reason(code, reason);
         shared.requests.hook_requests.push_back(HookRequest {
             session: id,
             id: self.hooks.next(),
-            target: decider,
+            target,
             kind: HookKind::Disconnect,
             caller,
             user: self.info.user.clone(),
@@ -304,12 +304,12 @@ impl Centrifuge {
     /// Handles a decision; returns the next step if a command waited for it.
     pub(crate) fn handle_hook_decision(
         &mut self,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
-        if !matches!(self.waiting, Some(PendingTicket::HookDecision(open)) if open == question) {
-            return self.handle_renewal(question, decision, cx);
+        if !matches!(self.waiting, Some(PendingTicket::HookDecision(open)) if open == request_id) {
+            return self.handle_renewal(request_id, decision, cx);
         }
         if self.state == State::Fresh {
             // The time that a hook takes does not count against the client.

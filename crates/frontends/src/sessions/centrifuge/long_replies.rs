@@ -121,8 +121,8 @@ impl LongResult {
                         Some(text) => forms::as_json(text),
                         None => one.payload.borrow(),
                     };
-                    let told = forms::publication(payload, one.position, info, &tags);
-                    if !look(&Element::Publication(told)) {
+                    let form = forms::publication(payload, one.position, info, &tags);
+                    if !look(&Element::Publication(form)) {
                         break;
                     }
                 }

@@ -185,7 +185,7 @@ impl From<DisconnectCode> for Flow {
 impl Centrifuge {
     /// Creates a session that has just opened.
     pub(crate) fn new(encoding: Encoding, now: Now) -> Self {
-        let nobody = ClientInfo {
+        let anonymous = ClientInfo {
             user: Box::default(),
             client: Box::default(),
             conn_info: None,
@@ -193,7 +193,7 @@ impl Centrifuge {
         };
         Self {
             encoding,
-            info: Arc::new(nobody),
+            info: Arc::new(anonymous),
             state: State::Fresh,
             subscriptions: ClientSubscriptions::default(),
             has_compared: false,
@@ -296,7 +296,7 @@ impl Centrifuge {
         reason: &str,
         shared: &mut Context,
     ) {
-        let mut frame = ReplyFrame::new(self.dialect(), Vec::new());
+        let mut frame = ReplyFrame::new(self.push_encoding(), Vec::new());
         let body = PushBody::Disconnect(Disconnect { code, reason });
         // The frame contains no data that could be binary.
         frame.push(&Push { channel: "", body });
@@ -374,7 +374,7 @@ impl Centrifuge {
             return Flow::Continue;
         }
         let bytes = cx.shared.requests.outboxes.spare();
-        let mut frame = ReplyFrame::new(self.dialect(), bytes);
+        let mut frame = ReplyFrame::new(self.push_encoding(), bytes);
         let mut flow = match self.is_one_way() {
             true => self.listen(&message, &mut frame, cx),
             false => self.process_commands(&message, &mut frame, cx),
@@ -502,7 +502,7 @@ impl Centrifuge {
         }
         let waiting = self.waiting.take()?;
         let bytes = cx.shared.requests.outboxes.spare();
-        let mut frame = ReplyFrame::new(self.dialect(), bytes);
+        let mut frame = ReplyFrame::new(self.push_encoding(), bytes);
         let asking = cx
             .shared
             .process
@@ -561,9 +561,9 @@ impl Centrifuge {
     }
 
     /// Handles fetched keys; returns whether a command waited for them.
-    pub(crate) fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
+    pub(crate) fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
         let is_it = matches!(self.waiting, Some(PendingTicket::Keys))
-            && *finding == IdentityResult::KeysFetched;
+            && *identity_result == IdentityResult::KeysFetched;
         if is_it {
             self.waiting = None;
         }
@@ -641,7 +641,7 @@ impl Centrifuge {
             return self.timeout(cx);
         }
         self.request_renewal(cx);
-        let mut frame = ReplyFrame::new(self.dialect(), cx.shared.requests.outboxes.spare());
+        let mut frame = ReplyFrame::new(self.push_encoding(), cx.shared.requests.outboxes.spare());
         let flow = self.end_expired(&mut frame, cx);
         frame.send(cx.id, &mut cx.shared.requests.outboxes);
         cx.shared.requests.outboxes.recycle(frame.into_bytes());
@@ -667,7 +667,7 @@ impl Centrifuge {
             };
         }
         self.request_renewal(cx);
-        let mut frame = ReplyFrame::new(self.dialect(), cx.shared.requests.outboxes.spare());
+        let mut frame = ReplyFrame::new(self.push_encoding(), cx.shared.requests.outboxes.spare());
         let mut flow = self.end_expired(&mut frame, cx);
         let (interval_ms, pong_ms) = ping_times_ms(cx.shared);
         if interval_ms > 0 {

@@ -47,7 +47,7 @@ impl Centrifuge {
         self.one_way.is_some()
     }
 
-    pub(super) fn dialect(&self) -> PushEncoding {
+    pub(super) fn push_encoding(&self) -> PushEncoding {
         PushEncoding {
             encoding: self.encoding,
             is_one_way: self.is_one_way(),

@@ -47,12 +47,12 @@ impl Centrifuge {
             .and_then(|lease| lease.validity.until_ms);
         if lease.is_some_and(is_over)
             && self.renews_by_hook(cx.route())
-            && let Some(decider) = cx.route().hook_target(HookKind::Refresh)
+            && let Some(target) = cx.route().hook_target(HookKind::Refresh)
         {
             self.hooks.refresh =
-                self.hook_request(decider, HookKind::Refresh, HookQuery::default(), cx);
+                self.hook_request(target, HookKind::Refresh, HookQuery::default(), cx);
         }
-        let Some(decider) = cx.route().hook_target(HookKind::SubRefresh) else {
+        let Some(target) = cx.route().hook_target(HookKind::SubRefresh) else {
             return;
         };
         for channel in self.subscriptions.to_renew(now_ms, self.channel_awaited()) {
@@ -60,8 +60,8 @@ impl Centrifuge {
                 channel: &channel,
                 ..HookQuery::default()
             };
-            if let Some(question) = self.hook_request(decider, HookKind::SubRefresh, ask, cx) {
-                self.subscriptions.begin_renewal(&channel, question);
+            if let Some(request_id) = self.hook_request(target, HookKind::SubRefresh, ask, cx) {
+                self.subscriptions.begin_renewal(&channel, request_id);
             }
         }
     }
@@ -69,12 +69,12 @@ impl Centrifuge {
     /// Handles a decision on a renewal; returns what happens to the session, if anything.
     pub(super) fn handle_renewal(
         &mut self,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         let now_ms = cx.shared.now.wall_ms;
-        if self.hooks.refresh == Some(question) {
+        if self.hooks.refresh == Some(request_id) {
             self.hooks.refresh = None;
             self.deadline_changed = true;
             return match renewal(HookKind::Refresh, decision, cx) {
@@ -97,7 +97,7 @@ impl Centrifuge {
                 RenewalOutcome::End(code, reason) => Some(Flow::Close(code, reason)),
             };
         }
-        let channel = self.subscriptions.end_renewal(question)?;
+        let channel = self.subscriptions.end_renewal(request_id)?;
         self.deadline_changed = true;
         match renewal(HookKind::SubRefresh, decision, cx) {
             RenewalOutcome::Until(expires_ms, grant) => {
@@ -117,7 +117,7 @@ impl Centrifuge {
             RenewalOutcome::Over => {
                 self.leave(&channel, cx);
                 let mut frame =
-                    ReplyFrame::new(self.dialect(), cx.shared.requests.outboxes.spare());
+                    ReplyFrame::new(self.push_encoding(), cx.shared.requests.outboxes.spare());
                 frame.push(&Push {
                     channel: &channel,
                     body: PushBody::Unsubscribe(UnsubscribeCode::Expired.into()),

@@ -57,18 +57,18 @@ impl Session for Box<Centrifuge> {
 
     fn handle_hook_decision(
         &mut self,
-        question: HookRequestId,
+        request_id: HookRequestId,
         decision: HookDecision,
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         match cx.is_open {
-            true => Centrifuge::handle_hook_decision(self, question, decision, cx),
+            true => Centrifuge::handle_hook_decision(self, request_id, decision, cx),
             false => None,
         }
     }
 
-    fn handle_identity(&mut self, finding: &IdentityResult) -> bool {
-        Centrifuge::handle_identity(self, finding)
+    fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
+        Centrifuge::handle_identity(self, identity_result)
     }
 
     fn set_peer(&mut self, peer: IpAddr) {

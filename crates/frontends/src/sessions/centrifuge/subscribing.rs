@@ -168,17 +168,17 @@ impl ClientSubscriptions {
     }
 
     /// Records a pending renewal request.
-    pub(super) fn begin_renewal(&mut self, channel: &str, question: HookRequestId) {
+    pub(super) fn begin_renewal(&mut self, channel: &str, request_id: HookRequestId) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
-            one.renewal = Some(question);
+            one.renewal = Some(request_id);
         }
         self.settle();
     }
 
     /// Returns the channel of a completed renewal request; `None` if the subscription has ended.
-    pub(super) fn end_renewal(&mut self, question: HookRequestId) -> Option<Box<str>> {
+    pub(super) fn end_renewal(&mut self, request_id: HookRequestId) -> Option<Box<str>> {
         let mut all = self.all.iter_mut();
-        let one = all.find(|one| one.renewal == Some(question))?;
+        let one = all.find(|one| one.renewal == Some(request_id))?;
         one.renewal = None;
         let channel = one.channel.clone();
         self.settle();
@@ -341,14 +341,14 @@ impl Centrifuge {
         let mut terms = SubscriptionGrant::default();
         let mut is_renewed = false;
         if !request.token.is_empty() && (has_tokens || leave != Permission::WithHook) {
-            let judge = self.token_verifier(cx.id, cx.route());
-            match judge.subscription(&request.token, self.place(name), cx.shared) {
+            let verifier = self.token_verifier(cx.id, cx.route());
+            match verifier.subscription(&request.token, self.place(name), cx.shared) {
                 Ok(granted) => {
                     terms = SubscriptionGrant {
                         info: granted.claims.info,
                         data: granted.claims.data,
                         validity: granted.validity,
-                        overrides: granted.claims.manner,
+                        overrides: granted.claims.presence_overrides,
                     };
                 }
                 Err(TokenDenied::Later) => {
@@ -390,9 +390,9 @@ impl Centrifuge {
             info,
             data,
             validity: term,
-            overrides: manner,
+            overrides: presence_overrides,
         } = terms;
-        subscription_options.joins |= manner.receives_join_leave(&options);
+        subscription_options.joins |= presence_overrides.receives_join_leave(&options);
         let asked = RequestedSubscription {
             id,
             channel: name.into(),
@@ -406,13 +406,13 @@ impl Centrifuge {
         let since = request
             .recover
             .then(|| Arc::from([writing::since(&request.epoch, request.offset)]));
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since,
-            client: (!manner.is_hidden).then(|| self.info_with(info.as_ref())),
+            client: (!presence_overrides.is_hidden).then(|| self.info_with(info.as_ref())),
             recover_all: asked.recovery_filter,
         };
         let ticket = self.next_ticket();
-        let answer = match join(channel, ticket, &joining, cx) {
+        let answer = match join(channel, ticket, &subscribe_options, cx) {
             Ok(answer) => answer,
             Err(code) => return refuse(id, code, frame),
         };
@@ -542,8 +542,8 @@ impl Centrifuge {
         if let Some(code) = code {
             return refuse(id, code, frame);
         }
-        let judge = self.token_verifier(cx.id, cx.route());
-        let grant = match judge.subscription(&request.token, self.place(channel), cx.shared) {
+        let verifier = self.token_verifier(cx.id, cx.route());
+        let grant = match verifier.subscription(&request.token, self.place(channel), cx.shared) {
             Ok(grant) => grant,
             Err(TokenDenied::Later) => return self.wait_for_keys(),
             Err(denied) => {
@@ -608,11 +608,11 @@ impl Centrifuge {
 pub(super) fn join(
     channel: ChannelName<'_>,
     ticket: Ticket,
-    joining: &SubscribeOptions,
+    subscribe_options: &SubscribeOptions,
     cx: &mut SessionContext<'_>,
 ) -> Result<Option<Option<Box<SubscribeOutcome>>>, ErrorCode> {
     let (hub, ports) = (&mut cx.shared.hub, &mut cx.shared.requests);
-    match hub.subscribe(cx.id, channel, ticket, joining, ports) {
+    match hub.subscribe(cx.id, channel, ticket, subscribe_options, ports) {
         Ok(veche_hub::RequestOutcome::Done(joined)) => Ok(Some(joined)),
         Ok(veche_hub::RequestOutcome::Pending) => Ok(None),
         Err(SubscribeError::AlreadySubscribed) => Err(ErrorCode::AlreadySubscribed),

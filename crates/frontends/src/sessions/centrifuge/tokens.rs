@@ -194,16 +194,16 @@ impl TokenCheck<'_> {
         shared: &Context,
     ) -> Result<(VerifiedClaims, Validity), TokenDenied> {
         let seen = verifier.keys.keys();
-        let judged = verifier.judge(seen.as_deref(), token, &shared.identity_checks());
-        let judged = judged.and_then(|claimed| {
+        let verified = verifier.verify(seen.as_deref(), token, &shared.identity_checks());
+        let verified = verified.and_then(|claimed| {
             let term = verifier
                 .validity(&claimed)
                 .map_err(AuthError::InvalidToken)?;
             Ok((claimed, term))
         });
-        let unknown = match judged {
+        let unknown = match verified {
             Ok((_, term)) if term.is_over(shared.now) => return Err(TokenDenied::Revoked),
-            Ok(judged) => return Ok(judged),
+            Ok(verified) => return Ok(verified),
             Err(unknown) => unknown,
         };
         if self.fetches_keys(verifier, seen.as_ref(), unknown, shared) {

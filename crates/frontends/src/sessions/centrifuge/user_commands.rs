@@ -131,13 +131,13 @@ impl Centrifuge {
             cx.shared.log(cx.id, NoteLevel::Info, what);
             return;
         }
-        let joining = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             since: wanted.since.map(|since| Arc::from([since])),
             client: (!wanted.is_hidden).then(|| self.info_with(wanted.chan_info.as_ref())),
             ..SubscribeOptions::default()
         };
         let ticket = Ticket(GIVEN | self.server_subscriptions.next);
-        let joined = match join(channel, ticket, &joining, cx) {
+        let joined = match join(channel, ticket, &subscribe_options, cx) {
             Ok(joined) => joined,
             Err(code) => {
                 let what = format!("not subscribed: {}", code.text());
@@ -156,11 +156,11 @@ impl Centrifuge {
         };
         self.subscriptions.add_by_server(&given, is_renewed);
         let options = cx.shared.config.namespaces.of(channel.as_str());
-        let manner = PresenceOverrides {
+        let presence_overrides = PresenceOverrides {
             is_hidden: wanted.is_hidden,
             receives_join_leave: wanted.push_join_leave,
         };
-        if manner.receives_join_leave(&options) {
+        if presence_overrides.receives_join_leave(&options) {
             let subscription_options = SubscriptionOptions {
                 joins: true,
                 ..SubscriptionOptions::default()
@@ -277,7 +277,7 @@ impl Centrifuge {
         cx: &mut SessionContext<'_>,
     ) {
         let outboxes = &mut cx.shared.requests.outboxes;
-        let mut frame = ReplyFrame::new(self.dialect(), outboxes.spare());
+        let mut frame = ReplyFrame::new(self.push_encoding(), outboxes.spare());
         let publications = publications.iter().copied().map(PushBody::Publication);
         for body in std::iter::once(body).chain(publications) {
             frame.push(&Push { channel, body });

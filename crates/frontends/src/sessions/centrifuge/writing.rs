@@ -310,7 +310,7 @@ mod tests {
                 predecessor: 0,
             }),
         };
-        for (bytes, is_told) in [
+        for (bytes, is_complete) in [
             ((1_000, 0), true),
             ((999, 0), false),
             ((1_020, 10), true),
@@ -319,10 +319,10 @@ mod tests {
             ((0, 0), false),
         ] {
             let welcome = SubscribeReply::new(Some(&joined), true, Encoding::Json, bytes);
-            let told = if is_told { 2 } else { 0 };
-            assert_eq!(welcome.publications().len(), told, "{bytes:?}");
-            assert_eq!(welcome.is_whole(), is_told, "{bytes:?}");
-            assert_eq!(welcome.has_publications(), is_told, "{bytes:?}");
+            let count = if is_complete { 2 } else { 0 };
+            assert_eq!(welcome.publications().len(), count, "{bytes:?}");
+            assert_eq!(welcome.is_whole(), is_complete, "{bytes:?}");
+            assert_eq!(welcome.has_publications(), is_complete, "{bytes:?}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{ask, connect, heard, in_seconds, take, token};
+use super::{ask, connect, in_seconds, parse_output, take, token};
 use crate::world::wire::{handshake, post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
@@ -93,8 +93,11 @@ fn client(world: &mut World, user: &str) -> Peer {
 
 /// Returns the error code of a command, if it fails.
 fn refused(world: &mut World, peer: Peer, command: &Value) -> Option<u64> {
-    let heard = ask(world, peer, &command.to_string());
-    let reply = heard.lines.iter().find(|line| line["id"] == command["id"]);
+    let received = ask(world, peer, &command.to_string());
+    let reply = received
+        .lines
+        .iter()
+        .find(|line| line["id"] == command["id"]);
     reply.expect("a reply")["error"]["code"].as_u64()
 }
 
@@ -185,10 +188,14 @@ fn personal_channels_of_other_users_are_not_granted() {
         let peer = world.open(0, "/centrifuge/jwt");
         let command = json!({ "id": 1, "connect": naming }).to_string();
         let bytes = world.ask(peer, text(&command));
-        let heard = heard(&bytes);
-        assert_eq!(heard.closed.is_none(), is_good, "{channel}: {heard:?}");
+        let received = parse_output(&bytes);
+        assert_eq!(
+            received.closed.is_none(),
+            is_good,
+            "{channel}: {received:?}"
+        );
         if !is_good {
-            assert_eq!(heard.closed.map(|(code, _)| code), Some(3500));
+            assert_eq!(received.closed.map(|(code, _)| code), Some(3500));
         }
     }
     // Commands for bob affect only bob.

@@ -11,7 +11,7 @@ use veche_frontends::{ProcessServices, WaitReason};
 use veche_hub::ConnectionId;
 use veche_jwt::Keys;
 
-use super::{Heard, ask, connect, in_seconds, take, token};
+use super::{Received, ask, connect, in_seconds, take, token};
 use crate::world::wire::{close, handshake, post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, Peer, SECRET, World};
 
@@ -157,10 +157,10 @@ fn call(world: &mut World, method: &str, body: &Value) -> Value {
     serde_json::from_str(&answer[0].body).expect("JSON")
 }
 
-fn question(world: &mut World, worker: usize) -> HookRequest {
-    let mut questions = world.questions(worker);
-    assert_eq!(questions.len(), 1, "{questions:?}");
-    questions.remove(0)
+fn hook_request(world: &mut World, worker: usize) -> HookRequest {
+    let mut requests = world.hook_requests(worker);
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    requests.remove(0)
 }
 
 fn granted(grant: HookGrant) -> HookDecision {
@@ -170,16 +170,16 @@ fn granted(grant: HookGrant) -> HookDecision {
 /// Returns a client authenticated by its handshake with a pending connect command, on worker 1.
 fn connecting(world: &mut World) -> (Peer, HookRequest) {
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
-    assert_eq!(ask(world, peer, super::CONNECT), Heard::default());
-    let question = question(world, 1);
-    (peer, question)
+    assert_eq!(ask(world, peer, super::CONNECT), Received::default());
+    let request = hook_request(world, 1);
+    (peer, request)
 }
 
 fn connected(world: &mut World) -> Peer {
-    let (peer, question) = connecting(world);
-    world.judge(1, &question, granted(HookGrant::default()));
-    let heard = take(world, peer);
-    assert!(heard.lines[0]["connect"].is_object(), "{heard:?}");
+    let (peer, request) = connecting(world);
+    world.deliver_decision(1, &request, granted(HookGrant::default()));
+    let received = take(world, peer);
+    assert!(received.lines[0]["connect"].is_object(), "{received:?}");
     peer
 }
 
@@ -195,18 +195,18 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
         let peer = connected(&mut world);
         let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
         for (ended, is_bound) in [("asked:1", true), ("asked:2", false), ("asked:1", true)] {
-            assert_eq!(ask(&mut world, peer, subscribe), Heard::default());
-            let question = question(&mut world, 1);
+            assert_eq!(ask(&mut world, peer, subscribe), Received::default());
+            let request = hook_request(&mut world, 1);
             // The call is answered while the decision is pending, since the hook itself may be the caller.
             let one = json!({ "user": "ann", "channel": ended });
             assert_eq!(
                 call(&mut world, "unsubscribe", &one),
                 json!({ "result": {} })
             );
-            world.judge(1, &question, granted(HookGrant::default()));
-            let heard = take(&mut world, peer);
-            let refused = heard.lines[0]["error"]["code"] == 103;
-            assert_eq!(refused, is_bound, "{heard:?}");
+            world.deliver_decision(1, &request, granted(HookGrant::default()));
+            let received = take(&mut world, peer);
+            let refused = received.lines[0]["error"]["code"] == 103;
+            assert_eq!(refused, is_bound, "{received:?}");
             assert_eq!(handed(&mut world, "asked:1"), u32::from(!is_bound));
             if !is_bound {
                 let one = json!({ "user": "ann", "channel": "asked:1" });
@@ -220,29 +220,29 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
 #[test]
 fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
     let mut world = world(2);
-    let (peer, question) = connecting(&mut world);
+    let (peer, request) = connecting(&mut world);
     call(&mut world, "disconnect", &json!({ "user": "ann" }));
-    world.judge(1, &question, granted(HookGrant::default()));
-    let heard = take(&mut world, peer);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+    world.deliver_decision(1, &request, granted(HookGrant::default()));
+    let received = take(&mut world, peer);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3503));
     // The client is not let in either if the decision contains the user.
     let peer = world.open(1, "/centrifuge/asked/x/websocket");
-    assert_eq!(ask(&mut world, peer, super::CONNECT), Heard::default());
-    let question = self::question(&mut world, 1);
+    assert_eq!(ask(&mut world, peer, super::CONNECT), Received::default());
+    let request = hook_request(&mut world, 1);
     call(&mut world, "disconnect", &json!({ "user": "ann" }));
     let grant = HookGrant {
         user: "ann".into(),
         ..HookGrant::default()
     };
-    world.judge(1, &question, granted(grant));
-    let heard = take(&mut world, peer);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+    world.deliver_decision(1, &request, granted(grant));
+    let received = take(&mut world, peer);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3503));
 }
 
 #[test]
 fn a_channel_that_was_taken_from_a_user_meanwhile_is_not_given_by_an_older_decision() {
     let mut world = world(2);
-    let (peer, question) = connecting(&mut world);
+    let (peer, request) = connecting(&mut world);
     let one = json!({ "user": "ann", "channel": "open:1" });
     call(&mut world, "unsubscribe", &one);
     let given = |channel: &str| HookSubscription {
@@ -253,9 +253,9 @@ fn a_channel_that_was_taken_from_a_user_meanwhile_is_not_given_by_an_older_decis
         channels: vec![given("open:1"), given("open:2")],
         ..HookGrant::default()
     };
-    world.judge(1, &question, granted(grant));
-    let heard = take(&mut world, peer);
-    let subs = heard.lines[0]["connect"]["subs"]
+    world.deliver_decision(1, &request, granted(grant));
+    let received = take(&mut world, peer);
+    let subs = received.lines[0]["connect"]["subs"]
         .as_object()
         .expect("channels");
     assert_eq!(subs.keys().collect::<Vec<_>>(), ["#ann", "open:2"]);
@@ -274,7 +274,7 @@ fn tokens_that_wait_for_keys_are_bound_as_well() {
         let command = json!({ "id": 1, "connect": { "token": pass } });
         assert_eq!(
             ask(&mut world, peer, &command.to_string()),
-            Heard::default()
+            Received::default()
         );
         let mut body = json!({ "user": "ann" });
         if method == "unsubscribe" {
@@ -283,13 +283,13 @@ fn tokens_that_wait_for_keys_are_bound_as_well() {
         call(&mut world, method, &body);
         keys.arrive();
         world.found(peer, IdentityResult::KeysFetched);
-        let heard = take(&mut world, peer);
+        let received = take(&mut world, peer);
         if method != "unsubscribe" {
-            let code = heard.closed.map(|(code, _)| code);
+            let code = received.closed.map(|(code, _)| code);
             assert!(matches!(code, Some(3503 | 3507)), "{method}: {code:?}");
             continue;
         }
-        let subs = &heard.lines[0]["connect"]["subs"];
+        let subs = &received.lines[0]["connect"]["subs"];
         assert_eq!(subs, &json!({ "#ann": {}, "open:2": {} }));
     }
 }
@@ -308,7 +308,7 @@ fn a_subscription_whose_token_waits_for_keys_can_be_taken_back() {
     for is_ended in [true, false] {
         assert_eq!(
             ask(&mut world, peer, &subscribe.to_string()),
-            Heard::default()
+            Received::default()
         );
         if is_ended {
             let one = json!({ "user": "ann", "channel": "token:1" });
@@ -316,11 +316,11 @@ fn a_subscription_whose_token_waits_for_keys_can_be_taken_back() {
         }
         keys.arrive();
         world.found(peer, IdentityResult::KeysFetched);
-        let heard = take(&mut world, peer);
+        let received = take(&mut world, peer);
         assert_eq!(
-            heard.lines[0]["error"]["code"] == 103,
+            received.lines[0]["error"]["code"] == 103,
             is_ended,
-            "{heard:?}"
+            "{received:?}"
         );
         assert_eq!(handed(&mut world, "token:1"), u32::from(!is_ended));
         *keys.0.write().expect("one thread") = None;
@@ -342,14 +342,14 @@ fn a_client_that_is_ended_while_its_subscription_waits_for_keys_is_gone_at_once(
             json!({ "id": 2, "subscribe": { "channel": "token:1", "token": of_channel } });
         assert_eq!(
             ask(&mut world, peer, &subscribe.to_string()),
-            Heard::default()
+            Received::default()
         );
         call(&mut world, method, &json!({ "user": "ann" }));
-        let heard = take(&mut world, peer);
-        assert!(heard.closed.is_some(), "{method}: {heard:?}");
+        let received = take(&mut world, peer);
+        assert!(received.closed.is_some(), "{method}: {received:?}");
         keys.arrive();
         world.found(peer, IdentityResult::KeysFetched);
-        assert_eq!(take(&mut world, peer), Heard::default(), "{method}");
+        assert_eq!(take(&mut world, peer), Received::default(), "{method}");
         assert_eq!(handed(&mut world, "token:1"), 0, "{method}");
     }
 }
@@ -364,9 +364,9 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
         ("unsubscribe", false),
     ] {
         let mut world = world(2);
-        let (peer, question) = connecting(&mut world);
+        let (peer, request) = connecting(&mut world);
         let client = match is_it {
-            true => &*question.caller.client,
+            true => &*request.caller.client,
             false => "another",
         };
         assert!(!client.is_empty());
@@ -383,10 +383,10 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
             channels: vec![given],
             ..HookGrant::default()
         };
-        world.judge(1, &question, granted(grant));
-        let heard = take(&mut world, peer);
-        let is_gone = heard.closed.is_some();
-        assert_eq!(is_gone, is_it && method == "disconnect", "{heard:?}");
+        world.deliver_decision(1, &request, granted(grant));
+        let received = take(&mut world, peer);
+        let is_gone = received.closed.is_some();
+        assert_eq!(is_gone, is_it && method == "disconnect", "{received:?}");
         assert_eq!(handed(&mut world, "open:1"), u32::from(!is_it), "{method}");
     }
 }
@@ -430,8 +430,8 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
             post("/api/disconnect", &wanted.to_string()).as_bytes(),
         );
         while world.turn(0) {}
-        let heard = super::heard(&world.take(peer));
-        let (code, _) = heard.closed.expect("it is closed");
+        let received = super::parse_output(&world.take(peer));
+        let (code, _) = received.closed.expect("it is closed");
         assert_eq!(world.blocked(peer), None, "{body}");
         // The index is reused immediately.
         let next = world.connect(0, PUBLIC);
@@ -455,8 +455,8 @@ fn a_session_that_ends_by_itself_while_its_command_waits_is_over_too() {
     let subscribe = json!({ "id": 2, "subscribe": { "channel": channel } });
     world.send(peer, &text(&subscribe.to_string()));
     world.advance_alone(0, 31_000);
-    let heard = super::heard(&world.take(peer));
-    let (code, _) = heard.closed.expect("its token is over");
+    let received = super::parse_output(&world.take(peer));
+    let (code, _) = received.closed.expect("its token is over");
     assert_eq!(world.blocked(peer), None);
     world.send(peer, &close(Some(code), ""));
     while world.turn(0) {}

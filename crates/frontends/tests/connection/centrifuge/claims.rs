@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use veche_frontends::hooks::{HookDecision, HookGrant};
 
 use super::tokens::pass;
-use super::{Heard, ask, connect, in_seconds, take, token};
+use super::{Received, ask, connect, in_seconds, take, token};
 use crate::world::{Peer, World};
 
 /// Returns a long-lived token of Ann with these claims.
@@ -20,7 +20,7 @@ fn connected(world: &mut World, claims: Value) -> (Peer, Value) {
     connect(world, 0, "/centrifuge/jwt", &json!({ "token": token }))
 }
 
-fn connecting(world: &mut World, claims: Value) -> Heard {
+fn connecting(world: &mut World, claims: Value) -> Received {
     let token = anns(world, claims);
     let peer = world.open(0, "/centrifuge/jwt");
     let command = json!({ "id": 1, "connect": { "token": token } });
@@ -81,8 +81,8 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
     }
     assert!(ask(&mut world, plain, "{}").closed.is_none());
     for peer in [late, never] {
-        let heard = ask(&mut world, peer, r#"{"id":9,"ping":{}}"#);
-        assert_eq!(heard.closed, None, "{heard:?}");
+        let received = ask(&mut world, peer, r#"{"id":9,"ping":{}}"#);
+        assert_eq!(received.closed, None, "{received:?}");
     }
     // A new token sets the expiry again, also after one without an end.
     let token = {
@@ -103,11 +103,11 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
 fn expire_at_that_is_over_or_no_time_opens_nothing() {
     let mut world = super::world(1);
     let before = in_seconds(&world, 0);
-    let heard = connecting(&mut world, json!({ "expire_at": before }));
-    assert_eq!(heard.lines[0]["error"]["code"], 110, "{heard:?}");
+    let received = connecting(&mut world, json!({ "expire_at": before }));
+    assert_eq!(received.lines[0]["error"]["code"], 110, "{received:?}");
     for wrong in [json!(-1), json!(1.5), json!("2030"), json!([]), json!(true)] {
-        let heard = connecting(&mut world, json!({ "expire_at": wrong }));
-        let closed = heard.closed.map(|(code, _)| code);
+        let received = connecting(&mut world, json!({ "expire_at": wrong }));
+        let closed = received.closed.map(|(code, _)| code);
         assert_eq!(closed, Some(3500), "{wrong}");
     }
     let (peer, _) = connected(&mut world, json!({}));
@@ -182,10 +182,10 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
     // Bob received only his own join event.
     assert_eq!(presence(&mut world, bob, "chat:1"), 1);
     world.advance(1);
-    let heard = take(&mut world, bob).lines;
+    let received = take(&mut world, bob).lines;
     assert!(
-        !heard.iter().any(|line| line.to_string().contains("ann")),
-        "{heard:?}"
+        !received.iter().any(|line| line.to_string().contains("ann")),
+        "{received:?}"
     );
     // The user gets join events without requesting them.
     let (eve, _) = connect(&mut world, 0, "/centrifuge/named?user=eve", &json!({}));
@@ -194,8 +194,11 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         eve,
         r#"{"id":2,"subscribe":{"channel":"chat:1"}}"#,
     );
-    let heard = take(&mut world, peer).lines;
-    assert_eq!(heard[0]["push"]["join"]["info"]["user"], "eve", "{heard:?}");
+    let received = take(&mut world, peer).lines;
+    assert_eq!(
+        received[0]["push"]["join"]["info"]["user"], "eve",
+        "{received:?}"
+    );
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);
     // The same applies if the connection's token names the channel.
     let (_, reply) = connected(&mut world, json!({ "subs": { "chat:1": hidden } }));
@@ -221,8 +224,8 @@ fn connection_tokens_with_claims_that_can_t_be_honoured_are_refused() {
         json!({ "jti": "x".repeat(256) }),
         json!({ "iat": "now" }),
     ] {
-        let heard = connecting(&mut world, wrong.clone());
-        let closed = heard.closed.map(|(code, _)| code);
+        let received = connecting(&mut world, wrong.clone());
+        let closed = received.closed.map(|(code, _)| code);
         assert_eq!(closed, Some(3500), "{wrong}");
     }
     // Unknown claims are ignored.
@@ -243,8 +246,8 @@ fn a_token_of_the_handshake_says_the_same_as_one_of_the_connect_command() {
     names.sort();
     assert_eq!(names, ["#ann", "chat:7"]);
     let command = json!({ "id": 3, "presence": { "channel": "chat:7" } });
-    let heard = ask(&mut world, peer, &command.to_string());
-    assert!(format!("{heard:?}").contains("Ann"), "{heard:?}");
+    let received = ask(&mut world, peer, &command.to_string());
+    assert!(format!("{received:?}").contains("Ann"), "{received:?}");
     let bad = anns(&world, json!({ "caps": [] }));
     let peer = world.open(0, &format!("/centrifuge/jwt?token={bad}"));
     let closed = ask(&mut world, peer, r#"{"id":1,"connect":{}}"#).closed;
@@ -261,10 +264,13 @@ fn a_new_token_brings_its_info_and_other_channels_take_a_new_connection() {
         ask(world, peer, &command.to_string())
     };
     let claims = json!({ "channels": ["chat:7"], "info": "later" });
-    let heard = refresh(&mut world, claims);
-    assert_eq!(heard.lines[0]["refresh"]["expires"], true, "{heard:?}");
-    let heard = refresh(&mut world, json!({ "channels": ["chat:8"] }));
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3010));
+    let received = refresh(&mut world, claims);
+    assert_eq!(
+        received.lines[0]["refresh"]["expires"], true,
+        "{received:?}"
+    );
+    let received = refresh(&mut world, json!({ "channels": ["chat:8"] }));
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3010));
 }
 
 #[test]
@@ -274,12 +280,12 @@ fn meta_of_a_token_is_included_in_hook_requests() {
     let target = "/centrifuge/asked-jwt";
     let (peer, _) = connect(&mut world, 0, target, &json!({ "token": token }));
     ask(&mut world, peer, r#"{"id":2,"rpc":{"method":"m"}}"#);
-    let questions = world.questions(0);
-    let meta = questions[0].caller.meta.as_ref().expect("meta");
+    let hook_requests = world.hook_requests(0);
+    let meta = hook_requests[0].caller.meta.as_ref().expect("meta");
     assert_eq!(&meta.bytes[..], br#"{"tier":1}"#);
-    world.judge(
+    world.deliver_decision(
         0,
-        &questions[0],
+        &hook_requests[0],
         HookDecision::Granted(Box::<HookGrant>::default()),
     );
 }

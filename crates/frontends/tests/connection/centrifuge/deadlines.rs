@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Heard, ask, connect, in_seconds, take, token};
+use super::{Received, ask, connect, in_seconds, take, token};
 use crate::world::wire::{post, responses};
 use crate::world::{INTERNAL, Options, Peer, World, limits};
 
@@ -37,10 +37,10 @@ fn call(world: &mut World, method: &str, body: &Value) {
 }
 
 /// Checks that it happens in exactly this time, and nothing is received before.
-fn at_last(world: &mut World, peer: Peer, ms: u64) -> Heard {
+fn at_last(world: &mut World, peer: Peer, ms: u64) -> Received {
     assert_eq!(world.due_ms(peer), Some(world.now_ms + ms));
     world.advance(ms - 1);
-    assert_eq!(take(world, peer), Heard::default());
+    assert_eq!(take(world, peer), Received::default());
     world.advance(1);
     take(world, peer)
 }
@@ -61,11 +61,14 @@ fn a_connection_ends_with_its_token_and_with_the_one_that_renewed_it() {
             assert_eq!(world.due_ms(peer), Some(world.now_ms + 600_000 + GRACE_MS));
             let pass = of_connection(&world, seconds);
             let command = json!({ "id": 2, "refresh": { "token": pass } });
-            let heard = ask(&mut world, peer, &command.to_string());
-            assert_eq!(heard.lines[0]["refresh"]["ttl"], 7);
+            let received = ask(&mut world, peer, &command.to_string());
+            assert_eq!(received.lines[0]["refresh"]["ttl"], 7);
         }
-        let heard = at_last(&mut world, peer, 7_000 + GRACE_MS);
-        assert_eq!(heard.closed, Some((3005, "connection expired".to_owned())));
+        let received = at_last(&mut world, peer, 7_000 + GRACE_MS);
+        assert_eq!(
+            received.closed,
+            Some((3005, "connection expired".to_owned()))
+        );
         assert_eq!(world.stats(0).tokens_expired.read(), 1);
     }
 }
@@ -79,19 +82,19 @@ fn a_subscription_ends_with_its_token_and_with_the_one_that_renewed_it() {
         let first = if renewed.is_some() { 600 } else { 9 };
         let pass = of_channel(&world, first);
         let command = json!({ "id": 2, "subscribe": { "channel": "token:1", "token": pass } });
-        let heard = ask(&mut world, peer, &command.to_string());
-        assert_eq!(heard.lines[0]["subscribe"]["ttl"], first);
+        let received = ask(&mut world, peer, &command.to_string());
+        assert_eq!(received.lines[0]["subscribe"]["ttl"], first);
         if let Some(seconds) = renewed {
             assert_eq!(world.due_ms(peer), Some(world.now_ms + 600_000 + GRACE_MS));
             let pass = of_channel(&world, seconds);
             let command =
                 json!({ "id": 3, "sub_refresh": { "channel": "token:1", "token": pass } });
-            let heard = ask(&mut world, peer, &command.to_string());
-            assert_eq!(heard.lines[0]["sub_refresh"]["ttl"], 9);
+            let received = ask(&mut world, peer, &command.to_string());
+            assert_eq!(received.lines[0]["sub_refresh"]["ttl"], 9);
         }
-        let heard = at_last(&mut world, peer, 9_000 + GRACE_MS);
+        let received = at_last(&mut world, peer, 9_000 + GRACE_MS);
         assert_eq!(
-            (heard.lines, heard.closed),
+            (received.lines, received.closed),
             (vec![expired("token:1")], None)
         );
         // The next deadline is the expiry of the connection itself.
@@ -111,16 +114,16 @@ fn what_a_back_end_limits_ends_at_its_time() {
     let at = in_seconds(&world, 5);
     let body = json!({ "user": "ann", "channel": "open:1", "expire_at": at });
     call(&mut world, "subscribe", &body);
-    let heard = take(&mut world, peer);
+    let received = take(&mut world, peer);
     assert_eq!(
-        heard.lines,
+        received.lines,
         [json!({ "push": { "channel": "open:1", "subscribe": {} } })]
     );
     let due_ms = world.due_ms(peer).expect("a deadline") - world.now_ms;
     assert!((5_000..=5_000 + GRACE_MS).contains(&due_ms), "{due_ms}");
-    let heard = at_last(&mut world, peer, due_ms);
+    let received = at_last(&mut world, peer, due_ms);
     assert_eq!(
-        heard.closed,
+        received.closed,
         Some((3006, "subscription expired".to_owned()))
     );
     let pass = of_connection(&world, 3_000);
@@ -131,14 +134,17 @@ fn what_a_back_end_limits_ends_at_its_time() {
         "refresh",
         &json!({ "user": "ann", "expire_at": at }),
     );
-    let heard = take(&mut world, peer);
-    let refresh = &heard.lines[0]["push"]["refresh"];
+    let received = take(&mut world, peer);
+    let refresh = &received.lines[0]["push"]["refresh"];
     assert_eq!(
         (&refresh["expires"], &refresh["ttl"]),
         (&json!(true), &json!(11))
     );
-    let heard = at_last(&mut world, peer, 11_000 + GRACE_MS);
-    assert_eq!(heard.closed, Some((3005, "connection expired".to_owned())));
+    let received = at_last(&mut world, peer, 11_000 + GRACE_MS);
+    assert_eq!(
+        received.closed,
+        Some((3005, "connection expired".to_owned()))
+    );
 }
 
 #[test]
@@ -147,6 +153,6 @@ fn a_client_that_says_nothing_is_closed_in_time() {
     let peer = world.open(0, "/centrifuge");
     let due_ms = world.due_ms(peer).expect("a deadline") - world.now_ms;
     assert!((1_000..60_000).contains(&due_ms), "{due_ms}");
-    let heard = at_last(&mut world, peer, due_ms);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3502));
+    let received = at_last(&mut world, peer, due_ms);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3502));
 }

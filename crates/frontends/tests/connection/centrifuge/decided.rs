@@ -8,8 +8,8 @@ use veche_frontends::hooks::{
 };
 use veche_hub::{Payload, PayloadKind};
 
-use super::{CONNECT, Heard, ask, take};
-use crate::world::wire::{handshake, message, response, said};
+use super::{CONNECT, Received, ask, take};
+use crate::world::wire::{handshake, message, response, server_messages};
 use crate::world::{Options, PUBLIC, Peer, World};
 
 const PATH: &str = "/centrifuge/asked/x/websocket";
@@ -19,10 +19,10 @@ fn world() -> World {
 }
 
 /// Returns the only hook request.
-fn question(world: &mut World, worker: usize) -> HookRequest {
-    let mut questions = world.questions(worker);
-    assert_eq!(questions.len(), 1, "{questions:?}");
-    questions.remove(0)
+fn hook_request(world: &mut World, worker: usize) -> HookRequest {
+    let mut requests = world.hook_requests(worker);
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    requests.remove(0)
 }
 
 fn granted(grant: HookGrant) -> HookDecision {
@@ -57,13 +57,13 @@ fn decide(
     peer: Peer,
     command: &str,
     decision: HookDecision,
-) -> (HookRequest, Heard) {
+) -> (HookRequest, Received) {
     let before = ask(world, peer, command);
-    assert_eq!(before, Heard::default(), "it is answered before");
+    assert_eq!(before, Received::default(), "it is answered before");
     assert_eq!(world.blocked(peer), Some(WaitReason::HookDecision));
-    let question = question(world, 1);
-    world.judge(1, &question, decision);
-    (question, take(world, peer))
+    let request = hook_request(world, 1);
+    world.deliver_decision(1, &request, decision);
+    (request, take(world, peer))
 }
 
 /// Returns a client that was admitted as this user, on worker 1.
@@ -73,8 +73,11 @@ fn let_in(world: &mut World, user: &str) -> Peer {
         user: user.into(),
         ..HookGrant::default()
     };
-    let (_, heard) = decide(world, peer, CONNECT, granted(grant));
-    assert!(heard.lines[0]["connect"]["client"].is_string(), "{heard:?}");
+    let (_, received) = decide(world, peer, CONNECT, granted(grant));
+    assert!(
+        received.lines[0]["connect"]["client"].is_string(),
+        "{received:?}"
+    );
     peer
 }
 
@@ -111,12 +114,12 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
         ],
         ..HookGrant::default()
     };
-    let (question, heard) = decide(&mut world, peer, &connect.to_string(), granted(grant));
-    assert_eq!(question.kind, HookKind::Connect);
-    assert_eq!((&*question.user, &*question.token.0), ("", "t"));
-    assert_eq!(question.data, json_payload(r#"{"k":1}"#));
-    assert_eq!(question.channels, ["news".into()]);
-    let caller = &question.caller;
+    let (request, received) = decide(&mut world, peer, &connect.to_string(), granted(grant));
+    assert_eq!(request.kind, HookKind::Connect);
+    assert_eq!((&*request.user, &*request.token.0), ("", "t"));
+    assert_eq!(request.data, json_payload(r#"{"k":1}"#));
+    assert_eq!(request.channels, ["news".into()]);
+    let caller = &request.caller;
     assert_eq!((&*caller.name, &*caller.version), ("js", "7"));
     assert_eq!(caller.transport, "websocket");
     let headers: Vec<(&str, &[u8])> = caller
@@ -126,7 +129,7 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
         .collect();
     let expected: [(&str, &[u8]); 2] = [("cookie", b"a=b"), ("x-custom", b"c")];
     assert_eq!(headers, expected);
-    let reply = &heard.lines[0]["connect"];
+    let reply = &received.lines[0]["connect"];
     assert_eq!(reply["client"], json!(&*caller.client));
     assert_eq!(reply["data"], json!([1]));
     assert_eq!(reply["subs"]["chat:1"]["data"], "hi");
@@ -160,15 +163,15 @@ fn refusals_reach_the_client_as_they_are() {
         ] {
             let mut world = world();
             let peer = let_in(&mut world, "ann");
-            let (question, heard) = decide(&mut world, peer, command, decision);
-            assert_eq!((question.kind.name(), &*question.user), (key, "ann"));
-            assert_eq!(heard.lines, [json!({"id": 2, "error": error})]);
-            assert_eq!(heard.closed, None);
+            let (request, received) = decide(&mut world, peer, command, decision);
+            assert_eq!((request.kind.name(), &*request.user), (key, "ann"));
+            assert_eq!(received.lines, [json!({"id": 2, "error": error})]);
+            assert_eq!(received.closed, None);
         }
         let mut world = world();
         let peer = let_in(&mut world, "ann");
-        let (_, heard) = decide(&mut world, peer, command, disconnect(4501, "out"));
-        assert_eq!(heard.closed, Some((4501, "out".to_owned())), "{key}");
+        let (_, received) = decide(&mut world, peer, command, disconnect(4501, "out"));
+        assert_eq!(received.closed, Some((4501, "out".to_owned())), "{key}");
     }
     for (decision, error, closed) in [
         (error(1000, "no"), Some(&own), None),
@@ -194,10 +197,10 @@ fn refusals_reach_the_client_as_they_are() {
     ] {
         let mut world = world();
         let peer = world.open(1, PATH);
-        let (_, heard) = decide(&mut world, peer, CONNECT, decision);
-        let lines: Vec<&Value> = heard.lines.iter().map(|line| &line["error"]).collect();
+        let (_, received) = decide(&mut world, peer, CONNECT, decision);
+        let lines: Vec<&Value> = received.lines.iter().map(|line| &line["error"]).collect();
         assert_eq!(lines, error.into_iter().collect::<Vec<_>>());
-        assert_eq!(heard.closed, closed);
+        assert_eq!(received.closed, closed);
     }
 }
 
@@ -207,15 +210,15 @@ fn anonymous_clients_request_three_decisions() {
     let peer = world.open(1, PATH);
     for (id, secret) in [(1, "a"), (2, "b"), (3, "c")] {
         let connect = json!({"id": id, "connect": {"headers": {"X-Custom": secret}}});
-        let (question, heard) = decide(&mut world, peer, &connect.to_string(), error(1000, "no"));
+        let (request, received) = decide(&mut world, peer, &connect.to_string(), error(1000, "no"));
         // Headers of an earlier command are forgotten.
-        let said: Vec<&[u8]> = question.caller.headers.iter().map(|one| &*one.1).collect();
-        assert_eq!(said, [secret.as_bytes()]);
-        assert_eq!((heard.lines.len(), heard.closed), (1, None));
+        let values: Vec<&[u8]> = request.caller.headers.iter().map(|one| &*one.1).collect();
+        assert_eq!(values, [secret.as_bytes()]);
+        assert_eq!((received.lines.len(), received.closed), (1, None));
     }
-    let heard = ask(&mut world, peer, CONNECT);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3502));
-    assert!(world.questions(1).is_empty());
+    let received = ask(&mut world, peer, CONNECT);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3502));
+    assert!(world.hook_requests(1).is_empty());
 }
 
 #[test]
@@ -230,16 +233,16 @@ fn a_client_is_not_given_more_channels_than_it_can_have() {
         channels: channels.collect(),
         ..HookGrant::default()
     };
-    let (_, heard) = decide(&mut world, peer, CONNECT, granted(grant));
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3505));
+    let (_, received) = decide(&mut world, peer, CONNECT, granted(grant));
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3505));
 
     let names: serde_json::Map<_, _> = (0..1000)
         .map(|number| (format!("chat:{number}"), json!({})))
         .collect();
     let peer = world.open(1, PATH);
     let connect = json!({"id": 1, "connect": {"subs": names}}).to_string();
-    let (question, _) = decide(&mut world, peer, &connect, granted(HookGrant::default()));
-    assert_eq!(question.channels.len(), 128);
+    let (request, _) = decide(&mut world, peer, &connect, granted(HookGrant::default()));
+    assert_eq!(request.channels.len(), 128);
 }
 
 #[test]
@@ -252,23 +255,23 @@ fn an_identified_client_keeps_its_user() {
             ..HookGrant::default()
         })
     };
-    let (question, heard) = decide(&mut world, peer, CONNECT, grant("bob"));
-    assert_eq!(&*question.user, "ann");
-    assert_eq!(heard.lines[0]["error"]["code"], 100);
-    let (_, heard) = decide(&mut world, peer, CONNECT, grant(""));
-    let subs = &heard.lines[0]["connect"]["subs"];
-    assert!(subs["#ann"].is_object(), "{heard:?}");
+    let (request, received) = decide(&mut world, peer, CONNECT, grant("bob"));
+    assert_eq!(&*request.user, "ann");
+    assert_eq!(received.lines[0]["error"]["code"], 100);
+    let (_, received) = decide(&mut world, peer, CONNECT, grant(""));
+    let subs = &received.lines[0]["connect"]["subs"];
+    assert!(subs["#ann"].is_object(), "{received:?}");
     // A token determines the user: no hook is asked.
     let exp = super::in_seconds(&world, 60);
     let token = super::token(&json!({"sub": "eve", "exp": exp}));
     let connect = json!({"token": token});
     let (_, reply) = super::connect(&mut world, 1, "/centrifuge/asked-jwt", &connect);
     assert!(reply["subs"]["#eve"].is_object());
-    assert!(world.questions(1).is_empty());
+    assert!(world.hook_requests(1).is_empty());
     // Without a token the hook decides.
     let peer = world.open(1, "/centrifuge/asked-jwt");
-    let (_, heard) = decide(&mut world, peer, CONNECT, grant("dan"));
-    assert!(heard.lines[0]["connect"]["subs"]["#dan"].is_object());
+    let (_, received) = decide(&mut world, peer, CONNECT, grant("dan"));
+    assert!(received.lines[0]["connect"]["subs"]["#dan"].is_object());
 }
 
 #[test]
@@ -280,50 +283,53 @@ fn commands_wait_in_their_order_and_others_do_not() {
         r#"{"id":3,"ping":{}}"#,
         r#"{"id":4,"rpc":{"method":"second"}}"#,
     ];
-    assert_eq!(ask(&mut world, ann, &commands.join("\n")), Heard::default());
-    let first = question(&mut world, 1);
+    assert_eq!(
+        ask(&mut world, ann, &commands.join("\n")),
+        Received::default()
+    );
+    let first = hook_request(&mut world, 1);
     assert_eq!(&*first.method, "first");
     assert_eq!(first.data, json_payload(r#"{"a":1}"#));
     // Later input waits as well; other clients are served.
     assert_eq!(
         ask(&mut world, ann, r#"{"id":5,"ping":{}}"#),
-        Heard::default()
+        Received::default()
     );
     let pong = ask(&mut world, bob, r#"{"id":9,"ping":{}}"#);
     assert_eq!(pong.lines, [json!({"id": 9, "ping": {}})]);
-    assert!(world.questions(1).is_empty());
+    assert!(world.hook_requests(1).is_empty());
     // A decision on another request or session has no effect.
     let mut other = first.clone();
     other.id.0 += 1;
-    world.judge(1, &other, error(1, "wrong"));
+    world.deliver_decision(1, &other, error(1, "wrong"));
     let mut other = first.clone();
     other.session.generation += 1;
-    world.judge(1, &other, error(1, "wrong"));
-    assert_eq!(take(&mut world, ann), Heard::default());
+    world.deliver_decision(1, &other, error(1, "wrong"));
+    assert_eq!(take(&mut world, ann), Received::default());
     let data = |text| {
         granted(HookGrant {
             data: json_payload(text),
             ..HookGrant::default()
         })
     };
-    world.judge(1, &first, data("\"one\""));
-    let heard = take(&mut world, ann);
+    world.deliver_decision(1, &first, data("\"one\""));
+    let received = take(&mut world, ann);
     assert_eq!(
-        heard.lines,
+        received.lines,
         [
             json!({"id": 2, "rpc": {"data": "one"}}),
             json!({"id": 3, "ping": {}})
         ]
     );
-    let second = question(&mut world, 1);
+    let second = hook_request(&mut world, 1);
     assert_eq!(&*second.method, "second");
     assert_ne!(second.id, first.id);
     // A repeated decision is ignored.
-    world.judge(1, &first, data("\"again\""));
-    world.judge(1, &second, granted(HookGrant::default()));
-    let heard = take(&mut world, ann);
+    world.deliver_decision(1, &first, data("\"again\""));
+    world.deliver_decision(1, &second, granted(HookGrant::default()));
+    let received = take(&mut world, ann);
     assert_eq!(
-        heard.lines,
+        received.lines,
         [json!({"id": 4, "rpc": {}}), json!({"id": 5, "ping": {}})]
     );
 }
@@ -334,21 +340,21 @@ fn a_client_that_leaves_during_a_hook_leaves_no_state() {
     let (gone, closed) = (let_in(&mut world, "ann"), let_in(&mut world, "bob"));
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
     for peer in [gone, closed] {
-        assert_eq!(ask(&mut world, peer, rpc), Heard::default());
+        assert_eq!(ask(&mut world, peer, rpc), Received::default());
     }
-    let questions = world.questions(1);
-    assert_eq!(questions.len(), 2);
+    let requests = world.hook_requests(1);
+    assert_eq!(requests.len(), 2);
     world.reset(gone);
     world.settle();
     // A drain does not wait for decisions.
     world.drain();
-    let heard = take(&mut world, closed);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3001));
+    let received = take(&mut world, closed);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3001));
     assert_eq!(world.blocked(closed), None);
-    for question in &questions {
-        world.judge(1, question, granted(HookGrant::default()));
+    for request in &requests {
+        world.deliver_decision(1, request, granted(HookGrant::default()));
     }
-    assert_eq!(take(&mut world, closed), Heard::default());
+    assert_eq!(take(&mut world, closed), Received::default());
     world.reset_all();
     world.check_empty();
 }
@@ -357,25 +363,25 @@ fn a_client_that_leaves_during_a_hook_leaves_no_state() {
 fn a_waiting_client_is_pinged_and_kept() {
     let mut world = world();
     let peer = world.open(1, PATH);
-    assert_eq!(ask(&mut world, peer, CONNECT), Heard::default());
-    let first = question(&mut world, 1);
+    assert_eq!(ask(&mut world, peer, CONNECT), Received::default());
+    let first = hook_request(&mut world, 1);
     // Longer than the limit without a connect command.
     world.advance(60_000);
-    assert_eq!(take(&mut world, peer), Heard::default());
-    world.judge(1, &first, granted(HookGrant::default()));
+    assert_eq!(take(&mut world, peer), Received::default());
+    world.deliver_decision(1, &first, granted(HookGrant::default()));
     assert!(take(&mut world, peer).lines[0]["connect"].is_object());
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
-    assert_eq!(ask(&mut world, peer, rpc), Heard::default());
-    let second = question(&mut world, 1);
+    assert_eq!(ask(&mut world, peer, rpc), Received::default());
+    let second = hook_request(&mut world, 1);
     for _ in 0..90 {
         world.advance(1_000);
     }
-    let heard = take(&mut world, peer);
+    let received = take(&mut world, peer);
     assert_eq!(
-        (heard.lines.clone(), heard.closed),
+        (received.lines.clone(), received.closed),
         (vec![json!({}); 3], None)
     );
-    world.judge(1, &second, granted(HookGrant::default()));
+    world.deliver_decision(1, &second, granted(HookGrant::default()));
     assert_eq!(take(&mut world, peer).lines, [json!({"id": 2, "rpc": {}})]);
 }
 
@@ -390,10 +396,10 @@ fn publications_are_published_as_decided() {
         data: json_payload("{\"hello\":1}"),
         ..HookGrant::default()
     };
-    let (question, heard) = decide(&mut world, bob, subscribe, granted(grant));
-    assert_eq!((&*question.channel, &*question.token.0), ("asked:1", "x"));
-    assert_eq!(question.data, json_payload(r#"{"as":"guest"}"#));
-    assert_eq!(heard.lines[0]["subscribe"]["data"], json!({"hello": 1}));
+    let (request, received) = decide(&mut world, bob, subscribe, granted(grant));
+    assert_eq!((&*request.channel, &*request.token.0), ("asked:1", "x"));
+    assert_eq!(request.data, json_payload(r#"{"as":"guest"}"#));
+    assert_eq!(received.lines[0]["subscribe"]["data"], json!({"hello": 1}));
     let publish = r#"{"id":2,"publish":{"channel":"asked:1","data":{"text":"darn"}}}"#;
     for (data, published) in [
         (None, json!({"text": "darn"})),
@@ -403,11 +409,11 @@ fn publications_are_published_as_decided() {
             data,
             ..HookGrant::default()
         };
-        let (question, heard) = decide(&mut world, ann, publish, granted(grant));
-        assert_eq!(question.kind, HookKind::Publish);
-        assert_eq!(heard.lines, [json!({"id": 2, "publish": {}})]);
-        let heard = take(&mut world, bob);
-        let push = &heard.lines[0]["push"];
+        let (request, received) = decide(&mut world, ann, publish, granted(grant));
+        assert_eq!(request.kind, HookKind::Publish);
+        assert_eq!(received.lines, [json!({"id": 2, "publish": {}})]);
+        let received = take(&mut world, bob);
+        let push = &received.lines[0]["push"];
         assert_eq!(push["pub"]["data"], published);
         assert_eq!(push["pub"]["info"]["user"], "ann");
     }
@@ -425,16 +431,16 @@ fn publications_are_published_as_decided() {
             108,
         ),
     ] {
-        let heard = ask(&mut world, ann, command);
-        assert_eq!(heard.lines[0]["error"]["code"], code, "{command}");
+        let received = ask(&mut world, ann, command);
+        assert_eq!(received.lines[0]["error"]["code"], code, "{command}");
     }
-    let heard = ask(
+    let received = ask(
         &mut world,
         bob,
         r#"{"id":3,"subscribe":{"channel":"asked:1"}}"#,
     );
-    assert_eq!(heard.lines[0]["error"]["code"], 105);
-    assert!(world.questions(1).is_empty());
+    assert_eq!(received.lines[0]["error"]["code"], 105);
+    assert!(world.hook_requests(1).is_empty());
 }
 
 #[test]
@@ -453,8 +459,11 @@ fn binary_data_are_base64_in_json() {
     });
     let peer = let_in(&mut world, "ann");
     let rpc = r#"{"id":2,"rpc":{"method":"m"}}"#;
-    let (_, heard) = decide(&mut world, peer, rpc, granted(grant.clone()));
-    assert_eq!(heard.lines, [json!({ "id": 2, "rpc": { "data": "AP8=" } })]);
+    let (_, received) = decide(&mut world, peer, rpc, granted(grant.clone()));
+    assert_eq!(
+        received.lines,
+        [json!({ "id": 2, "rpc": { "data": "AP8=" } })]
+    );
     // A Protobuf client gets bytes: id 1, connect {}; then id 2, rpc { method "m" }.
     let peer = world.connect(1, PUBLIC);
     let headers = "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n";
@@ -462,17 +471,17 @@ fn binary_data_are_base64_in_json() {
     assert_eq!(response(&answer, false).0.status, 101);
     let binary = veche_proto::websocket::MessageKind::Binary;
     world.ask(peer, message(binary, &[0x04, 0x08, 0x01, 0x22, 0x00]));
-    let connect = question(&mut world, 1);
-    world.judge(1, &connect, granted(HookGrant::default()));
+    let connect = hook_request(&mut world, 1);
+    world.deliver_decision(1, &connect, granted(HookGrant::default()));
     world.settle();
     world.take(peer);
     let rpc = [0x07, 0x08, 0x02, 0x6a, 0x03, 0x12, 0x01, b'm'];
     world.ask(peer, message(binary, &rpc));
-    let asked = question(&mut world, 1);
+    let asked = hook_request(&mut world, 1);
     assert_eq!(&*asked.method, "m");
-    world.judge(1, &asked, granted(grant));
+    world.deliver_decision(1, &asked, granted(grant));
     world.settle();
-    let reply = format!("{:?}", said(&world.take(peer)));
+    let reply = format!("{:?}", server_messages(&world.take(peer)));
     assert!(
         reply.contains("Binary([8, 8, 2, 106, 4, 10, 2, 0, 255])"),
         "{reply}"
@@ -480,21 +489,21 @@ fn binary_data_are_base64_in_json() {
 }
 
 /// Advances the time while the client answers pings; returns other output, and the hook requests.
-fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Heard, Vec<HookRequest>) {
-    let (mut all, mut questions) = (Heard::default(), Vec::new());
+fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Received, Vec<HookRequest>) {
+    let (mut all, mut requests) = (Received::default(), Vec::new());
     for _ in 0..seconds {
         world.advance(1_000);
-        questions.extend(world.questions(1));
-        let heard = take(world, peer);
-        all.lines.extend(heard.lines);
-        all.closed = all.closed.or(heard.closed);
+        requests.extend(world.hook_requests(1));
+        let received = take(world, peer);
+        all.lines.extend(received.lines);
+        all.closed = all.closed.or(received.closed);
         if all.closed.is_none() {
-            let heard = ask(world, peer, "{}");
-            all.closed = heard.closed;
+            let received = ask(world, peer, "{}");
+            all.closed = received.closed;
         }
     }
     all.lines.retain(|line| *line != json!({}));
-    (all, questions)
+    (all, requests)
 }
 
 fn until(world: &World, seconds: u64) -> HookDecision {
@@ -515,44 +524,44 @@ fn connections_last_until_expiry_unless_refreshed() {
         let mut world = world();
         let peer = world.open(1, PATH);
         let decision = until(&world, 30);
-        let (_, heard) = decide(&mut world, peer, CONNECT, decision);
+        let (_, received) = decide(&mut world, peer, CONNECT, decision);
         // The client is not involved.
-        assert_eq!(heard.lines[0]["connect"]["expires"], Value::Null);
-        let (heard, questions) = pass(&mut world, peer, 29);
-        assert_eq!((heard.closed, questions), (None, Vec::new()));
-        let (_, questions) = pass(&mut world, peer, 2);
-        assert_eq!(questions.len(), 1, "{questions:?}");
+        assert_eq!(received.lines[0]["connect"]["expires"], Value::Null);
+        let (received, requests) = pass(&mut world, peer, 29);
+        assert_eq!((received.closed, requests), (None, Vec::new()));
+        let (_, requests) = pass(&mut world, peer, 2);
+        assert_eq!(requests.len(), 1, "{requests:?}");
         assert_eq!(
-            (questions[0].kind, &*questions[0].user),
+            (requests[0].kind, &*requests[0].user),
             (HookKind::Refresh, "ann")
         );
         // Meanwhile the session continues, and no command waits.
         let pong = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
         assert_eq!(pong.lines, [json!({"id": 2, "ping": {}})]);
         let decision = until(&world, 40);
-        world.judge(1, &questions[0], decision);
-        let (heard, questions) = pass(&mut world, peer, 39);
-        assert_eq!((heard, questions), (Heard::default(), Vec::new()));
-        let (_, questions) = pass(&mut world, peer, 2);
-        assert_eq!(questions.len(), 1);
+        world.deliver_decision(1, &requests[0], decision);
+        let (received, requests) = pass(&mut world, peer, 39);
+        assert_eq!((received, requests), (Received::default(), Vec::new()));
+        let (_, requests) = pass(&mut world, peer, 2);
+        assert_eq!(requests.len(), 1);
         // A failed request is repeated.
-        world.judge(1, &questions[0], HookDecision::Failed);
-        let (heard, questions) = pass(&mut world, peer, 58);
-        assert_eq!((heard, questions), (Heard::default(), Vec::new()));
-        let (_, questions) = pass(&mut world, peer, 4);
-        assert_eq!(questions.len(), 1);
-        world.judge(1, &questions[0], last);
-        let heard = take(&mut world, peer);
-        assert_eq!(heard.closed.map(|(code, _)| code), Some(code));
+        world.deliver_decision(1, &requests[0], HookDecision::Failed);
+        let (received, requests) = pass(&mut world, peer, 58);
+        assert_eq!((received, requests), (Received::default(), Vec::new()));
+        let (_, requests) = pass(&mut world, peer, 4);
+        assert_eq!(requests.len(), 1);
+        world.deliver_decision(1, &requests[0], last);
+        let received = take(&mut world, peer);
+        assert_eq!(received.closed.map(|(code, _)| code), Some(code));
     }
     // Without a decision the connection ends after the time that a client has for its own token.
     let mut world = world();
     let peer = world.open(1, PATH);
     let decision = until(&world, 10);
     decide(&mut world, peer, CONNECT, decision);
-    let (heard, questions) = pass(&mut world, peer, 40);
-    assert_eq!(questions.len(), 1);
-    assert_eq!(heard.closed.map(|(code, _)| code), Some(3005));
+    let (received, requests) = pass(&mut world, peer, 40);
+    assert_eq!(requests.len(), 1);
+    assert_eq!(received.closed.map(|(code, _)| code), Some(3005));
 }
 
 #[test]
@@ -561,33 +570,33 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
     let peer = let_in(&mut world, "ann");
     let subscribe = r#"{"id":2,"subscribe":{"channel":"asked:1"}}"#;
     let decision = until(&world, 30);
-    let (_, heard) = decide(&mut world, peer, subscribe, decision);
-    assert_eq!(heard.lines, [json!({"id": 2, "subscribe": {}})]);
-    let (_, questions) = pass(&mut world, peer, 32);
-    assert_eq!(questions.len(), 1);
-    let first = &questions[0];
+    let (_, received) = decide(&mut world, peer, subscribe, decision);
+    assert_eq!(received.lines, [json!({"id": 2, "subscribe": {}})]);
+    let (_, requests) = pass(&mut world, peer, 32);
+    assert_eq!(requests.len(), 1);
+    let first = &requests[0];
     assert_eq!(
         (first.kind, &*first.channel, &*first.user),
         (HookKind::SubRefresh, "asked:1", "ann")
     );
     let decision = until(&world, 30);
-    world.judge(1, first, decision);
-    let (heard, questions) = pass(&mut world, peer, 29);
-    assert_eq!((heard, questions), (Heard::default(), Vec::new()));
-    let (_, questions) = pass(&mut world, peer, 3);
-    assert_eq!(questions.len(), 1);
+    world.deliver_decision(1, first, decision);
+    let (received, requests) = pass(&mut world, peer, 29);
+    assert_eq!((received, requests), (Received::default(), Vec::new()));
+    let (_, requests) = pass(&mut world, peer, 3);
+    assert_eq!(requests.len(), 1);
     let expired = granted(HookGrant {
         is_expired: true,
         ..HookGrant::default()
     });
-    world.judge(1, &questions[0], expired.clone());
-    let heard = take(&mut world, peer);
+    world.deliver_decision(1, &requests[0], expired.clone());
+    let received = take(&mut world, peer);
     let push = json!({"channel": "asked:1", "unsubscribe": {"code": 2501, "reason": "subscription expired"}});
-    assert_eq!(heard.lines, [json!({ "push": push })]);
+    assert_eq!(received.lines, [json!({ "push": push })]);
     // The client may subscribe again; a subscription that it left is not renewed.
     let decision = until(&world, 5);
     decide(&mut world, peer, subscribe, decision);
-    let (_, questions) = pass(&mut world, peer, 6);
+    let (_, requests) = pass(&mut world, peer, 6);
     let lines = ask(
         &mut world,
         peer,
@@ -595,9 +604,9 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
     )
     .lines;
     assert_eq!(lines, [json!({"id": 3, "unsubscribe": {}})]);
-    world.judge(1, &questions[0], expired);
-    let (heard, questions) = pass(&mut world, peer, 60);
-    assert_eq!((heard, questions), (Heard::default(), Vec::new()));
+    world.deliver_decision(1, &requests[0], expired);
+    let (received, requests) = pass(&mut world, peer, 60);
+    assert_eq!((received, requests), (Received::default(), Vec::new()));
 }
 
 #[test]
@@ -612,29 +621,29 @@ fn messages_without_a_reply_wait_in_their_order_too() {
     ];
     assert_eq!(
         ask(&mut world, peer, &commands.join("\n")),
-        Heard::default()
+        Received::default()
     );
     // The client does not learn their outcome.
     for (data, decision) in [
         (json_payload(r#"{"n":1}"#), granted(HookGrant::default())),
         (json_payload(r#"{"n":2}"#), error(1000, "no")),
     ] {
-        let question = question(&mut world, 1);
-        assert_eq!((question.kind, &question.data), (HookKind::Message, &data));
-        assert!(matches!(question.target, HookTarget::App { .. }));
-        world.judge(1, &question, decision);
-        assert_eq!(take(&mut world, peer), Heard::default());
+        let request = hook_request(&mut world, 1);
+        assert_eq!((request.kind, &request.data), (HookKind::Message, &data));
+        assert!(matches!(request.target, HookTarget::App { .. }));
+        world.deliver_decision(1, &request, decision);
+        assert_eq!(take(&mut world, peer), Received::default());
     }
-    let third = question(&mut world, 1);
-    world.judge(1, &third, HookDecision::Failed);
-    let heard = take(&mut world, peer);
-    assert_eq!(heard.lines, [json!({"id": 2, "ping": {}})]);
+    let third = hook_request(&mut world, 1);
+    world.deliver_decision(1, &third, HookDecision::Failed);
+    let received = take(&mut world, peer);
+    assert_eq!(received.lines, [json!({"id": 2, "ping": {}})]);
     for (decision, closed) in [
         (disconnect(1000, "not so"), None),
         (disconnect(4501, "out"), Some((4501, "out".to_owned()))),
     ] {
-        let (_, heard) = decide(&mut world, peer, commands[0], decision);
-        assert_eq!((heard.lines.len(), heard.closed), (0, closed));
+        let (_, received) = decide(&mut world, peer, commands[0], decision);
+        assert_eq!((received.lines.len(), received.closed), (0, closed));
     }
 }
 
@@ -655,28 +664,28 @@ fn a_disconnect_is_reported_once_with_the_first_reason() {
     let fresh = world.open(1, path);
     world.reset(fresh);
     world.settle();
-    assert!(world.questions(1).is_empty());
+    assert!(world.hook_requests(1).is_empty());
     let peer = let_in(&mut world);
     world.reset(peer);
     world.settle();
-    let gone = question(&mut world, 1);
+    let gone = hook_request(&mut world, 1);
     assert_eq!((gone.kind, &*gone.user), (HookKind::Disconnect, "ann"));
     assert_eq!(gone.disconnect.map(|(code, _)| code), Some(1006));
     // The client's close is followed by the transport's.
     let peer = let_in(&mut world);
-    let (_, heard) = decide(
+    let (_, received) = decide(
         &mut world,
         peer,
         r#"{"id":2,"rpc":{"method":"m"}}"#,
         disconnect(4501, "out"),
     );
-    assert_eq!(heard.closed, Some((4501, "out".to_owned())));
+    assert_eq!(received.closed, Some((4501, "out".to_owned())));
     world.reset(peer);
     world.settle();
-    let gone = question(&mut world, 1);
+    let gone = hook_request(&mut world, 1);
     assert_eq!(gone.disconnect, Some((4501, "out".into())));
     // Any decision arrives too late.
-    world.judge(1, &gone, disconnect(4000, "late"));
+    world.deliver_decision(1, &gone, disconnect(4000, "late"));
     world.settle();
     world.reset_all();
     world.check_empty();

@@ -12,7 +12,7 @@ use veche_centrifuge::{
 use veche_proto::websocket::MessageKind;
 
 use super::{ask, connect, take, world};
-use crate::world::wire::{Said, message, said};
+use crate::world::wire::{ServerMessage, message, server_messages};
 use crate::world::{PUSH, Peer, World};
 
 /// Returns a state of which little changes.
@@ -39,9 +39,9 @@ impl Client {
     fn subscribe(world: &mut World, worker: usize, request: Value) -> (Self, Value) {
         let (peer, _) = connect(world, worker, "/centrifuge", &json!({}));
         let command = json!({ "id": 2, "subscribe": request });
-        let mut heard = ask(world, peer, &command.to_string());
-        assert_eq!(heard.lines.len(), 1, "{heard:?}");
-        let reply = heard.lines[0]["subscribe"].take();
+        let mut received = ask(world, peer, &command.to_string());
+        assert_eq!(received.lines.len(), 1, "{received:?}");
+        let reply = received.lines[0]["subscribe"].take();
         let has = Vec::new();
         (Self { peer, has }, reply)
     }
@@ -59,8 +59,8 @@ impl Client {
 
     /// Returns the received publications.
     fn take(&mut self, world: &mut World) -> Vec<(Value, bool)> {
-        let heard = take(world, self.peer);
-        let pushes = heard.lines.iter();
+        let received = take(world, self.peer);
+        let pushes = received.lines.iter();
         pushes.map(|line| self.read(&line["push"]["pub"])).collect()
     }
 }
@@ -87,8 +87,8 @@ fn the_first_is_whole_and_then_come_deltas() {
             for client in &mut clients {
                 assert_eq!(client.take(&mut world), [(state(number), number > 0)]);
             }
-            let heard = take(&mut world, plain.peer);
-            assert_eq!(heard.lines[0]["push"]["pub"]["data"], state(number));
+            let received = take(&mut world, plain.peer);
+            assert_eq!(received.lines[0]["push"]["pub"]["data"], state(number));
         }
         // A later subscriber has another base.
         let (mut late, _) = Client::subscribe(&mut world, 2, wants(channel));
@@ -145,8 +145,8 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
     assert_eq!(joined["recovered"], true, "{joined}");
     let missed = joined["publications"].as_array().expect("a list");
     let read: Vec<_> = missed.iter().map(|one| late.read(one)).collect();
-    let told = all.map(|(_, expected, is_delta)| (expected, is_delta));
-    assert_eq!(read, told);
+    let received = all.map(|(_, expected, is_delta)| (expected, is_delta));
+    assert_eq!(read, received);
 }
 
 #[test]
@@ -198,8 +198,8 @@ fn unstored_publications_do_not_break_the_delta_chain() {
         let again = json!({ "id": 4, "subscribe": { "channel": channel } });
         ask(&mut world, client.peer, &again.to_string());
         publish(&mut world, back_end, channel, &state(9), &asks);
-        let heard = take(&mut world, client.peer);
-        assert_eq!(heard.lines[0]["push"]["pub"]["data"], state(9));
+        let received = take(&mut world, client.peer);
+        assert_eq!(received.lines[0]["push"]["pub"]["data"], state(9));
     }
 }
 
@@ -321,10 +321,10 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
         Encoding::Protobuf.write_push(&mut expected, &push);
         for peer in &protobuf_clients {
             let bytes = world.take(*peer);
-            let last = said(&bytes);
+            let last = server_messages(&bytes);
             assert_eq!(
                 last.last(),
-                Some(&Said::Binary(expected.clone())),
+                Some(&ServerMessage::Binary(expected.clone())),
                 "{number}"
             );
         }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use veche_proto::websocket::MessageKind;
 
 use super::{ask, connect, take, world};
-use crate::world::wire::{Said, message, said};
+use crate::world::wire::{ServerMessage, message, server_messages};
 use crate::world::{PUSH, Peer, World};
 
 fn publish(world: &mut World, back_end: Peer, channel: &str, data: u32, tags: &Value) {
@@ -16,15 +16,15 @@ fn publish(world: &mut World, back_end: Peer, channel: &str, data: u32, tags: &V
 fn subscribe(world: &mut World, worker: usize, request: &Value) -> (Peer, Value) {
     let (peer, _) = connect(world, worker, "/centrifuge/named?user=ann", &json!({}));
     let command = json!({ "id": 2, "subscribe": request });
-    let mut heard = ask(world, peer, &command.to_string());
-    assert_eq!(heard.lines.len(), 1, "{heard:?}");
-    (peer, heard.lines[0].take())
+    let mut received = ask(world, peer, &command.to_string());
+    assert_eq!(received.lines.len(), 1, "{received:?}");
+    (peer, received.lines[0].take())
 }
 
 /// Returns the data of received publications with their offsets.
-fn told(world: &mut World, peer: Peer) -> Vec<(u64, u64)> {
-    let heard = take(world, peer);
-    let publications = heard.lines.iter().map(|line| &line["push"]["pub"]);
+fn take_publications(world: &mut World, peer: Peer) -> Vec<(u64, u64)> {
+    let received = take(world, peer);
+    let publications = received.lines.iter().map(|line| &line["push"]["pub"]);
     publications.map(numbers).collect()
 }
 
@@ -72,13 +72,17 @@ fn subscribers_receive_only_matching_publications() {
             publish(&mut world, back_end, channel, number, &tags);
         }
         let of = |numbers: &[u64]| -> Vec<_> { numbers.iter().map(|one| (*one, *one)).collect() };
-        assert_eq!(told(&mut world, all), of(&[1, 2, 3, 4, 5]));
-        assert_eq!(told(&mut world, sell), of(&[1, 4]));
-        assert_eq!(told(&mut world, rest), of(&[2, 3, 5]));
+        assert_eq!(take_publications(&mut world, all), of(&[1, 2, 3, 4, 5]));
+        assert_eq!(take_publications(&mut world, sell), of(&[1, 4]));
+        assert_eq!(take_publications(&mut world, rest), of(&[2, 3, 5]));
         let bytes = world.take(binary);
-        let pushes = said(&bytes);
+        let pushes = server_messages(&bytes);
         assert_eq!(pushes.len(), 2, "{pushes:?}");
-        assert!(pushes.iter().all(|one| matches!(one, Said::Binary(_))));
+        assert!(
+            pushes
+                .iter()
+                .all(|one| matches!(one, ServerMessage::Binary(_)))
+        );
         for peer in [all, sell, rest, binary] {
             world.reset(peer);
         }
@@ -199,12 +203,12 @@ fn a_filter_ends_with_its_subscription() {
     let back_end = world.connect(0, PUSH);
     let (ann, _) = connect(&mut world, 0, "/centrifuge/named?user=ann", &json!({}));
     let request = json!({ "channel": "chat:1", "tf": only("sell"), "join_leave": true });
-    let heard = ask(
+    let received = ask(
         &mut world,
         ann,
         &json!({ "id": 2, "subscribe": request }).to_string(),
     );
-    assert_eq!(heard.lines[0]["error"], Value::Null, "{heard:?}");
+    assert_eq!(received.lines[0]["error"], Value::Null, "{received:?}");
     take(&mut world, ann);
     let (bob, _) = connect(&mut world, 0, "/centrifuge/named?user=bob", &json!({}));
     ask(
@@ -212,11 +216,11 @@ fn a_filter_ends_with_its_subscription() {
         bob,
         &json!({ "id": 2, "subscribe": { "channel": "chat:1" } }).to_string(),
     );
-    let heard = take(&mut world, ann);
-    let user = &heard.lines[0]["push"]["join"]["info"]["user"];
-    assert_eq!(user, "bob", "{heard:?}");
+    let received = take(&mut world, ann);
+    let user = &received.lines[0]["push"]["join"]["info"]["user"];
+    assert_eq!(user, "bob", "{received:?}");
     publish(&mut world, back_end, "chat:1", 1, &json!({ "side": "buy" }));
-    assert_eq!(told(&mut world, ann), []);
+    assert_eq!(take_publications(&mut world, ann), []);
     ask(
         &mut world,
         ann,
@@ -228,5 +232,5 @@ fn a_filter_ends_with_its_subscription() {
         &json!({ "id": 4, "subscribe": { "channel": "chat:1" } }).to_string(),
     );
     publish(&mut world, back_end, "chat:1", 2, &json!({ "side": "buy" }));
-    assert_eq!(told(&mut world, ann), [(2, 2)]);
+    assert_eq!(take_publications(&mut world, ann), [(2, 2)]);
 }

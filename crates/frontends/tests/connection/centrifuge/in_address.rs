@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::one_way::encoded;
-use super::{ask, heard, in_seconds, publish, take, token};
+use super::{ask, in_seconds, parse_output, publish, take, token};
 use crate::world::wire::{handshake, response};
 use crate::world::{PUBLIC, PUSH};
 
@@ -19,7 +19,7 @@ fn a_handshake_may_bring_the_connect_request() {
     let answer = world.ask(peer, handshake(&target, ""));
     let (opened, rest) = response(&answer, false);
     assert_eq!(opened.status, 101);
-    let connect = heard(rest).lines[0]["connect"].clone();
+    let connect = parse_output(rest).lines[0]["connect"].clone();
     let subs = connect["subs"].as_object().expect("subs");
     assert_eq!(subs.keys().collect::<Vec<_>>(), ["#ann", "open:1"]);
     // Later input is ignored.

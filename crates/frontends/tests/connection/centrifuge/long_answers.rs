@@ -7,8 +7,10 @@ use veche_proto::websocket::deflate::{self, DeflatePolicy};
 use veche_proto::websocket::{Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Role};
 
 use super::streams::{objects, open};
-use super::{Heard, ask, connect, heard, publish, world};
-use crate::world::wire::{Said, handshake, message, post, response, said, text};
+use super::{Received, ask, connect, parse_output, publish, world};
+use crate::world::wire::{
+    ServerMessage, handshake, message, post, response, server_messages, text,
+};
 use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
 const CHANNEL: &str = "long:1";
@@ -62,7 +64,7 @@ fn numbers(reply: &Value) -> Vec<usize> {
 }
 
 /// Reads slowly; returns the output, and the maximum of unsent bytes.
-fn read_slowly(world: &mut World, worker: usize, peer: Peer) -> (Heard, usize) {
+fn read_slowly(world: &mut World, worker: usize, peer: Peer) -> (Received, usize) {
     let (mut bytes, mut most) = (Vec::new(), 0);
     loop {
         world.read_at_most(peer, 10_000);
@@ -70,7 +72,7 @@ fn read_slowly(world: &mut World, worker: usize, peer: Peer) -> (Heard, usize) {
         most = most.max(queued(world, worker, peer));
         let more = world.take(peer);
         if more.is_empty() {
-            return (heard(&bytes), most);
+            return (parse_output(&bytes), most);
         }
         bytes.extend(more);
     }
@@ -93,11 +95,11 @@ fn a_history_is_written_as_its_client_reads_and_before_all_that_follows() {
         assert!(ask(&mut world, peer, &commands).lines.is_empty());
         assert!(queued(&world, worker, peer) <= OUTBOX_BYTES_MAX);
         publish(&mut world, back_end, CHANNEL, 7);
-        let (heard, most) = read_slowly(&mut world, worker, peer);
+        let (received, most) = read_slowly(&mut world, worker, peer);
         assert!(most <= OUTBOX_BYTES_MAX, "{most}");
-        assert_eq!(heard.closed, None);
-        let [ping, first, push, ping_too, second] = &heard.lines[..] else {
-            panic!("{} lines", heard.lines.len());
+        assert_eq!(received.closed, None);
+        let [ping, first, push, ping_too, second] = &received.lines[..] else {
+            panic!("{} lines", received.lines.len());
         };
         assert_eq!((&ping["id"], &ping_too["id"]), (&json!(3), &json!(5)));
         assert_eq!(first["id"], 4);
@@ -137,11 +139,11 @@ fn in_protobuf_it_is_the_same_message() {
         assert!(queued(&world, 0, peer) <= OUTBOX_BYTES_MAX);
         bytes.extend(world.take(peer));
     }
-    let [Said::Binary(told)] = &said(&bytes)[..] else {
+    let [ServerMessage::Binary(received)] = &server_messages(&bytes)[..] else {
         panic!("one message");
     };
     // The length of the message, and its publications in order.
-    let (length, rest) = varint(told);
+    let (length, rest) = varint(received);
     assert_eq!(length, rest.len());
     let numbers = numbers(&reply.lines[0]);
     assert_eq!(numbers.len(), KEPT);
@@ -221,8 +223,8 @@ fn responses_carry_it_too() {
     for request in [&stream, events] {
         let mut world = world(1);
         let back_end = fill(&mut world);
-        let (peer, told) = open(&mut world, 0, request);
-        let session = &told[0]["connect"]["session"];
+        let (peer, received) = open(&mut world, 0, request);
+        let session = &received[0]["connect"]["session"];
         let subscribe = json!({ "id": 2, "subscribe": { "channel": CHANNEL } });
         let commands = [subscribe, history(3), json!({ "id": 4, "ping": {} })];
         let commands = commands.map(|one| one.to_string()).join("\n");
@@ -233,9 +235,9 @@ fn responses_carry_it_too() {
         publish(&mut world, back_end, CHANNEL, 7);
         assert!(queued(&world, 0, peer) <= OUTBOX_BYTES_MAX);
         world.read_at_most(peer, usize::MAX);
-        let told = objects(&mut world, peer);
-        let [_, answer, push, ping] = &told[..] else {
-            panic!("{} objects", told.len());
+        let received = objects(&mut world, peer);
+        let [_, answer, push, ping] = &received[..] else {
+            panic!("{} objects", received.len());
         };
         assert_eq!(numbers(answer), (0..KEPT).collect::<Vec<_>>());
         assert_eq!(push["push"]["pub"]["data"], 7);
@@ -263,9 +265,9 @@ fn a_presence_is_written_in_slices_too() {
     let presence = json!({ "id": 3, "presence": { "channel": "long:1" } });
     ask(&mut world, last, &presence.to_string());
     assert!(queued(&world, 0, last) <= OUTBOX_BYTES_MAX);
-    let (heard, most) = read_slowly(&mut world, 0, last);
+    let (received, most) = read_slowly(&mut world, 0, last);
     assert!(most <= OUTBOX_BYTES_MAX, "{most}");
-    let presence = heard.lines[0]["presence"]["presence"].as_object();
+    let presence = received.lines[0]["presence"]["presence"].as_object();
     assert_eq!(presence.map(serde_json::Map::len), Some(MEMBERS));
 }
 

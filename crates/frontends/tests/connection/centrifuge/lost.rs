@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ann, ask, connect, in_seconds, take};
-use crate::world::wire::{Said, post, response, responses, said, text};
+use crate::world::wire::{ServerMessage, post, response, responses, server_messages, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, World};
 
 /// Returns a channel of that namespace with its home on that worker.
@@ -39,16 +39,19 @@ fn a_subscription_of_the_client_ends_and_can_be_made_again() {
         let push = json!({ "push": { "channel": channel,
             "unsubscribe": { "code": 2500, "reason": "insufficient state" } } });
         for peer in peers {
-            let heard = take(&mut world, peer);
-            assert_eq!((heard.lines, heard.closed), (vec![push.clone()], None));
+            let received = take(&mut world, peer);
+            assert_eq!(
+                (received.lines, received.closed),
+                (vec![push.clone()], None)
+            );
         }
-        assert_eq!(take(&mut world, bystander), super::Heard::default());
+        assert_eq!(take(&mut world, bystander), super::Received::default());
         let publication = json!({ "channel": channel, "data": 1 });
         call(&mut world, "/api/publish", &publication);
         for peer in peers {
-            assert_eq!(take(&mut world, peer), super::Heard::default());
-            let heard = ask(&mut world, peer, &subscribe(3, &channel));
-            assert_eq!(heard.lines[0]["subscribe"]["offset"], 1, "{heard:?}");
+            assert_eq!(take(&mut world, peer), super::Received::default());
+            let received = ask(&mut world, peer, &subscribe(3, &channel));
+            assert_eq!(received.lines[0]["subscribe"]["offset"], 1, "{received:?}");
         }
     }
 }
@@ -65,8 +68,11 @@ fn a_subscription_of_the_server_ends_with_the_connection() {
     }
     world.lose("chat:1");
     for peer in peers {
-        let heard = take(&mut world, peer);
-        assert_eq!(heard.closed, Some((3010, "insufficient state".to_owned())));
+        let received = take(&mut world, peer);
+        assert_eq!(
+            received.closed,
+            Some((3010, "insufficient state".to_owned()))
+        );
     }
 }
 
@@ -78,9 +84,9 @@ fn push_users_and_application_sessions_reconnect() {
         let peers = [world.open(0, target), world.open(1, target)];
         world.lose("#ann");
         for peer in peers {
-            let said = said(&world.take(peer));
-            let expected = Said::Close(Some(3010), "insufficient state".to_owned());
-            assert_eq!(said.last(), Some(&expected), "{target}");
+            let messages = server_messages(&world.take(peer));
+            let expected = ServerMessage::Close(Some(3010), "insufficient state".to_owned());
+            assert_eq!(messages.last(), Some(&expected), "{target}");
         }
     }
 }
@@ -107,13 +113,18 @@ fn a_publication_that_is_not_answered_fails() {
     ask(&mut world, peer, &subscribe(2, &channel));
     world.is_engine_down = true;
     let command = json!({ "id": 3, "publish": { "channel": channel, "data": 1 } });
-    let heard = ask(&mut world, peer, &command.to_string());
+    let received = ask(&mut world, peer, &command.to_string());
     let error = json!({ "id": 3, "error": { "code": 100, "message": "internal server error", "temporary": true } });
-    assert_eq!((heard.lines, heard.closed), (vec![error], None));
+    assert_eq!((received.lines, received.closed), (vec![error], None));
     // The next command continues.
     world.is_engine_down = false;
-    let heard = ask(&mut world, peer, &command.to_string());
-    assert!(heard.lines.iter().any(|line| line["publish"].is_object()));
+    let received = ask(&mut world, peer, &command.to_string());
+    assert!(
+        received
+            .lines
+            .iter()
+            .any(|line| line["publish"].is_object())
+    );
 }
 
 /// A back end gets an error of unknown outcome, for each target if it requested that.
@@ -145,12 +156,12 @@ fn a_subscription_that_can_not_be_made_fails() {
     let channel = channel_at(&world, 1, "open");
     let peer = ann(&mut world, 0);
     world.is_engine_down = true;
-    let heard = ask(&mut world, peer, &subscribe(2, &channel));
-    assert_eq!(heard.lines[0]["error"]["code"], 100, "{heard:?}");
-    assert_eq!(heard.lines[0]["error"]["temporary"], true);
+    let received = ask(&mut world, peer, &subscribe(2, &channel));
+    assert_eq!(received.lines[0]["error"]["code"], 100, "{received:?}");
+    assert_eq!(received.lines[0]["error"]["temporary"], true);
     world.is_engine_down = false;
-    let heard = ask(&mut world, peer, &subscribe(3, &channel));
-    assert!(heard.lines[0]["subscribe"].is_object(), "{heard:?}");
+    let received = ask(&mut world, peer, &subscribe(3, &channel));
+    assert!(received.lines[0]["subscribe"].is_object(), "{received:?}");
     world.reset_all();
     world.settle();
     world.check_empty();
@@ -165,9 +176,9 @@ fn a_session_whose_channels_are_not_available_is_closed() {
     let target = format!("/centrifuge/named?user={user}");
     let peer = world.open(0, &target);
     world.send(peer, &text(super::CONNECT));
-    let heard = take(&mut world, peer);
+    let received = take(&mut world, peer);
     assert_eq!(
-        heard.closed,
+        received.closed,
         Some((3004, "internal server error".to_owned()))
     );
     let peer = world.connect(0, PUBLIC);
@@ -175,9 +186,9 @@ fn a_session_whose_channels_are_not_available_is_closed() {
     let answer = world.ask(peer, handshake);
     let (head, rest) = response(&answer, true);
     assert_eq!(head.status, 101);
-    let closed = said(rest);
+    let closed = server_messages(rest);
     assert!(
-        matches!(&closed[..], [Said::Close(Some(1013), _)]),
+        matches!(&closed[..], [ServerMessage::Close(Some(1013), _)]),
         "{closed:?}"
     );
     // Both clients reconnect.

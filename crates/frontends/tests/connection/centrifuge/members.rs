@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Heard, ann, ask, connect, in_seconds, publish, take, token};
+use super::{Received, ann, ask, connect, in_seconds, publish, take, token};
 use crate::world::wire::{post, responses};
 use crate::world::{INTERNAL, Options, PUSH, World};
 
@@ -51,8 +51,8 @@ fn joins_and_leaves_reach_other_members() {
         let peer = ann(&mut world, worker);
         let subscribe = r#"{"id":2,"subscribe":{"channel":"chat:1","join_leave":true}}"#;
         // Her own join event follows the reply, if requested.
-        let heard = ask(&mut world, peer, subscribe);
-        assert_eq!(heard.lines[0]["id"], 2, "{heard:?}");
+        let received = ask(&mut world, peer, subscribe);
+        assert_eq!(received.lines[0]["id"], 2, "{received:?}");
         let (bob, reply) = connect(
             &mut world,
             (worker + 1) % 3,
@@ -65,16 +65,17 @@ fn joins_and_leaves_reach_other_members() {
             bob,
             r#"{"id":2,"subscribe":{"channel":"chat:1"}}"#,
         );
-        let who = json!({ "user": "bob", "client": client });
-        let push = |kind: &str| json!({ "push": { "channel": "chat:1", kind: { "info": who } } });
+        let client_info = json!({ "user": "bob", "client": client });
+        let push =
+            |kind: &str| json!({ "push": { "channel": "chat:1", kind: { "info": client_info } } });
         assert_eq!(take(&mut world, peer).lines, [push("join")]);
-        let heard = ask(
+        let received = ask(
             &mut world,
             peer,
             r#"{"id":3,"presence":{"channel":"chat:1"}}"#,
         );
-        let presence = &heard.lines[0]["presence"]["presence"];
-        assert_eq!(presence[&client], who);
+        let presence = &received.lines[0]["presence"]["presence"];
+        assert_eq!(presence[&client], client_info);
         assert_eq!(presence.as_object().map(serde_json::Map::len), Some(2));
         let stats = ask(
             &mut world,
@@ -91,7 +92,11 @@ fn joins_and_leaves_reach_other_members() {
             r#"{"id":3,"unsubscribe":{"channel":"chat:1"}}"#,
         );
         world.advance(4_999);
-        assert_eq!(take(&mut world, peer), Heard::default(), "he may come back");
+        assert_eq!(
+            take(&mut world, peer),
+            Received::default(),
+            "he may come back"
+        );
         world.advance(2_000);
         for worker in &mut world.workers {
             worker.shared_mut().trim();
@@ -129,7 +134,7 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
         publish(&mut world, back_end, "chat:1", 2);
         let lines = take(&mut world, peer).lines;
         assert_eq!(lines[0]["push"]["pub"], json!({ "data": 2, "offset": 2 }));
-        assert_eq!(take(&mut world, other), Heard::default());
+        assert_eq!(take(&mut world, other), Received::default());
         call(
             &mut world,
             "unsubscribe",
@@ -139,7 +144,7 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
         let ended = json!({ "code": 2000, "reason": "server unsubscribe" });
         assert_eq!(lines[0]["push"]["unsubscribe"], ended);
         publish(&mut world, back_end, "chat:1", 3);
-        assert_eq!(take(&mut world, peer), Heard::default());
+        assert_eq!(take(&mut world, peer), Received::default());
         // Only this connection is closed.
         call(
             &mut world,
@@ -150,7 +155,7 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
             take(&mut world, peer).closed.map(|(code, _)| code),
             Some(3503)
         );
-        assert_eq!(take(&mut world, other), Heard::default());
+        assert_eq!(take(&mut world, other), Received::default());
     }
 }
 
@@ -182,10 +187,10 @@ fn joins_are_sent_to_all_with_force_push() {
     }
     let (bob, reply) = connect(&mut world, 0, "/centrifuge/named?user=bob", &json!({}));
     ask(&mut world, bob, subscribe);
-    let who = json!({ "user": "bob", "client": reply["client"] });
-    let join = json!({ "push": { "channel": "told:1", "join": { "info": who } } });
+    let client_info = json!({ "user": "bob", "client": reply["client"] });
+    let join = json!({ "push": { "channel": "told:1", "join": { "info": client_info } } });
     for peer in [asked, given, by_token] {
         assert_eq!(take(&mut world, peer).lines, std::slice::from_ref(&join));
     }
-    assert_eq!(take(&mut world, quiet), Heard::default());
+    assert_eq!(take(&mut world, quiet), Received::default());
 }

@@ -56,7 +56,7 @@ fn a_token_that_gives_more_channels_closes_the_connection() {
         }
         let peer = world.open(0, "/centrifuge/jwt");
         let command = json!({ "id": 1, "connect": connect_with }).to_string();
-        let heard = ask(&mut world, peer, &command);
-        assert_eq!(heard.closed.map(|(code, _)| code), closed);
+        let received = ask(&mut world, peer, &command);
+        assert_eq!(received.closed.map(|(code, _)| code), closed);
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::streams::{chunks, objects, open};
 use super::{ask, in_seconds, publish, take, token};
-use crate::world::wire::{Said, get, post, response, responses, said, text};
+use crate::world::wire::{ServerMessage, get, post, response, responses, server_messages, text};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
 /// The transport of a client.
@@ -36,9 +36,12 @@ fn connect(
     match by {
         By::WebSocket => {
             let peer = world.open(worker, &format!("{route}/uni_websocket"));
-            let heard = ask(world, peer, &request);
-            assert_eq!((heard.closed, heard.frames), (None, heard.lines.len()));
-            (peer, heard.lines)
+            let received = ask(world, peer, &request);
+            assert_eq!(
+                (received.closed, received.frames),
+                (None, received.lines.len())
+            );
+            (peer, received.lines)
         }
         By::Lines => open(
             world,
@@ -55,12 +58,15 @@ fn connect(
 }
 
 /// Returns the pushes received since.
-fn told(world: &mut World, peer: Peer, by: By) -> Vec<Value> {
+fn take_messages(world: &mut World, peer: Peer, by: By) -> Vec<Value> {
     match by {
         By::WebSocket => {
-            let heard = take(world, peer);
-            assert_eq!((heard.closed, heard.frames), (None, heard.lines.len()));
-            heard.lines
+            let received = take(world, peer);
+            assert_eq!(
+                (received.closed, received.frames),
+                (None, received.lines.len())
+            );
+            received.lines
         }
         _ => objects(world, peer),
     }
@@ -84,8 +90,8 @@ fn they_get_bare_pushes_and_need_not_answer() {
                 "open:1": {}, "chat:1": { "join_leave": true },
                 // Channels that need a token, belong to another user, or are invalid.
                 "token:1": {}, "nowhere": {}, "#bob": {}, "open:$1": {}, "": {} } });
-            let (peer, said) = connect(&mut world, worker, by, "tokens", &request);
-            let reply = &said[0]["connect"];
+            let (peer, messages) = connect(&mut world, worker, by, "tokens", &request);
+            let reply = &messages[0]["connect"];
             assert_eq!(
                 (&reply["ping"], &reply["ttl"]),
                 (&json!(25), &json!(600)),
@@ -102,7 +108,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!(subs["chat:1"]["recoverable"], true);
             // The client's own join event may be received, and so are those of others.
             let own = |one: &Value| one["join"]["info"]["client"] == reply["client"];
-            assert!(said[1..].iter().all(own), "{said:?}");
+            assert!(messages[1..].iter().all(own), "{messages:?}");
 
             for (channel, data) in [("news", 1), ("#ann", 2), ("chat:1", 3), ("open:1", 4)] {
                 publish(&mut world, back_end, channel, data);
@@ -110,9 +116,9 @@ fn they_get_bare_pushes_and_need_not_answer() {
                 if channel == "chat:1" {
                     expected["pub"]["offset"] = json!(1);
                 }
-                let mut said = told(&mut world, peer, by);
-                said.retain(|one| !own(one));
-                assert_eq!(said, [expected], "{by:?}");
+                let mut messages = take_messages(&mut world, peer, by);
+                messages.retain(|one| !own(one));
+                assert_eq!(messages, [expected], "{by:?}");
             }
             let bob = super::connect(&mut world, 0, "/centrifuge/named?user=bob", &json!({})).0;
             ask(
@@ -120,9 +126,12 @@ fn they_get_bare_pushes_and_need_not_answer() {
                 bob,
                 r#"{"id":2,"subscribe":{"channel":"chat:1"}}"#,
             );
-            let said = told(&mut world, peer, by);
-            assert_eq!((&said[0]["channel"], said.len()), (&json!("chat:1"), 1));
-            assert_eq!(said[0]["join"]["info"]["user"], "bob");
+            let messages = take_messages(&mut world, peer, by);
+            assert_eq!(
+                (&messages[0]["channel"], messages.len()),
+                (&json!("chat:1"), 1)
+            );
+            assert_eq!(messages[0]["join"]["info"]["user"], "bob");
 
             // The client's messages are ignored, and it need not send any.
             if by == By::WebSocket {
@@ -131,34 +140,34 @@ fn they_get_bare_pushes_and_need_not_answer() {
             }
             for _ in 0..4 {
                 world.advance(25_000);
-                assert_eq!(told(&mut world, peer, by), [json!({})], "{by:?}");
+                assert_eq!(take_messages(&mut world, peer, by), [json!({})], "{by:?}");
             }
 
             let room = json!({ "user": "ann", "channel": "open:2" });
             call(&mut world, "/api/subscribe", &room);
             assert_eq!(
-                told(&mut world, peer, by),
+                take_messages(&mut world, peer, by),
                 [json!({ "channel": "open:2", "subscribe": {} })]
             );
             call(&mut world, "/api/unsubscribe", &room);
             let unsubscribe = json!({ "code": 2000, "reason": "server unsubscribe" });
             assert_eq!(
-                told(&mut world, peer, by),
+                take_messages(&mut world, peer, by),
                 [json!({ "channel": "open:2", "unsubscribe": unsubscribe })]
             );
             let later = json!({ "user": "ann", "expire_at": in_seconds(&world, 60) });
             call(&mut world, "/api/refresh", &later);
             let refresh = json!({ "refresh": { "expires": true, "ttl": 60 } });
-            assert_eq!(told(&mut world, peer, by), [refresh]);
+            assert_eq!(take_messages(&mut world, peer, by), [refresh]);
             call(&mut world, "/api/disconnect", &json!({ "user": "ann" }));
             let end =
                 json!({ "disconnect": { "code": 3503, "reason": "disconnected by the back end" } });
             world.settle();
             let bytes = world.take(peer);
             if by == By::WebSocket {
-                let heard = super::heard(&bytes);
-                assert_eq!(heard.lines, [end]);
-                assert_eq!(heard.closed.map(|(code, _)| code), Some(3503));
+                let received = super::parse_output(&bytes);
+                assert_eq!(received.lines, [end]);
+                assert_eq!(received.closed.map(|(code, _)| code), Some(3503));
             } else {
                 let text = chunks(&bytes).concat();
                 assert!(text.contains(&end.to_string()), "{by:?}: {text}");
@@ -195,15 +204,19 @@ fn what_opens_nothing_ends_with_its_reason() {
             };
             if by == By::WebSocket {
                 let peer = world.open(0, "/centrifuge/tokens/uni_websocket");
-                let heard = ask(&mut world, peer, &request.to_string());
-                assert_eq!(heard.lines.len(), 1, "{request}");
-                assert_eq!(heard.lines[0]["disconnect"]["code"], code, "{request}");
-                assert_eq!(heard.closed.map(|(code, _)| code), Some(code), "{request}");
+                let received = ask(&mut world, peer, &request.to_string());
+                assert_eq!(received.lines.len(), 1, "{request}");
+                assert_eq!(received.lines[0]["disconnect"]["code"], code, "{request}");
+                assert_eq!(
+                    received.closed.map(|(code, _)| code),
+                    Some(code),
+                    "{request}"
+                );
                 continue;
             }
-            let (peer, said) = connect(&mut world, 0, by, "tokens", &request);
-            assert_eq!(said.len(), 1, "{by:?} {request}");
-            assert_eq!(said[0]["disconnect"]["code"], code, "{by:?} {request}");
+            let (peer, messages) = connect(&mut world, 0, by, "tokens", &request);
+            assert_eq!(messages.len(), 1, "{by:?} {request}");
+            assert_eq!(messages[0]["disconnect"]["code"], code, "{by:?} {request}");
             world.advance(1);
             assert!(!world.is_open(peer));
         }
@@ -212,24 +225,24 @@ fn what_opens_nothing_ends_with_its_reason() {
     let mut world = super::world(1);
     let peer = world.open(0, "/centrifuge/all/uni_websocket");
     world.advance(10_000);
-    let heard = take(&mut world, peer);
-    assert_eq!(heard.lines[0]["disconnect"]["code"], 3502);
+    let received = take(&mut world, peer);
+    assert_eq!(received.lines[0]["disconnect"]["code"], 3502);
     for request in [
         get("/centrifuge/all/uni_sse"),
         post("/centrifuge/all/uni_sse", ""),
         post("/centrifuge/all/uni_http_stream", ""),
     ] {
-        let (_, said) = open(&mut world, 0, &request);
-        assert_eq!(said[0]["connect"]["ping"], 25, "{request}");
+        let (_, messages) = open(&mut world, 0, &request);
+        assert_eq!(messages[0]["connect"]["ping"], 25, "{request}");
     }
     let exp = in_seconds(&world, 60);
     let good = token(&json!({ "sub": "ann", "exp": exp }));
-    let (_, said) = open(
+    let (_, messages) = open(
         &mut world,
         0,
         &get(&format!("/centrifuge/tokens/uni_sse?token={good}")),
     );
-    assert_eq!(said[0]["connect"]["subs"], json!({ "#ann": {} }));
+    assert_eq!(messages[0]["connect"]["subs"], json!({ "#ann": {} }));
 }
 
 #[test]
@@ -239,11 +252,13 @@ fn too_many_requested_channels_are_rejected() {
         let subs: serde_json::Map<String, Value> = (0..count)
             .map(|n| (format!("chat:{n}"), json!({})))
             .collect();
-        let (_, said) = connect(&mut world, 0, By::Lines, "all", &json!({ "subs": subs }));
+        let (_, messages) = connect(&mut world, 0, By::Lines, "all", &json!({ "subs": subs }));
         match is_refused {
-            true => assert_eq!(said[0]["disconnect"]["code"], 3505),
+            true => assert_eq!(messages[0]["disconnect"]["code"], 3505),
             false => assert_eq!(
-                said[0]["connect"]["subs"].as_object().map(|all| all.len()),
+                messages[0]["connect"]["subs"]
+                    .as_object()
+                    .map(|all| all.len()),
                 Some(128)
             ),
         }
@@ -324,9 +339,9 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
         let mut browser = Browser::default();
         publish(&mut world, back_end, "chat:2", 7);
         let peer = browser.connect(&mut world, worker, &request);
-        let said = browser.take();
-        assert_eq!(said.len(), 1);
-        let subs = &said[0]["connect"]["subs"];
+        let messages = browser.take();
+        assert_eq!(messages.len(), 1);
+        let subs = &messages[0]["connect"]["subs"];
         assert_eq!(
             (&subs["chat:2"]["offset"], &subs["chat:1"]["offset"]),
             (&json!(1), &Value::Null)
@@ -339,8 +354,8 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
         publish(&mut world, back_end, "chat:3", 31);
         publish(&mut world, back_end, "chat:1", 12);
         let peer = browser.connect(&mut world, (worker + 1) % 3, &request);
-        let said = browser.take();
-        let subs = &said[0]["connect"]["subs"];
+        let messages = browser.take();
+        let subs = &messages[0]["connect"]["subs"];
         for (channel, offset) in [
             ("chat:1", Value::Null),
             ("chat:2", json!(1)),
@@ -364,7 +379,7 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
             assert_eq!(subs[channel], json!({}));
         }
         assert_eq!(
-            said[1..],
+            messages[1..],
             [
                 publication("chat:1", 11, 1),
                 publication("chat:1", 12, 2),
@@ -393,15 +408,15 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
         }
         publish(&mut world, back_end, "chat:3", 32);
         let peer = browser.connect(&mut world, worker, &request);
-        let said = browser.take();
-        let subs = &said[0]["connect"]["subs"];
+        let messages = browser.take();
+        let subs = &messages[0]["connect"]["subs"];
         assert_eq!(subs["chat:1"]["recovered"], Value::Null);
         assert_eq!(
             (&subs["chat:1"]["was_recovering"], &subs["chat:1"]["offset"]),
             (&json!(true), &json!(7))
         );
         assert_eq!(subs["chat:3"]["recovered"], true);
-        assert_eq!(said[1..], [publication("chat:3", 32, 2)]);
+        assert_eq!(messages[1..], [publication("chat:3", 32, 2)]);
         // The stream continues from there.
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 18);
@@ -445,10 +460,10 @@ fn publications_during_connecting_arrive_exactly_once() {
         let bytes = world.take(peer);
         let (_, rest) = response(&bytes, false);
         browser.read(&chunks(rest).concat());
-        let said = browser.take();
-        assert!(said[0]["connect"].is_object());
+        let messages = browser.take();
+        assert!(messages[0]["connect"].is_object());
         for channel in &channels {
-            let of: Vec<&Value> = said
+            let of: Vec<&Value> = messages
                 .iter()
                 .filter(|one| one["channel"] == **channel)
                 .collect();
@@ -505,21 +520,21 @@ fn too_many_publications_during_connecting_are_not_repeated() {
     let bytes = world.take(peer);
     let (_, rest) = response(&bytes, false);
     let moved = browser.read(&chunks(rest).concat());
-    let mut said = browser.take();
-    let end = said.pop().expect("the last words");
+    let mut messages = browser.take();
+    let end = messages.pop().expect("the last words");
     assert_eq!(end["disconnect"]["code"], 3008);
-    assert!(said[0]["connect"].is_object() && said.len() > 1);
-    assert_eq!(moved, said.len(), "each event says where it is");
+    assert!(messages[0]["connect"].is_object() && messages.len() > 1);
+    assert_eq!(moved, messages.len(), "each event says where it is");
     world.settle();
     assert!(!world.is_open(peer));
     // The stream continues after the last received event.
-    let mut heard = said.split_off(1);
+    let mut received = messages.split_off(1);
     browser.connect(&mut world, 0, &request);
-    heard.extend(browser.take().split_off(1));
-    let mut publications: Vec<_> = heard.iter().map(Value::to_string).collect();
+    received.extend(browser.take().split_off(1));
+    let mut publications: Vec<_> = received.iter().map(Value::to_string).collect();
     publications.sort();
     publications.dedup();
-    assert_eq!(publications.len(), heard.len());
+    assert_eq!(publications.len(), received.len());
 }
 
 #[test]
@@ -542,14 +557,14 @@ fn a_foreign_event_id_is_not_recovered() {
             ..Browser::default()
         };
         browser.connect(&mut world, 0, &request);
-        let said = browser.take();
-        let sub = &said[0]["connect"]["subs"]["chat:1"];
+        let messages = browser.take();
+        let sub = &messages[0]["connect"]["subs"]["chat:1"];
         assert_eq!(
             (&sub["recovered"], &sub["was_recovering"]),
             (&Value::Null, &json!(true)),
             "{last}"
         );
-        assert_eq!((&sub["offset"], said.len()), (&json!(1), 1));
+        assert_eq!((&sub["offset"], messages.len()), (&json!(1), 1));
     }
     // A browser repeats its first request, but its last event id is newer than the positions in that.
     let mut browser = Browser::default();
@@ -569,10 +584,10 @@ fn a_foreign_event_id_is_not_recovered() {
             } else {
                 "tokens"
             };
-            let (_, said) = connect(&mut world, 0, by, route, asks);
-            assert_eq!(said[0]["connect"]["subs"]["chat:1"]["recovered"], true);
+            let (_, messages) = connect(&mut world, 0, by, route, asks);
+            assert_eq!(messages[0]["connect"]["subs"]["chat:1"]["recovered"], true);
             assert_eq!(
-                said[1..],
+                messages[1..],
                 [publication("chat:1", 1, 1), publication("chat:1", 2, 2)],
                 "{by:?}"
             );
@@ -597,7 +612,7 @@ fn a_publication_is_encoded_once_for_all_that_only_listen() {
     assert_eq!(encoded(&world) - before, 1);
     for (by, peer) in peers {
         assert_eq!(
-            told(&mut world, peer, by),
+            take_messages(&mut world, peer, by),
             [publication("chat:1", 7, 1)],
             "{by:?}"
         );
@@ -613,15 +628,15 @@ fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
     let peer = world.open(0, "/centrifuge/all/uni_websocket?cf_protocol=protobuf");
     let binary = veche_proto::websocket::MessageKind::Binary;
     let bytes = world.ask(peer, crate::world::wire::message(binary, connect));
-    let Said::Binary(push) = &said(&bytes)[0] else {
+    let ServerMessage::Binary(push) = &server_messages(&bytes)[0] else {
         panic!("not binary")
     };
     // A push of its length, with field 10: a connection.
     assert_eq!((usize::from(push[0]), push[1]), (push.len() - 1, 0x52));
     publish(&mut world, back_end, "open:1", 7);
-    let expected = Said::Binary(b"\x0d\x12\x06open:1\x22\x03\x22\x017".to_vec());
+    let expected = ServerMessage::Binary(b"\x0d\x12\x06open:1\x22\x03\x22\x017".to_vec());
     let bytes = world.take(peer);
-    assert_eq!(said(&bytes), [expected]);
+    assert_eq!(server_messages(&bytes), [expected]);
     let request = format!(
         "POST /centrifuge/all/uni_http_stream HTTP/1.1\r\nHost: veche.test\r\n\
          Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n",
@@ -660,15 +675,15 @@ fn a_partial_recovery_sends_what_fits() {
     }
     // The world checks that no outbox exceeds its limit.
     browser.connect(&mut world, 0, &request);
-    let said = browser.take();
-    let subs = &said[0]["connect"]["subs"];
+    let messages = browser.take();
+    let subs = &messages[0]["connect"]["subs"];
     let mut recovered = 0;
     for channel in &channels {
         let sub = &subs[channel];
         let is_whole = sub["recovered"] == true;
         recovered += usize::from(is_whole);
         assert_eq!(sub["was_recovering"], true);
-        let of = said.iter().filter(|one| one["channel"] == **channel);
+        let of = messages.iter().filter(|one| one["channel"] == **channel);
         assert_eq!(of.count(), if is_whole { 3 } else { 0 }, "{channel}");
     }
     assert!((20..120).contains(&recovered), "{recovered}");

@@ -6,7 +6,7 @@ use super::streams::{objects, open};
 use super::{CONNECT, ask, connect, take};
 use veche_proto::websocket::MessageKind;
 
-use crate::world::wire::{Said, message, post, responses, said, text};
+use crate::world::wire::{ServerMessage, message, post, responses, server_messages, text};
 use crate::world::{INTERNAL, PUBLIC, Peer, World};
 
 /// Commands in one message, the maximum.
@@ -78,7 +78,7 @@ fn each_command_of_a_message_is_counted() {
                 ""
             };
             let peer = world.open(0, &format!("/paced/{over}/websocket{format}"));
-            let mut said_all = match is_protobuf {
+            let mut output = match is_protobuf {
                 true => {
                     world.ask(peer, message(MessageKind::Binary, &[4, 0x08, 1, 0x22, 0]));
                     world.ask(peer, message(MessageKind::Binary, &protobuf(MANY)))
@@ -91,18 +91,19 @@ fn each_command_of_a_message_is_counted() {
             // The connect command counted as well. If excess commands are delayed, one of them is executed at once, and
             // the rest waits for it.
             assert_eq!(delivered(&mut world, listener).len(), at_once, "{what}");
-            let closed = said(&said_all)
-                .into_iter()
-                .rev()
-                .find_map(|said| match said {
-                    Said::Close(code, _) => code,
-                    _ => None,
-                });
+            let closed =
+                server_messages(&output)
+                    .into_iter()
+                    .rev()
+                    .find_map(|message| match message {
+                        ServerMessage::Close(code, _) => code,
+                        _ => None,
+                    });
             assert_eq!(closed, (over == "close").then_some(3013), "{what}");
             if is_protobuf {
                 continue;
             }
-            said_all.clear();
+            output.clear();
             assert_eq!(
                 world.blocked(peer),
                 (over == "delay").then_some(veche_frontends::WaitReason::RateLimit)
@@ -144,8 +145,8 @@ fn commands_that_wait_for_something_else_are_counted_once() {
     }
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
     // The last of them used up the allowed excess, so neither of two more commands is executed at once.
-    let heard = ask(&mut world, peer, &publications(2));
-    assert_eq!(delivered(&mut world, listener).len(), 0, "{heard:?}");
+    let received = ask(&mut world, peer, &publications(2));
+    assert_eq!(delivered(&mut world, listener).len(), 0, "{received:?}");
     world.advance(4_000);
     assert_eq!(delivered(&mut world, listener), [0]);
 }
@@ -157,22 +158,22 @@ fn commands_beside_a_response_are_counted_too() {
         let target = format!("/paced/{over}");
         // The publication is in the same request as connect.
         let commands = format!("{CONNECT}\n{}", publications(MANY - 1));
-        let (_, said) = open(
+        let (_, messages) = open(
             &mut world,
             0,
             &post(&format!("{target}/http_stream"), &commands),
         );
         assert_eq!(delivered(&mut world, listener).len(), at_once, "{over}");
         let goes_on = over == "drop";
-        assert_eq!(is_over(&said), !goes_on, "{over}");
+        assert_eq!(is_over(&messages), !goes_on, "{over}");
 
         // Each client has its own request.
-        let (peer, said) = open(
+        let (peer, messages) = open(
             &mut world,
             1,
             &post(&format!("{target}/http_stream"), CONNECT),
         );
-        let reply = &said[0]["connect"];
+        let reply = &messages[0]["connect"];
         let send = |world: &mut World, reply: &Value, commands: &str| {
             let caller = world.connect(2, PUBLIC);
             let body = json!({ "session": reply["session"], "node": "", "data": commands });
@@ -194,14 +195,14 @@ fn commands_beside_a_response_are_counted_too() {
         assert!(delivered(&mut world, listener).is_empty());
         send(&mut world, reply, &publications(MANY));
         assert_eq!(delivered(&mut world, listener).len(), at_once, "{over}");
-        let said = objects(&mut world, peer);
-        assert_eq!(is_over(&said), !goes_on, "{over}");
+        let messages = objects(&mut world, peer);
+        assert_eq!(is_over(&messages), !goes_on, "{over}");
     }
 }
 
 /// Returns whether a response has ended with a disconnect, and its code.
-fn is_over(said: &[Value]) -> bool {
-    let ends = said
+fn is_over(messages: &[Value]) -> bool {
+    let ends = messages
         .iter()
         .filter_map(|line| line["push"]["disconnect"]["code"].as_u64());
     let ends: Vec<u64> = ends.collect();
@@ -228,11 +229,11 @@ fn each_publication_of_a_back_ends_command_is_counted() {
     let peer = world.open_on(0, INTERNAL, "/paced-api/socket");
     let batch = json!({ "channels": CHANNELS, "data": 7 }).to_string();
     let answer = world.ask(peer, text(&batch));
-    assert_eq!(said(&answer).len(), 1);
+    assert_eq!(server_messages(&answer).len(), 1);
     // More than the rate is permitted once, and then nothing until that is paid for.
     assert_eq!(delivered(&mut world, listener), [7, 7, 7]);
     world.advance(4_000);
     let answer = world.ask(peer, text(&batch));
-    assert!(format!("{:?}", said(&answer)).contains("1008"));
+    assert!(format!("{:?}", server_messages(&answer)).contains("1008"));
     assert!(delivered(&mut world, listener).is_empty());
 }

@@ -29,8 +29,8 @@ pub(super) fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
     let text = chunks(&world.take(peer)).concat();
     let lines = text.split('\n').filter_map(|line| {
         let line = line.trim().trim_start_matches("data: ");
-        let is_told = !line.is_empty() && !line.starts_with("id: ");
-        is_told.then(|| serde_json::from_str(line).expect("JSON"))
+        let has_data = !line.is_empty() && !line.starts_with("id: ");
+        has_data.then(|| serde_json::from_str(line).expect("JSON"))
     });
     lines.collect()
 }
@@ -46,8 +46,8 @@ pub(super) fn open(world: &mut World, worker: usize, request: &str) -> (Peer, Ve
     let text = chunks(rest).concat();
     let lines = text.split('\n').filter_map(|line| {
         let line = line.trim().trim_start_matches("data: ");
-        let is_told = !line.is_empty() && !line.starts_with("id: ");
-        is_told.then(|| serde_json::from_str(line).expect("JSON"))
+        let has_data = !line.is_empty() && !line.starts_with("id: ");
+        has_data.then(|| serde_json::from_str(line).expect("JSON"))
     });
     (peer, lines.collect())
 }
@@ -73,19 +73,19 @@ fn responses_carry_what_sockets_do() {
     for (request, worker) in [(connect(), 0), (connect(), 2), (events(), 1)] {
         let mut world = super::world(3);
         let back_end = world.connect(0, PUSH);
-        let (peer, said) = open(&mut world, worker, &request);
-        let reply = &said[0]["connect"];
+        let (peer, messages) = open(&mut world, worker, &request);
+        let reply = &messages[0]["connect"];
         assert_eq!((&reply["ping"], &reply["pong"]), (&json!(25), &json!(true)));
         let subscribe = "{\"id\":2,\"subscribe\":{\"channel\":\"chat:1\"}}\n{\"id\":3,\"ping\":{}}";
         for through in 0..3 {
             let status = relay(&mut world, through, reply, subscribe);
             assert_eq!(status, 204);
-            let said = objects(&mut world, peer);
+            let messages = objects(&mut world, peer);
             match through {
-                0 => assert_eq!(said[0]["subscribe"]["recoverable"], true),
-                _ => assert_eq!(said[0]["error"]["code"], 105),
+                0 => assert_eq!(messages[0]["subscribe"]["recoverable"], true),
+                _ => assert_eq!(messages[0]["error"]["code"], 105),
             }
-            assert_eq!(said[1], json!({ "id": 3, "ping": {} }));
+            assert_eq!(messages[1], json!({ "id": 3, "ping": {} }));
         }
         publish(&mut world, back_end, "chat:1", 7);
         let push = json!({ "push": { "channel": "chat:1", "pub": { "data": 7, "offset": 1 } } });
@@ -95,9 +95,9 @@ fn responses_carry_what_sockets_do() {
         assert_eq!(objects(&mut world, peer), [json!({})]);
         assert_eq!(relay(&mut world, 1, reply, "{}"), 204);
         world.advance(25_000 + 8_000);
-        let said = objects(&mut world, peer);
+        let messages = objects(&mut world, peer);
         let ended = json!({ "push": { "disconnect": { "code": 3012, "reason": "no pong" } } });
-        assert_eq!(said, [json!({}), ended]);
+        assert_eq!(messages, [json!({}), ended]);
         assert!(!world.is_open(peer));
         assert_eq!(relay(&mut world, 1, reply, "{}"), 204);
     }
@@ -106,8 +106,8 @@ fn responses_carry_what_sockets_do() {
 #[test]
 fn commands_require_the_secret_of_the_session() {
     let mut world = super::world(2);
-    let (peer, said) = open(&mut world, 1, &connect());
-    let reply = &said[0]["connect"];
+    let (peer, messages) = open(&mut world, 1, &connect());
+    let reply = &messages[0]["connect"];
     let session = reply["session"].as_str().expect("one");
     let other = format!("{}AAAA", &session[..session.len() - 4]);
     for session in [&other[..], "", "x", "AAAA"] {
@@ -129,20 +129,20 @@ fn a_response_is_a_token_s_too_and_ends_with_its_reason() {
     let mut world = super::world(3);
     let pass = token(&json!({ "sub": "ann", "exp": in_seconds(&world, 60) }));
     let command = json!({ "id": 1, "connect": { "token": pass } }).to_string();
-    let (peer, said) = open(
+    let (peer, messages) = open(
         &mut world,
         0,
         &post("/centrifuge/jwt/http_stream", &command),
     );
-    assert_eq!(said[0]["connect"]["subs"], json!({ "#ann": {} }));
+    assert_eq!(messages[0]["connect"]["subs"], json!({ "#ann": {} }));
     world.drain();
     let ended = json!({ "push": { "disconnect": { "code": 3001, "reason": "shutdown" } } });
     assert_eq!(objects(&mut world, peer), [ended]);
     assert!(!world.is_open(peer));
     let mut world = super::world(1);
     let bad = r#"{"id":1,"connect":{"token":"x"}}"#;
-    let (_, said) = open(&mut world, 0, &post("/centrifuge/jwt/http_stream", bad));
-    assert_eq!(said[0]["push"]["disconnect"]["code"], 3500);
+    let (_, messages) = open(&mut world, 0, &post("/centrifuge/jwt/http_stream", bad));
+    assert_eq!(messages[0]["push"]["disconnect"]["code"], 3500);
 }
 
 #[test]
@@ -164,16 +164,16 @@ fn a_response_that_opens_in_a_drain_is_ended() {
         assert_eq!(response.status, 200, "{request}");
         let chunks = chunks(body);
         assert_eq!(chunks.last().map(String::as_str), Some(""), "{request}");
-        let said = chunks.concat();
-        let said: Value = serde_json::from_str(said.trim().trim_start_matches("data: "))
-            .unwrap_or_else(|error| panic!("{error} in {said:?}"));
+        let messages = chunks.concat();
+        let messages: Value = serde_json::from_str(messages.trim().trim_start_matches("data: "))
+            .unwrap_or_else(|error| panic!("{error} in {messages:?}"));
         let end = json!({ "disconnect": { "code": 3001, "reason": "shutdown" } });
         let expected = if is_one_way {
             end
         } else {
             json!({ "push": end })
         };
-        assert_eq!(said, expected, "{request}");
+        assert_eq!(messages, expected, "{request}");
         assert!(!world.is_open(peer), "{request}");
         world.advance(5_001);
         world.check_empty();

@@ -69,9 +69,9 @@ fn tokens_end_and_are_renewed() {
     let renewed = sub(&world, 20, "token:1", "ann");
     let request = json!({ "channel": "token:1", "token": renewed });
     let command = json!({ "id": 5, "sub_refresh": request }).to_string();
-    let heard = ask(&mut world, peer, &command);
+    let received = ask(&mut world, peer, &command);
     assert_eq!(
-        heard.lines.last(),
+        received.lines.last(),
         Some(&json!({ "id": 5, "sub_refresh": { "expires": true, "ttl": 20 } }))
     );
     // The token has expired, and so has the grace period.
@@ -121,18 +121,18 @@ fn tokens_that_do_not_hold_open_nothing() {
     ] {
         let peer = world.open(0, "/centrifuge/jwt");
         let command = json!({ "id": 1, "connect": { "token": pass } }).to_string();
-        let heard = ask(&mut world, peer, &command);
-        let error = heard
+        let received = ask(&mut world, peer, &command);
+        let error = received
             .lines
             .first()
             .and_then(|line| line["error"]["code"].as_u64());
         assert_eq!(error, code, "{pass}");
-        assert_eq!(heard.closed.map(|(code, _)| code), closed, "{pass}");
+        assert_eq!(received.closed.map(|(code, _)| code), closed, "{pass}");
         if closed.is_none() {
             // The client may retry with another token.
             let command = json!({ "id": 2, "connect": { "token": good } }).to_string();
-            let heard = ask(&mut world, peer, &command);
-            assert_eq!(heard.lines[0]["connect"]["ttl"], 60);
+            let received = ask(&mut world, peer, &command);
+            assert_eq!(received.lines[0]["connect"]["ttl"], 60);
         }
         world.reset(peer);
         world.settle();
@@ -199,9 +199,9 @@ fn anonymous_clients_come_where_the_route_lets_them() {
                 shown => json!({ "token": shown }),
             };
             let command = json!({ "id": 1, "connect": connect }).to_string();
-            let heard = ask(&mut world, peer, &command);
-            let reply = heard.lines.first().unwrap_or(&none);
-            let found = match (heard.closed, reply["error"]["code"].as_u64()) {
+            let received = ask(&mut world, peer, &command);
+            let reply = received.lines.first().unwrap_or(&none);
+            let found = match (received.closed, reply["error"]["code"].as_u64()) {
                 (Some((code, _)), _) => Err(u64::from(code)),
                 (None, Some(code)) => Err(code),
                 (None, None) => Ok(reply["connect"]["ttl"].as_u64()),

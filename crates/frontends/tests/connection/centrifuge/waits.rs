@@ -50,7 +50,10 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
     let of_second = short(&world, &second);
     world.send(peer, &text(&subscribe(3, &second, &of_second)));
     world.advance_alone(0, 29_999);
-    assert_eq!(super::heard(&world.take(peer)).lines, [] as [Value; 0]);
+    assert_eq!(
+        super::parse_output(&world.take(peer)).lines,
+        [] as [Value; 0]
+    );
     let (now_ms, due_ms) = (world.now_ms, world.due_ms(peer));
     assert_eq!(due_ms, Some(now_ms + 1));
     world.advance_alone(0, 1);
@@ -58,8 +61,11 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
         json!({ "push": { "channel": channel,
             "unsubscribe": { "code": 2501, "reason": "subscription expired" } } })
     };
-    let heard = super::heard(&world.take(peer));
-    assert_eq!((heard.lines, heard.closed), (vec![ended(&first)], None));
+    let received = super::parse_output(&world.take(peer));
+    assert_eq!(
+        (received.lines, received.closed),
+        (vec![ended(&first)], None)
+    );
     // The second has expired as well, but it is still pending, and is not checked in a loop.
     assert!(
         world
@@ -67,8 +73,11 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
             .is_none_or(|due_ms| due_ms > world.now_ms + 60_000)
     );
     world.advance_alone(0, 30_000);
-    let heard = take(&mut world, peer);
-    assert_eq!((&heard.lines[0]["id"], heard.closed), (&json!(3), None));
+    let received = take(&mut world, peer);
+    assert_eq!(
+        (&received.lines[0]["id"], received.closed),
+        (&json!(3), None)
+    );
     world.advance(1);
     assert!(take(&mut world, peer).lines.contains(&ended(&second)));
 }
@@ -98,8 +107,8 @@ fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
         &json!({ "user": user, "channel": other }),
     );
     assert!(world.take(peer).is_empty(), "no push precedes the reply");
-    let heard = take(&mut world, peer);
-    let told: Vec<(&Value, &Value)> = heard
+    let output = take(&mut world, peer);
+    let received: Vec<(&Value, &Value)> = output
         .lines
         .iter()
         .map(|line| (&line["id"], &line["push"]))
@@ -113,7 +122,7 @@ fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
     let pushes = pushes.iter().map(|push| (&Value::Null, push));
     let (id, none) = (json!(2), Value::Null);
     let expected: Vec<(&Value, &Value)> = [(&id, &none)].into_iter().chain(pushes).collect();
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
     // The client can subscribe to the channel again.
     let again = ask(&mut world, peer, &subscribe(3, &channel, ""));
     assert_eq!(
@@ -212,15 +221,18 @@ fn commands_that_pile_up_are_counted_by_request() {
             say(&mut world, &pings.collect::<Vec<_>>().join("\n"));
             expected.extend(ids);
         }
-        let said = objects(&mut world, peer);
+        let messages = objects(&mut world, peer);
         match is_well {
             true => {
-                let ids: Vec<u64> = said.iter().filter_map(|one| one["id"].as_u64()).collect();
+                let ids: Vec<u64> = messages
+                    .iter()
+                    .filter_map(|one| one["id"].as_u64())
+                    .collect();
                 assert_eq!(ids, expected);
             }
             // The number of waiting messages is limited all the same.
             false => {
-                let last = &said.last().expect("the end")["push"]["disconnect"];
+                let last = &messages.last().expect("the end")["push"]["disconnect"];
                 assert_eq!(last["code"], 3013);
             }
         }
@@ -247,8 +259,8 @@ fn a_worker_that_takes_no_commands_leaves_room_for_those_of_others() {
     assert_eq!(say(&mut world, &of_slow), 503);
     assert_eq!(say(&mut world, &of_other), 204);
     world.turn(2);
-    let said = super::streams::chunks(&world.take(other)).concat();
-    assert!(said.contains(r#""id":2"#), "{said}");
+    let messages = super::streams::chunks(&world.take(other)).concat();
+    assert!(messages.contains(r#""id":2"#), "{messages}");
     // Accepted relays are executed when the worker continues.
     world.settle();
     assert!(!world.take(slow).is_empty());

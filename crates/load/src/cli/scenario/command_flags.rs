@@ -151,7 +151,7 @@ impl CommandFlags {
     }
 
     /// Returns the command with all values, as if it were given on the command line.
-    pub(super) fn question(&self, words: &[FlagValue]) -> Result<BenchCommand, String> {
+    pub(super) fn bench_command(&self, words: &[FlagValue]) -> Result<BenchCommand, String> {
         let (flags, plain): (Vec<&FlagValue>, _) = words.iter().partition(|word| word.is_flag);
         let mut argv = vec![self.kind.to_owned()];
         argv.extend(flags.iter().flat_map(|word| word.pieces.clone()));

@@ -33,7 +33,7 @@ pub(super) struct ScenarioPhase {
     /// Whether it runs concurrently with the previous one.
     pub(super) together: bool,
     pub(super) allow_bottleneck: bool,
-    pub(super) question: BenchCommand,
+    pub(super) command: BenchCommand,
     pub(super) plan: Plan,
     pub(super) promises: Vec<Slo>,
 }
@@ -124,7 +124,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         let phases = self.phases(phases);
         for (promise, at) in &promises {
             let kinds = promise.kinds();
-            let is_measured = |phase: &ScenarioPhase| kinds.contains(&kind_of(&phase.question));
+            let is_measured = |phase: &ScenarioPhase| kinds.contains(&kind_of(&phase.command));
             if !kinds.is_empty() && !phases.iter().any(is_measured) && self.problems.is_empty() {
                 let message = format!(
                     "not measured by any phase: add one of kind {}",
@@ -234,8 +234,8 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                     Some(kind) if self.words[kind].has(name) => given.push((key, value)),
                     Some(kind) => {
                         let known = self.words[kind].keys();
-                        let whose = format!(" in a phase of kind {:?}", KINDS[kind]);
-                        self.unknown(key, &whose, known, &OF_A_PHASE);
+                        let scope = format!(" in a phase of kind {:?}", KINDS[kind]);
+                        self.unknown(key, &scope, known, &OF_A_PHASE);
                         is_readable = false;
                     }
                     // The keys of the intended kind are unknown.
@@ -262,12 +262,12 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         if !is_readable {
             return None;
         }
-        let (question, plan) = self.plan(at, kind, &words)?;
+        let (command, plan) = self.plan(at, kind, &words)?;
         Some(ScenarioPhase {
             name: phase_name.unwrap_or_else(|| KINDS[kind].to_owned()),
             together,
             allow_bottleneck,
-            question,
+            command,
             plan,
             promises: promises.into_iter().map(|(promise, _)| promise).collect(),
         })
@@ -331,8 +331,8 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         words: &[(usize, FlagValue)],
     ) -> Option<(BenchCommand, Plan)> {
         let plain: Vec<FlagValue> = words.iter().map(|(_, word)| word.clone()).collect();
-        let question = match self.words[kind].question(&plain) {
-            Ok(question) => question,
+        let command = match self.words[kind].bench_command(&plain) {
+            Ok(command) => command,
             Err(message) => {
                 let is_about_given = !message.contains("missing");
                 let place = subject(&message, words).filter(|_| is_about_given);
@@ -340,10 +340,10 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
                 return None;
             }
         };
-        let (_, _, plan) = question.plan()?;
+        let (_, _, plan) = command.plan()?;
         let plan = plan.and_then(|plan| limits::check(&[&plan]).map(|()| plan));
         match plan {
-            Ok(plan) => Some((question, plan)),
+            Ok(plan) => Some((command, plan)),
             Err(failure) => {
                 let message = in_file_words(failure.message());
                 self.add(subject(&message, words).unwrap_or(at), message);
@@ -397,7 +397,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         })
     }
 
-    fn unknown(&mut self, key: &Key<'_>, whose: &str, known: Vec<String>, more: &[&str]) {
+    fn unknown(&mut self, key: &Key<'_>, scope: &str, known: Vec<String>, more: &[&str]) {
         let name = key.get_ref().as_ref();
         let known = known.iter().map(String::as_str).chain(more.iter().copied());
         let hint = match veche_types::nearest(name, known) {
@@ -415,7 +415,7 @@ impl<'a, 'i> ScenarioParser<'a, 'i, '_> {
         };
         self.add(
             key.span().start,
-            format!("unknown key {name:?}{whose}{hint}"),
+            format!("unknown key {name:?}{scope}{hint}"),
         );
     }
 }
@@ -441,8 +441,8 @@ fn subject(message: &str, words: &[(usize, FlagValue)]) -> Option<usize> {
     named.or_else(quoted).or_else(mentioned).map(|(at, _)| *at)
 }
 
-pub(super) fn kind_of(question: &BenchCommand) -> &'static str {
-    question.plan().map_or("", |(kind, ..)| kind)
+pub(super) fn kind_of(command: &BenchCommand) -> &'static str {
+    command.plan().map_or("", |(kind, ..)| kind)
 }
 
 /// Formats `"a", "b" or "c"`.

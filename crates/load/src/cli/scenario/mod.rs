@@ -156,7 +156,7 @@ fn run_one(
     stop: &AtomicBool,
     mut line: Option<&mut ProgressLine>,
 ) -> Result<Report, CommandFailure> {
-    let Some((kind, common, _)) = phase.question.plan() else {
+    let Some((kind, common, _)) = phase.command.plan() else {
         return Err(CommandFailure::new(
             Exit::Usage,
             "not a phase of a scenario",
@@ -200,11 +200,11 @@ pub(super) fn check_phase(
 ) -> Vec<Objective> {
     let mut checks: Vec<Objective> = promises
         .iter()
-        .map(|promise| promise.judge(report))
+        .map(|promise| promise.evaluate(report))
         .collect();
     let all = || promises.iter().chain(whole);
     if !all().any(Slo::is_about_errors) {
-        checks.push(Slo::no_errors().judge(report));
+        checks.push(Slo::no_errors().evaluate(report));
     }
     let named: Vec<&str> = all().map(Slo::path).collect();
     let duplicated = report.messages.duplicated;
@@ -249,7 +249,7 @@ fn check_slos(scenario: &Scenario, report: &mut Report) {
     let mut checks: Vec<Objective> = scenario
         .promises
         .iter()
-        .map(|promise| promise.judge_scenario(report))
+        .map(|promise| promise.evaluate_scenario(report))
         .collect();
     for phase in &scenario.phases[report.phases.len()..] {
         checks.extend(

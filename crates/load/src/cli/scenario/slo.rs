@@ -161,7 +161,7 @@ impl Slo {
     }
 
     /// Checks it for a phase.
-    pub(super) fn judge(&self, report: &Report) -> Objective {
+    pub(super) fn evaluate(&self, report: &Report) -> Objective {
         match self.measured(report) {
             Some(value) => self.check(self.figure.show(value, self.in_share), self.keeps(value)),
             None => self.check(self.figure.why_absent(report).to_owned(), false),
@@ -169,9 +169,9 @@ impl Slo {
     }
 
     /// Checks it for a scenario: additive figures by their sum, others in every phase that measures them.
-    pub(super) fn judge_scenario(&self, whole: &Report) -> Objective {
+    pub(super) fn evaluate_scenario(&self, whole: &Report) -> Objective {
         if self.figure.adds_up || self.figure.path == "seconds" {
-            return self.judge(whole);
+            return self.evaluate(whole);
         }
         let measured = whole.phases.iter().filter_map(|phase| {
             let name = phase.settings.label.clone().unwrap_or_default();
@@ -338,13 +338,15 @@ mod tests {
             ("handshake.p99", "\"<= 1h\"", false),
             ("server.bytes_per_connection", "\"<= 1GiB\"", false),
         ] {
-            let check = promise(path, value).unwrap().judge(&report);
+            let check = promise(path, value).unwrap().evaluate(&report);
             assert_eq!(check.passed, kept, "{path} {value}: {check:?}");
         }
-        let check = promise("latency.p99", "\"<=50ms\"").unwrap().judge(&report);
+        let check = promise("latency.p99", "\"<=50ms\"")
+            .unwrap()
+            .evaluate(&report);
         assert_eq!(check.promise, "latency.p99 <= 50ms");
         assert_eq!(check.measured, "50 ms");
-        let check = promise("errors", "\"<= 0.1%\"").unwrap().judge(&report);
+        let check = promise("errors", "\"<= 0.1%\"").unwrap().evaluate(&report);
         assert_eq!(
             (check.promise.as_str(), check.measured.as_str()),
             ("errors <= 0.1%", "0.2 %")
@@ -359,27 +361,29 @@ mod tests {
         whole.phases = vec![report(10.0, 1000, 3), report(30.0, 2000, 0)];
         let check = promise("latency.p99", "\"<= 20us\"")
             .unwrap()
-            .judge_scenario(&whole);
+            .evaluate_scenario(&whole);
         assert_eq!(
             (check.measured.as_str(), check.passed),
             ("30 us in p30", false)
         );
         let check = promise("latency.p99", "\">= 20us\"")
             .unwrap()
-            .judge_scenario(&whole);
+            .evaluate_scenario(&whole);
         assert_eq!(
             (check.measured.as_str(), check.passed),
             ("10 us in p10", false)
         );
         let check = promise("errors", "\"<= 0.1%\"")
             .unwrap()
-            .judge_scenario(&whole);
+            .evaluate_scenario(&whole);
         assert_eq!((check.measured.as_str(), check.passed), ("0.1 %", true));
-        let check = promise("ledger.lost", "0").unwrap().judge_scenario(&whole);
+        let check = promise("ledger.lost", "0")
+            .unwrap()
+            .evaluate_scenario(&whole);
         assert!(check.passed);
         let check = promise("handshake.max", "\"< 1s\"")
             .unwrap()
-            .judge_scenario(&whole);
+            .evaluate_scenario(&whole);
         assert_eq!(
             (check.measured.as_str(), check.passed),
             ("not measured: no connection was opened", false)

@@ -86,9 +86,9 @@ mod tests {
             r##"{"subscribed":"#\"a","position":"a&b c:3","recovered":true}"##,
             r#"{"channel":"none","data":"{\"position\":\"y:1\"}"}"#,
         ] {
-            let said = MessagePosition::find(text.as_bytes()).unwrap();
-            let channel = said.subscribed.or(said.channel).unwrap();
-            if let Some(position) = said.position {
+            let found = MessagePosition::find(text.as_bytes()).unwrap();
+            let channel = found.subscribed.or(found.channel).unwrap();
+            if let Some(position) = found.position {
                 places.set(&channel, &position);
             }
         }

@@ -19,7 +19,7 @@ pub(super) struct RecoveryState {
 #[derive(Default)]
 struct Receiver {
     places: ChannelPositions,
-    heard: SubscribeStatus,
+    status: SubscribeStatus,
     /// A missing position was already reported.
     has_complained: bool,
 }
@@ -69,7 +69,7 @@ impl RecoveryState {
     ) {
         if let (Some(receiver), Some(page)) = (self.receivers.get_mut(client_index as usize), page)
         {
-            receiver.heard = SubscribeStatus::Nothing;
+            receiver.status = SubscribeStatus::Nothing;
             if receiver.places.is_empty() {
                 page.end_absence(now_ns);
             }
@@ -82,42 +82,42 @@ impl RecoveryState {
         io: &mut LoadIo<'_>,
         client_index: u32,
         channel: &str,
-        said: &MessagePosition<'_>,
+        message_position: &MessagePosition<'_>,
         page: &mut ClientLedger,
     ) {
         let receiver = &mut self.receivers[client_index as usize];
         let was_there = receiver.places.knows(channel);
-        match &said.position {
+        match &message_position.position {
             Some(position) => receiver.places.set(channel, position),
             None => receiver.places.forget(channel),
         }
         if !was_there {
             // Its other channels have no position and nothing to recover.
-            if receiver.heard == SubscribeStatus::Nothing {
-                receiver.heard = SubscribeStatus::Place;
+            if receiver.status == SubscribeStatus::Nothing {
+                receiver.status = SubscribeStatus::Place;
             }
             return;
         }
         let is_first = !matches!(
-            receiver.heard,
+            receiver.status,
             SubscribeStatus::Recovered | SubscribeStatus::Gone
         );
         self.counts.returned += u64::from(is_first);
-        match said.recovered {
+        match message_position.recovered {
             Some(true) => {
                 if is_first {
-                    receiver.heard = SubscribeStatus::Recovered;
+                    receiver.status = SubscribeStatus::Recovered;
                 }
                 page.recover();
             }
             Some(false) => {
-                self.counts.refused += u64::from(receiver.heard != SubscribeStatus::Gone);
-                receiver.heard = SubscribeStatus::Gone;
+                self.counts.refused += u64::from(receiver.status != SubscribeStatus::Gone);
+                receiver.status = SubscribeStatus::Gone;
                 page.exclude_until(io.net.now_ns);
             }
             None => {
                 // Without a report nothing is excused as lost.
-                receiver.heard = SubscribeStatus::Recovered;
+                receiver.status = SubscribeStatus::Recovered;
                 page.recover();
                 let words = "the server did not report whether a receiver's recovery is complete";
                 io.net
@@ -131,12 +131,12 @@ impl RecoveryState {
         &mut self,
         io: &mut LoadIo<'_>,
         client_index: u32,
-        said: Option<&MessagePosition<'_>>,
+        message_position: Option<&MessagePosition<'_>>,
     ) {
         let receiver = &mut self.receivers[client_index as usize];
-        let place = said.and_then(|said| {
-            let channel = said.channel.as_deref()?;
-            Some((channel, said.position.as_deref()?))
+        let place = message_position.and_then(|message_position| {
+            let channel = message_position.channel.as_deref()?;
+            Some((channel, message_position.position.as_deref()?))
         });
         if let Some((channel, position)) = place {
             receiver.places.set(channel, position);
@@ -215,7 +215,7 @@ impl RecoveryState {
     /// Returns whether a receiver has recovered, or never had a position.
     pub(super) fn is_back(&self, client_index: u32) -> bool {
         let receiver = &self.receivers[client_index as usize];
-        receiver.places.is_empty() || receiver.heard != SubscribeStatus::Nothing
+        receiver.places.is_empty() || receiver.status != SubscribeStatus::Nothing
     }
 }
 

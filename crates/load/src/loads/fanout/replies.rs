@@ -46,11 +46,11 @@ pub(super) enum ProtocolLine {
     Other,
 }
 
-pub(super) fn read(line: &[u8], speech: ServerProtocol) -> ProtocolLine {
+pub(super) fn read(line: &[u8], protocol: ServerProtocol) -> ProtocolLine {
     let Ok(reply) = serde_json::from_slice::<Reply>(line) else {
         return ProtocolLine::Other;
     };
-    match (reply.connect, speech) {
+    match (reply.connect, protocol) {
         (Some(connect), _) => ProtocolLine::Connected(ServerProtocol::Centrifugo {
             wants_pongs: connect.pong,
         }),
@@ -68,9 +68,10 @@ pub(super) fn is_one(data: &[u8]) -> bool {
 }
 
 /// Returns the messages of a frame: its lines if each is a complete JSON object, otherwise all of it.
-pub(super) fn split(data: &[u8], speech: ServerProtocol) -> impl Iterator<Item = &[u8]> {
+pub(super) fn split(data: &[u8], protocol: ServerProtocol) -> impl Iterator<Item = &[u8]> {
     let is_object = |line: &[u8]| line.starts_with(b"{") && line.ends_with(b"}");
-    let are_lines = !is_one(data) && (speech != ServerProtocol::Any || lines(data).all(is_object));
+    let are_lines =
+        !is_one(data) && (protocol != ServerProtocol::Any || lines(data).all(is_object));
     let (split, whole) = match are_lines {
         true => (Some(lines(data)), None),
         false => (None, Some(data)),
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn frames_are_split_where_they_hold_lines() {
-        let count = |data: &[u8], speech| split(data, speech).count();
+        let count = |data: &[u8], protocol| split(data, protocol).count();
         assert_eq!(count(b"{}\n{\"push\":{}}\n", ServerProtocol::Any), 2);
         assert_eq!(count(b"{}", ServerProtocol::Any), 1);
         assert_eq!(count(b"", ServerProtocol::Any), 1);
@@ -106,7 +107,7 @@ mod tests {
     fn replies() {
         let connected =
             |pong| ProtocolLine::Connected(ServerProtocol::Centrifugo { wants_pongs: pong });
-        for (line, speech, expected) in [
+        for (line, protocol, expected) in [
             (
                 r#"{"id":1,"connect":{"client":"a","pong":true}}"#,
                 ServerProtocol::Any,
@@ -140,7 +141,7 @@ mod tests {
             ),
             ("hello", CENTRIFUGO, ProtocolLine::Other),
         ] {
-            assert_eq!(read(line.as_bytes(), speech), expected, "{line}");
+            assert_eq!(read(line.as_bytes(), protocol), expected, "{line}");
         }
     }
 }

@@ -279,10 +279,10 @@ fn a_side_that_fails_is_not_better() {
         }
         let comparison = compare(&runs);
         for row in &comparison.rows {
-            let judgement = row.against_first[0].as_ref().unwrap();
-            assert_eq!(judgement.verdict, Verdict::Unjudged, "{}", row.metric);
+            let ratio_verdict = row.against_first[0].as_ref().unwrap();
+            assert_eq!(ratio_verdict.verdict, Verdict::Unjudged, "{}", row.metric);
         }
-        let said = comparison.warnings.join("\n");
-        assert!(said.contains("No verdict: up to 0"), "{said}");
+        let warnings = comparison.warnings.join("\n");
+        assert!(warnings.contains("No verdict: up to 0"), "{warnings}");
     }
 }

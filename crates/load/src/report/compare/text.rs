@@ -62,21 +62,20 @@ fn table(page: &mut TextPage, comparison: &Comparison, index: usize) {
     );
     page.text_as_is(Tone::Faint, &header);
     for row in &comparison.rows {
-        let Some(judgement) = &row.against_first[index - 1] else {
+        let Some(ratio_verdict) = &row.against_first[index - 1] else {
             continue;
         };
-        let (ratio, interval) =
-            judgement
-                .estimate
-                .as_ref()
-                .map_or((ABSENT.to_owned(), String::new()), |estimate| {
-                    let interval = match estimate.method {
-                        EstimateMethod::Single => String::new(),
-                        _ => format!("{} – {}", figure(estimate.low), figure(estimate.high)),
-                    };
-                    (figure(estimate.ratio), interval)
-                });
-        let (tone, verdict) = match judgement.verdict {
+        let (ratio, interval) = ratio_verdict.estimate.as_ref().map_or(
+            (ABSENT.to_owned(), String::new()),
+            |estimate| {
+                let interval = match estimate.method {
+                    EstimateMethod::Single => String::new(),
+                    _ => format!("{} – {}", figure(estimate.low), figure(estimate.high)),
+                };
+                (figure(estimate.ratio), interval)
+            },
+        );
+        let (tone, verdict) = match ratio_verdict.verdict {
             Verdict::Better => (Tone::Good, "better"),
             Verdict::Worse => (Tone::Bad, "worse"),
             Verdict::Noise => (Tone::Faint, "noise"),
@@ -114,7 +113,7 @@ fn methods(page: &mut TextPage, comparison: &Comparison) {
         .rows
         .iter()
         .flat_map(|row| row.against_first.iter().flatten())
-        .filter_map(|judgement| judgement.estimate.as_ref())
+        .filter_map(|ratio_verdict| ratio_verdict.estimate.as_ref())
         .collect();
     let has = |method: EstimateMethod| estimates.iter().any(|estimate| estimate.method == method);
     if estimates.is_empty() {

@@ -69,7 +69,7 @@ fn a_mix_of_responses_is_loud() {
 }
 
 #[test]
-fn a_bottleneck_is_the_first_word_and_said_once() {
+fn a_bottleneck_comes_first_and_once() {
     let mut report = full();
     assert!(!plain(&report).contains("BOTTLENECK"));
     report.generator.bottleneck = true;
@@ -232,10 +232,10 @@ fn lost_processes_are_the_first_and_the_last_word() {
         process: 2,
         how: "killed by signal 9".to_owned(),
     }];
-    let said = "INCOMPLETE: 1 process of the tester was lost (process 2: killed by signal 9). These are the figures of the others.";
+    let warning = "INCOMPLETE: 1 process of the tester was lost (process 2: killed by signal 9). These are the figures of the others.";
     let one_line = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(one_line(plain(&report)).matches(said).count(), 2);
-    assert!(doubts(&report).contains(&said.to_owned()));
+    assert_eq!(one_line(plain(&report)).matches(warning).count(), 2);
+    assert!(doubts(&report).contains(&warning.to_owned()));
 
     report.settings.label = Some("rush".to_owned());
     let scenario = Report {

@@ -18,13 +18,13 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
         };
         let data = data.as_bytes();
         let writing = own.requests().write(number as u64, data.len());
-        let Some(BodyWrite { to, is_much }) = writing else {
+        let Some(BodyWrite { to, must_wait }) = writing else {
             return Err(fault(veche_runtime::GONE));
         };
         if data.is_empty() {
             return Ok(None);
         }
-        let token = is_much.then(|| own.token());
+        let token = must_wait.then(|| own.token());
         let mut effects = own.world.effects.borrow_mut();
         let Some(data) = effects.store(&data) else {
             return Err(fault("too much data is written at once"));
@@ -45,12 +45,12 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     let own = Rc::clone(context);
     let listen = lua.create_function(move |_, (number, channel): (f64, LuaString)| {
         let channel = channel_name(&channel)?;
-        let Some(who) = own.requests().writer(number as u64) else {
+        let Some(connection) = own.requests().writer(number as u64) else {
             return Err(fault(veche_runtime::GONE));
         };
         let token = own.token();
         own.effect(Effect::Subscribe {
-            who,
+            connection,
             channel,
             place: None,
             token,
@@ -61,8 +61,11 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     let own = Rc::clone(context);
     let unlisten = lua.create_function(move |_, (number, channel): (f64, LuaString)| {
         let channel = channel_name(&channel)?;
-        if let Some(who) = own.requests().writer(number as u64) {
-            own.effect(Effect::Unsubscribe { who, channel });
+        if let Some(connection) = own.requests().writer(number as u64) {
+            own.effect(Effect::Unsubscribe {
+                connection,
+                channel,
+            });
         }
         Ok(())
     })?;

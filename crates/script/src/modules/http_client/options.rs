@@ -210,7 +210,7 @@ impl Draft<'_> {
             }
         }
         if is_insecure {
-            self.fetch.trust = CertificateTrust::Anybody;
+            self.fetch.trust = CertificateTrust::Insecure;
         }
         Ok(())
     }
@@ -335,9 +335,9 @@ impl Draft<'_> {
         if self.fetch.url.len() > URL_BYTES_MAX {
             return Err(self.bad("option query", "the URL is longer than 16384 bytes"));
         }
-        let is_told = |(name, _): &(String, Vec<u8>)| name == "content-type";
+        let is_content_type = |(name, _): &(String, Vec<u8>)| name == "content-type";
         if let Some(content_type) = self.content_type
-            && !self.fetch.headers.iter().any(is_told)
+            && !self.fetch.headers.iter().any(is_content_type)
         {
             let header = ("content-type".to_owned(), content_type.into());
             self.fetch.headers.push(header);

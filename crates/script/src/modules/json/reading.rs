@@ -64,7 +64,7 @@ impl Reader<'_> {
     }
 
     /// Converts a result of Lua to the parser's error type.
-    fn told<T, E: Error>(self, result: mlua::Result<T>) -> Result<T, E> {
+    fn parser_result<T, E: Error>(self, result: mlua::Result<T>) -> Result<T, E> {
         result.map_err(|error| {
             self.failure.replace(Some(error));
             E::custom("given up")
@@ -100,7 +100,7 @@ impl<'de> DeserializeSeed<'de> for Reader<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Value, D::Error> {
-        self.told(go_on())?;
+        self.parser_result(go_on())?;
         parser.deserialize_any(self)
     }
 }
@@ -121,11 +121,11 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
-        self.told(whole_to_lua(self.lua, number))
+        self.parser_result(whole_to_lua(self.lua, number))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
-        self.told(whole_to_lua(self.lua, number))
+        self.parser_result(whole_to_lua(self.lua, number))
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
@@ -136,26 +136,26 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        self.told(self.lua.create_string(text).map(Value::String))
+        self.parser_result(self.lua.create_string(text).map(Value::String))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Value, A::Error> {
-        let table = self.told(self.lua.create_table())?;
+        let table = self.parser_result(self.lua.create_table())?;
         let mut count = 0;
         while let Some(value) = values.next_element_seed(self)? {
             count += 1;
-            self.told(table.raw_set(count, value))?;
+            self.parser_result(table.raw_set(count, value))?;
         }
         let metatable = self.lua.array_metatable();
-        self.told(table.set_metatable(Some(metatable)))?;
+        self.parser_result(table.set_metatable(Some(metatable)))?;
         Ok(Value::Table(table))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Value, A::Error> {
-        let table = self.told(self.lua.create_table())?;
+        let table = self.parser_result(self.lua.create_table())?;
         while let Some(key) = pairs.next_key_seed(self)? {
             let value = pairs.next_value_seed(self)?;
-            self.told(table.raw_set(key, value))?;
+            self.parser_result(table.raw_set(key, value))?;
         }
         Ok(Value::Table(table))
     }

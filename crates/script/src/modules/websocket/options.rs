@@ -119,7 +119,7 @@ impl Options {
             }
         }
         if is_insecure {
-            options.trust = CertificateTrust::Anybody;
+            options.trust = CertificateTrust::Insecure;
         }
         Ok(options)
     }

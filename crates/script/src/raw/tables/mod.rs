@@ -99,7 +99,7 @@ impl Call {
         FaultSubject(format!("table {}: {error}", self.table().name()))
     }
 
-    fn told<T>(&self, result: Result<T, TableError>) -> Result<T, FaultSubject> {
+    fn or_fault<T>(&self, result: Result<T, TableError>) -> Result<T, FaultSubject> {
         result.map_err(|error| self.fault(&error))
     }
 
@@ -114,7 +114,7 @@ impl Call {
                 "a key expected",
             ));
         }
-        self.told(self.table().key(given))
+        self.or_fault(self.table().key(given))
     }
 
     /// Returns the number of a column by its name.
@@ -321,14 +321,19 @@ unsafe extern "C-unwind" fn json(state: *mut lua_State) -> c_int {
     }
 }
 
-unsafe fn put(state: *mut lua_State, name: &'static str, how: PutMode, is_told: bool) -> c_int {
+unsafe fn put(
+    state: *mut lua_State,
+    name: &'static str,
+    how: PutMode,
+    returns_result: bool,
+) -> c_int {
     // SAFETY: as the caller.
     unsafe {
         method(state, name, |call| {
             let row = call.whole_row(2)?;
             let ttl_ms = call.ttl(3)?;
-            let is_new = call.told(call.table().put(how, &row, ttl_ms, call.now_ms))?;
-            if !is_told {
+            let is_new = call.or_fault(call.table().put(how, &row, ttl_ms, call.now_ms))?;
+            if !returns_result {
                 return Ok(0);
             }
             ffi::lua_pushboolean(state, is_new.into());
@@ -363,7 +368,9 @@ unsafe extern "C-unwind" fn update(state: *mut lua_State) -> c_int {
             let key = call.key(2)?;
             let changes = call.changes(3)?;
             let updated = match key {
-                Some(key) => call.told(call.table().update(key, &changes, None, call.now_ms))?,
+                Some(key) => {
+                    call.or_fault(call.table().update(key, &changes, None, call.now_ms))?
+                }
                 None => UpdateResult::NoRow,
             };
             ffi::lua_pushboolean(state, (updated == UpdateResult::Updated).into());
@@ -385,7 +392,7 @@ unsafe extern "C-unwind" fn incr(state: *mut lua_State) -> c_int {
                 _ => return Err(FaultSubject::argument("incr", 3, "a number expected")),
             };
             let sum = match key {
-                Some(key) => call.told(call.table().incr(key, column, by, call.now_ms))?,
+                Some(key) => call.or_fault(call.table().incr(key, column, by, call.now_ms))?,
                 None => None,
             };
             let sum = sum.map_or(Cell::Null, Cell::Bits);
@@ -401,7 +408,7 @@ unsafe extern "C-unwind" fn delete(state: *mut lua_State) -> c_int {
     unsafe {
         method(state, "delete", |call| {
             let deleted = match call.key(2)? {
-                Some(key) => call.told(call.table().delete(key, call.now_ms))?,
+                Some(key) => call.or_fault(call.table().delete(key, call.now_ms))?,
                 None => false,
             };
             ffi::lua_pushboolean(state, deleted.into());
@@ -442,7 +449,7 @@ unsafe extern "C-unwind" fn update_seen(state: *mut lua_State) -> c_int {
             else {
                 return Ok(0);
             };
-            match call.told(call.table().update(key, &changes, Some(seen), call.now_ms))? {
+            match call.or_fault(call.table().update(key, &changes, Some(seen), call.now_ms))? {
                 UpdateResult::Conflict => ffi::lua_pushnil(state),
                 updated => ffi::lua_pushboolean(state, (updated == UpdateResult::Updated).into()),
             }
@@ -485,7 +492,7 @@ unsafe extern "C-unwind" fn note(state: *mut lua_State) -> c_int {
                 },
                 _ => call.table().apply(batch, call.now_ms),
             };
-            call.told(noted)?;
+            call.or_fault(noted)?;
             Ok(0)
         })
     }

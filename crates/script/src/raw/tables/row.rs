@@ -84,20 +84,20 @@ impl Call {
     pub(super) fn whole_row(&self, index: c_int) -> Result<Vec<Cell<'static>>, FaultSubject> {
         let columns = self.table().schema().visible();
         let mut row = vec![Cell::Null; columns.len()];
-        let mut told = 0_u128;
+        let mut given = 0_u128;
         // SAFETY: the table stays on the stack during the call, and with it its contents; nothing changes it meanwhile.
         unsafe {
             fields(self, index, |place, value| {
-                row[place] = self.told(columns[place].cell(value))?;
-                told |= 1 << place;
+                row[place] = self.or_fault(columns[place].cell(value))?;
+                given |= 1 << place;
                 Ok(())
             })?;
         }
         let missing =
-            |(place, column): &(usize, &Column)| told & 1 << place == 0 && !column.is_nullable;
+            |(place, column): &(usize, &Column)| given & 1 << place == 0 && !column.is_nullable;
         match columns.iter().enumerate().find(missing) {
             None => Ok(row),
-            Some((_, column)) => self.told(column.cell(InputValue::Null)).map(|_| row),
+            Some((_, column)) => self.or_fault(column.cell(InputValue::Null)).map(|_| row),
         }
     }
 
@@ -111,7 +111,7 @@ impl Call {
         // SAFETY: as above.
         unsafe {
             fields(self, index, |place, value| {
-                changes.push((place, self.told(columns[place].cell(value))?));
+                changes.push((place, self.or_fault(columns[place].cell(value))?));
                 Ok(())
             })?;
         }

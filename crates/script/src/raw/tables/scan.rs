@@ -56,7 +56,7 @@ impl Call {
             }
             let values = (from + 1..=last).map(|index| row::given(state, index));
             let values: Vec<InputValue<'_>> = values.collect();
-            self.told(self.table().scan(index, &values, &options))
+            self.or_fault(self.table().scan(index, &values, &options))
         }
     }
 
@@ -142,7 +142,7 @@ impl Call {
                 }
             }
         });
-        let has_more = self.told(result)?;
+        let has_more = self.or_fault(result)?;
         Ok((rows, has_more))
     }
 }
@@ -260,7 +260,7 @@ pub(super) unsafe extern "C-unwind" fn sum(state: *mut lua_State) -> c_int {
             let column = is_column.then(|| call.column(2)).transpose()?;
             let scan = call.scan(3, if is_column { 2 } else { 1 })?;
             if column.is_none()
-                && let Some(count) = call.told(call.table().count_ahead(&scan))?
+                && let Some(count) = call.or_fault(call.table().count_ahead(&scan))?
             {
                 ffi::lua_pushboolean(state, 1);
                 ffi::lua_pushnumber(state, count as f64);
@@ -291,7 +291,7 @@ impl Call {
             aggregate,
         } = sums;
         let table = self.table();
-        self.told(match column {
+        self.or_fault(match column {
             Some(column) => table.aggregate(*column, scan, SUMMED_ROWS, self.now_ms, aggregate),
             None => table.next(scan, SUMMED_ROWS, self.now_ms, |_| *rows += 1),
         })

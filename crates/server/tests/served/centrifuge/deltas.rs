@@ -181,16 +181,16 @@ fn deltas_are_right_while_clients_come_and_go() {
             for worker in 0..3 {
                 let server = &server;
                 scope.spawn(move || {
-                    let (mut heard, mut visits, mut deltas) = (0, 0, 0);
+                    let (mut received, mut visits, mut deltas) = (0, 0, 0);
                     let mut epoch = Value::Null;
-                    while heard < LAST {
+                    while received < LAST {
                         let (mut client, _) = Client::connect(server, &format!("user{worker}"));
                         let is_back = epoch != Value::Null;
                         let mut request = json!({ "channel": "all:busy", "delta": "fossil" });
                         if is_back {
                             request["recover"] = json!(true);
                             request["epoch"] = epoch;
-                            request["offset"] = json!(heard);
+                            request["offset"] = json!(received);
                         }
                         let joined = client.ask(json!({ "id": 2, "subscribe": request }));
                         let joined = &joined["subscribe"];
@@ -198,10 +198,10 @@ fn deltas_are_right_while_clients_come_and_go() {
                         // The client reconnects without state.
                         let mut has = Has::default();
                         let mut hear = |publication: &Value| {
-                            heard += 1;
-                            assert_eq!(publication["offset"], heard);
-                            assert_eq!(has.take_json(publication), state(heard));
-                            heard
+                            received += 1;
+                            assert_eq!(publication["offset"], received);
+                            assert_eq!(has.take_json(publication), state(received));
+                            received
                         };
                         let mut last = match is_back {
                             true => {
@@ -217,7 +217,7 @@ fn deltas_are_right_while_clients_come_and_go() {
                             }
                         }
                         if !is_back {
-                            heard = joined["offset"].as_u64().unwrap_or(0);
+                            received = joined["offset"].as_u64().unwrap_or(0);
                         }
                         deltas += has.deltas;
                         visits += 1;

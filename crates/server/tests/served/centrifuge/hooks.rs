@@ -291,12 +291,12 @@ fn a_client_disconnected_during_a_request_is_rejected() {
                 .socket
                 .say(&json!({"id": 1, "connect": {}}).to_string());
             until("it to be asked", || back_end.count() == 1);
-            let (_, question) = asked(&back_end.heads()[0]);
-            let mut told = json!({"user": "ann"});
+            let (_, body) = asked(&back_end.heads()[0]);
+            let mut command = json!({"user": "ann"});
             if except {
-                told["whitelist"] = json!([question["client"]]);
+                command["whitelist"] = json!([body["client"]]);
             }
-            call(server.internal, method, &told);
+            call(server.internal, method, &command);
             go.send(()).expect("it waits");
             match (client.socket.next(), code) {
                 (Seen::Close(Some(closed), _), Some(code)) => assert_eq!(closed, code),
@@ -512,7 +512,7 @@ fn one_that_fails_is_left_alone_and_tried_again() {
             Metrics::scrape(server.internal).sum("veche_hooks_paused", &labels)
         };
         assert_eq!(paused(), 1.0);
-        back_end.tell(decide);
+        back_end.set_answer(decide);
         // Immediately rejected commands keep their order too, however many arrive together.
         let commands: Vec<String> = (10..60).map(|id| rpc(id, "m").to_string()).collect();
         ann.socket.say(&commands.join("\n"));

@@ -47,20 +47,20 @@ fn a_wildcard_subscription_covers_its_namespace() {
             ("news:art", 5),
         ] {
             let ack = lines.ask(&json!({ "channel": channel, "data": data, "ack": true }));
-            let heard = match channel {
+            let received = match channel {
                 "news:sport" => 25,
                 "news:art" => 24,
                 _ => 0,
             };
-            assert_eq!(ack["result"]["handed"], heard, "{channel}: {ack}");
+            assert_eq!(ack["result"]["handed"], received, "{channel}: {ack}");
         }
         for client in &mut all {
             for (channel, data) in [("news:sport", 1), ("news:art", 5)] {
                 let push = client.next();
                 assert_eq!(push["push"]["channel"], "news:*");
-                let heard =
+                let received =
                     json!({ "data": data, "channel": channel, "tags": { "channel": channel } });
-                assert_eq!(push["push"]["pub"], heard);
+                assert_eq!(push["push"]["pub"], received);
             }
         }
         assert_eq!(bob.publication(), json!({ "data": 1, "offset": 1 }));
@@ -69,9 +69,9 @@ fn a_wildcard_subscription_covers_its_namespace() {
         let refused = bob.ask(json!({ "id": 3, "publish": { "channel": "news:*", "data": 1 } }));
         assert_eq!(refused["error"]["code"], 103, "{refused}");
         bob.ask(json!({ "id": 4, "publish": { "channel": "news:x", "data": 6 } }));
-        let heard = all[0].publication();
+        let received = all[0].publication();
         assert_eq!(
-            (&heard["data"], &heard["channel"]),
+            (&received["data"], &received["channel"]),
             (&json!(6), &json!("news:x"))
         );
     });
@@ -188,19 +188,19 @@ fn route_patterns_do_not_grant_private_channels() {
         let mut ann = Socket::open(server.public, &format!("/push?user=ann&{channels}"));
         let mut eve = Socket::open(server.public, "/push?user=eve&channel=dialog:*");
         let mut lines = Lines::connect(server.push);
-        for (channel, heard) in [
+        for (channel, received) in [
             ("dialog:7#ann,bob", 1),
             ("dialog:$9", 0),
             ("/users/ann/orders", 1),
             ("dialog:7", 1),
         ] {
             let ack = lines.ask(&json!({ "channel": channel, "data": channel, "ack": true }));
-            assert_eq!(ack["result"]["handed"], heard, "{channel}: {ack}");
+            assert_eq!(ack["result"]["handed"], received, "{channel}: {ack}");
         }
         // Two channels may have homes on different workers.
-        let mut heard = [ann.text(), ann.text()];
-        heard.sort();
-        assert_eq!(heard, ["/users/ann/orders", "dialog:7#ann,bob"]);
+        let mut received = [ann.text(), ann.text()];
+        received.sort();
+        assert_eq!(received, ["/users/ann/orders", "dialog:7#ann,bob"]);
         assert_eq!(eve.text(), "dialog:7");
     });
 }

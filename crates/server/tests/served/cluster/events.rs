@@ -61,32 +61,32 @@ impl World {
     }
 
     /// Returns the events so far in the order of their times, each with its subject.
-    fn told(&self) -> Vec<String> {
-        let mut told = Vec::new();
+    fn event_lines(&self) -> Vec<String> {
+        let mut events = Vec::new();
         for batch in self.batches() {
             for event in batch["events"].as_array().expect("events") {
                 let kind = event["type"].as_str().expect("a type");
                 let channel = event["channel"].as_str().unwrap_or_default();
                 let user = event["user"].as_str().unwrap_or_default();
                 let text = format!("{kind} {channel} {user}").replace("  ", " ");
-                told.push((event["time"].as_u64(), text.trim().to_owned()));
+                events.push((event["time"].as_u64(), text.trim().to_owned()));
             }
         }
-        told.sort_by_key(|(at, _)| *at);
-        told.into_iter().map(|(_, text)| text).collect()
+        events.sort_by_key(|(at, _)| *at);
+        events.into_iter().map(|(_, text)| text).collect()
     }
 
     fn count(&self, what: &str) -> usize {
-        self.told().iter().filter(|one| *one == what).count()
+        self.event_lines().iter().filter(|one| *one == what).count()
     }
 
     /// Asserts that exactly these new events arrive.
     fn expect(&self, known: &mut usize, expected: &[&str]) {
         until("the events", || {
-            self.told().len() >= *known + expected.len()
+            self.event_lines().len() >= *known + expected.len()
         });
         thread::sleep(CALM);
-        let all = self.told();
+        let all = self.event_lines();
         let mut new: Vec<_> = all[*known..].iter().map(String::as_str).collect();
         new.sort_unstable();
         let mut expected = expected.to_vec();
@@ -156,7 +156,7 @@ fn the_channels_and_members_of_a_killed_node_leave_once() {
         world.count("online eve") == 1 && world.count("joined room:2 ann") == 1
     });
     thread::sleep(CALM);
-    let known = &mut world.told().len();
+    let known = &mut world.event_lines().len();
     drop(world.nodes.pop());
     let began = now();
     while names(&world.nodes[0]) != ["a"] {

@@ -55,7 +55,7 @@ impl Client {
     }
 
     /// Returns the next message that contains these words.
-    fn hears(&mut self, words: &str) -> String {
+    fn expect_message(&mut self, words: &str) -> String {
         loop {
             let text = self.0.text();
             if text.contains(words) {
@@ -102,16 +102,16 @@ fn walk(api: impl Fn(&str, Value) -> Value, there: &Server, user: &str) {
     let id = &ids[0];
 
     api("push", json!({ "user": user, "data": { "n": 1 } }));
-    client.hears("\"n\":1");
+    client.expect_message("\"n\":1");
     let one = json!({ "user": user, "client": id, "channel": channel });
     api("subscribe", one.clone());
-    client.hears("\"subscribe\"");
+    client.expect_message("\"subscribe\"");
     let published = api("publish", json!({ "channel": channel, "data": { "n": 2 } }));
     assert_eq!(published["offset"], 1, "{published}");
-    client.hears("\"n\":2");
+    client.expect_message("\"n\":2");
     let all = json!({ "channels": [channel], "data": { "n": 3 } });
     api("broadcast", all);
-    client.hears("\"n\":3");
+    client.expect_message("\"n\":3");
 
     let presence = api("presence", of_channel.clone());
     assert_eq!(presence["presence"][id]["user"], user, "{presence}");
@@ -135,7 +135,7 @@ fn walk(api: impl Fn(&str, Value) -> Value, there: &Server, user: &str) {
     let expiry = json!({ "user": user, "client": id, "expire_at": 4_000_000_000_u64 });
     api("refresh", expiry);
     api("unsubscribe", one);
-    client.hears("\"unsubscribe\"");
+    client.expect_message("\"unsubscribe\"");
     // The user stays a member for the delay of the namespace.
     let channels = api("channels", json!({ "pattern": "of-*" }));
     assert!(channels["channels"][&*channel].is_null(), "{channels}");

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 
-use super::Sealed;
+use super::TlsFixture;
 use super::client::Client;
 use crate::support::{Options, on_all};
 
@@ -13,7 +13,7 @@ const APP: &str = "local app = {}\nfunction app.request(req) return req.remote e
 #[test]
 fn the_header_comes_before_tls() {
     on_all(|setup| {
-        let sealed = Sealed::start(
+        let fixture = TlsFixture::start(
             setup,
             "trusted_proxies = [\"127.0.0.1\"]\nproxy_protocol = true",
             &Options {
@@ -23,9 +23,9 @@ fn the_header_comes_before_tls() {
             },
         );
         let open = |header: &[u8]| {
-            let mut socket = TcpStream::connect(sealed.server.public).expect("it listens");
+            let mut socket = TcpStream::connect(fixture.server.public).expect("it listens");
             socket.write_all(header).expect("it reads");
-            Client::over(socket, "localhost", &sealed.trust)
+            Client::over(socket, "localhost", &fixture.trust)
         };
         for client in ["192.0.2.7", "192.0.2.8"] {
             let header = format!("PROXY TCP4 {client} 198.51.100.1 56324 443\r\n");
@@ -40,9 +40,9 @@ fn the_header_comes_before_tls() {
         // A peer that starts with TLS is not the proxy.
         assert!(open(b"").is_err());
         assert_eq!(
-            sealed.count("veche_turned_away_total", "reason=\"proxy_header\""),
+            fixture.count("veche_turned_away_total", "reason=\"proxy_header\""),
             1
         );
-        assert_eq!(sealed.count("veche_tls_handshakes_total", ""), 3);
+        assert_eq!(fixture.count("veche_tls_handshakes_total", ""), 3);
     });
 }

@@ -159,7 +159,7 @@ impl Client {
                     .decode(&mut self.input, &mut self.codecs, &LIMITS);
                 let (taken, event) =
                     decoded.map_err(|error| io::Error::other(format!("{error:?}")))?;
-                let heard = match event {
+                let message = match event {
                     Some(FrameEvent::Message { data, .. }) => Some(data.to_vec()),
                     Some(FrameEvent::Close { code, .. }) => {
                         return Err(io::Error::other(format!("closed with {code:?}")));
@@ -167,8 +167,8 @@ impl Client {
                     _ => None,
                 };
                 self.input.drain(..taken);
-                if let Some(heard) = heard {
-                    return Ok(heard);
+                if let Some(message) = message {
+                    return Ok(message);
                 }
             }
             self.fill()?;
@@ -179,8 +179,8 @@ impl Client {
     #[track_caller]
     pub(super) fn echoes(&mut self, data: &[u8]) {
         self.say(data).expect("the server reads");
-        let heard = self.hear().expect("the server answers");
-        assert!(heard == data, "{} bytes came back", heard.len());
+        let received = self.hear().expect("the server answers");
+        assert!(received == data, "{} bytes came back", received.len());
     }
 
     /// Performs the closing handshakes of WebSocket and TLS.

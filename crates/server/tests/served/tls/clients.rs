@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Authority, BOTH, Client, Sealed, trust};
+use super::{Authority, BOTH, Client, TlsFixture, trust};
 use crate::support::{Options, call, on_all, until};
 
 const ROUTES: &str = "
@@ -34,10 +34,10 @@ fn a_certificate_identifies_the_client() {
                 routes: ROUTES,
                 ..Options::default()
             };
-            let sealed = Sealed::start(setup, &listen, &options);
-            let with = |shown: Option<&std::path::Path>| trust(&sealed.authority, BOTH, shown);
+            let fixture = TlsFixture::start(setup, &listen, &options);
+            let with = |shown: Option<&std::path::Path>| trust(&fixture.authority, BOTH, shown);
             let open = |trust, target: &str| {
-                let mut client = Client::open(sealed.server.public, "localhost", trust)?;
+                let mut client = Client::open(fixture.server.public, "localhost", trust)?;
                 client.upgrade(target).map(|()| client)
             };
             // Twice: the second time with a ticket, which contains the certificate too.
@@ -49,7 +49,7 @@ fn a_certificate_identifies_the_client() {
                     _ => "ada@example.org",
                 };
                 call(
-                    sealed.server.internal,
+                    fixture.server.internal,
                     "push",
                     &json!({"user": user, "data": user}),
                 );
@@ -68,7 +68,7 @@ fn a_certificate_identifies_the_client() {
             // A client may notice before the server has counted it.
             let failed = if optional { 1 } else { 3 };
             until("failures to be counted", || {
-                sealed.count(
+                fixture.count(
                     "veche_tls_handshake_failures_total",
                     "reason=\"client_certificate\"",
                 ) == failed
@@ -86,16 +86,16 @@ fn a_ticket_does_not_outlive_its_authority() {
     let vouching = people.file().with_file_name("vouching.pem");
     std::fs::copy(people.file(), &vouching).expect("copied");
     let listen = format!("client_ca = \"{}\"", vouching.display());
-    let sealed = Sealed::start(crate::support::USUAL, &listen, &Options::default());
-    let trust = trust(&sealed.authority, BOTH, Some(&ada));
+    let fixture = TlsFixture::start(crate::support::USUAL, &listen, &Options::default());
+    let trust = trust(&fixture.authority, BOTH, Some(&ada));
     let open = || {
-        let mut client = Client::open(sealed.server.public, "localhost", &trust)?;
+        let mut client = Client::open(fixture.server.public, "localhost", &trust)?;
         client.last_request("/index.html").map(|_| client)
     };
     assert!(!open().expect("it opens").is_resumed());
     assert!(open().expect("it opens").is_resumed());
     std::fs::copy(others.file(), &vouching).expect("copied");
-    let reload = sealed.server.command(&["reload"]).output();
+    let reload = fixture.server.command(&["reload"]).output();
     assert!(reload.expect("it runs").status.success());
     until("the others to vouch", || open().is_err());
 }

@@ -7,21 +7,21 @@ use std::sync::Arc;
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
-use super::Sealed;
+use super::TlsFixture;
 use crate::support::{Options, SOON, on_all, until};
 
 /// Returns a TLS client and the bytes of its ClientHello.
-fn hello(sealed: &Sealed) -> (ClientConnection, Vec<u8>) {
+fn hello(fixture: &TlsFixture) -> (ClientConnection, Vec<u8>) {
     let name = ServerName::try_from("localhost").expect("a name");
-    let mut client = ClientConnection::new(Arc::clone(&sealed.trust), name).expect("a client");
+    let mut client = ClientConnection::new(Arc::clone(&fixture.trust), name).expect("a client");
     let mut bytes = Vec::new();
     client.write_tls(&mut bytes).expect("into memory");
     (client, bytes)
 }
 
 /// Sends these bytes and returns everything received.
-fn knock(sealed: &Sealed, bytes: &[u8]) -> Vec<u8> {
-    let mut socket = TcpStream::connect(sealed.server.public).expect("it listens");
+fn knock(fixture: &TlsFixture, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(fixture.server.public).expect("it listens");
     socket.set_read_timeout(Some(SOON)).expect("a socket");
     socket.write_all(bytes).expect("it reads");
     let mut answer = Vec::new();
@@ -33,12 +33,12 @@ fn knock(sealed: &Sealed, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn other_protocols_are_closed_cleanly() {
     on_all(|setup| {
-        let sealed = Sealed::start(setup, "", &Options::default());
+        let fixture = TlsFixture::start(setup, "", &Options::default());
         let failures = |reason: &str| {
             let label = format!("reason=\"{reason}\"");
-            sealed.count("veche_tls_handshake_failures_total", &label)
+            fixture.count("veche_tls_handshake_failures_total", &label)
         };
-        let answer = knock(&sealed, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+        let answer = knock(&fixture, b"GET / HTTP/1.1\r\nHost: test\r\n\r\n");
         let answer = String::from_utf8(answer).expect("text");
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
@@ -47,30 +47,30 @@ fn other_protocols_are_closed_cleanly() {
             head.contains(&format!("content-length: {}", body.len())),
             "{answer}"
         );
-        assert_eq!(knock(&sealed, b"\x00\x01\x02 garbage"), b"");
+        assert_eq!(knock(&fixture, b"\x00\x01\x02 garbage"), b"");
         assert_eq!(failures("not_tls"), 2);
 
         // A record that only servers send; the alert names it.
-        let answer = knock(&sealed, b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00");
+        let answer = knock(&fixture, b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 1);
         // A record longer than allowed.
-        let answer = knock(&sealed, b"\x16\x03\x01\xff\xff");
+        let answer = knock(&fixture, b"\x16\x03\x01\xff\xff");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 2);
 
         // A client that leaves halfway, and one that sends nothing.
-        let (_, bytes) = hello(&sealed);
-        let mut socket = TcpStream::connect(sealed.server.public).expect("it listens");
+        let (_, bytes) = hello(&fixture);
+        let mut socket = TcpStream::connect(fixture.server.public).expect("it listens");
         socket
             .write_all(&bytes[..bytes.len() / 2])
             .expect("it reads");
-        until("its half to come", || sealed.server.connections() == 1);
+        until("its half to come", || fixture.server.connections() == 1);
         drop(socket);
-        drop(TcpStream::connect(sealed.server.public));
+        drop(TcpStream::connect(fixture.server.public));
         until("it to be gone", || failures("cut_off") == 1);
-        sealed.server.await_connections(0);
-        sealed
+        fixture.server.await_connections(0);
+        fixture
             .open()
             .last_request("/index.html")
             .expect("an answer");
@@ -80,11 +80,11 @@ fn other_protocols_are_closed_cleanly() {
 #[test]
 fn byte_by_byte_is_as_good_as_any() {
     on_all(|setup| {
-        let sealed = Sealed::start(setup, "", &Options::default());
-        let mut socket = TcpStream::connect(sealed.server.public).expect("it listens");
+        let fixture = TlsFixture::start(setup, "", &Options::default());
+        let mut socket = TcpStream::connect(fixture.server.public).expect("it listens");
         socket.set_nodelay(true).expect("a socket");
         socket.set_read_timeout(Some(SOON)).expect("a socket");
-        let (mut client, mut bytes) = hello(&sealed);
+        let (mut client, mut bytes) = hello(&fixture);
         let request = b"GET /index.html HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
         std::io::Write::write_all(&mut client.writer(), request).expect("kept");
         let mut answer = Vec::new();
@@ -114,7 +114,7 @@ fn byte_by_byte_is_as_good_as_any() {
 fn a_handshake_has_a_time_to_be_over_by() {
     on_all(|setup| {
         let limits = "header_timeout = \"1s\"\nhandshake_timeout = \"1s\"";
-        let sealed = Sealed::start(
+        let fixture = TlsFixture::start(
             setup,
             "",
             &Options {
@@ -123,10 +123,10 @@ fn a_handshake_has_a_time_to_be_over_by() {
                 ..Options::default()
             },
         );
-        let (_, bytes) = hello(&sealed);
-        let lines = super::address_of(&sealed.server, 3);
+        let (_, bytes) = hello(&fixture);
+        let lines = super::address_of(&fixture.server, 3);
         let mut waiting = Vec::new();
-        for address in [sealed.server.public, lines] {
+        for address in [fixture.server.public, lines] {
             for part in [0, 1, bytes.len() / 2, bytes.len()] {
                 let mut socket = TcpStream::connect(address).expect("it listens");
                 socket.set_read_timeout(Some(SOON)).expect("a socket");
@@ -146,8 +146,11 @@ fn a_handshake_has_a_time_to_be_over_by() {
             assert!(!timed_out, "it was left open");
         }
         let label = "reason=\"timed_out\"";
-        assert_eq!(sealed.count("veche_tls_handshake_failures_total", label), 8);
-        sealed.server.await_connections(0);
+        assert_eq!(
+            fixture.count("veche_tls_handshake_failures_total", label),
+            8
+        );
+        fixture.server.await_connections(0);
     });
 }
 
@@ -155,8 +158,8 @@ fn a_handshake_has_a_time_to_be_over_by() {
 #[test]
 fn a_changed_record_ends_the_session() {
     on_all(|setup| {
-        let sealed = Sealed::start(setup, "", &Options::default());
-        let mut client = sealed.open();
+        let fixture = TlsFixture::start(setup, "", &Options::default());
+        let mut client = fixture.open();
         client.upgrade("/echo").expect("it opens");
         client.echoes(b"still there");
         let mut record = Vec::new();
@@ -173,6 +176,6 @@ fn a_changed_record_ends_the_session() {
             client.stream.read_to_end(&mut rest).is_err(),
             "the alert, or a reset"
         );
-        sealed.server.await_connections(0);
+        fixture.server.await_connections(0);
     });
 }

@@ -5,17 +5,17 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::{BOTH, Client, Sealed, trust};
+use super::{BOTH, Client, TlsFixture, trust};
 use crate::support::{Options, USUAL, on_all, until};
 
 /// Replaces the server's certificate, both files.
-fn renew(sealed: &Sealed) {
-    let folder = sealed.server.folder.join("new");
-    sealed.authority.server(&["localhost"], &folder, "own");
+fn renew(fixture: &TlsFixture) {
+    let folder = fixture.server.folder.join("new");
+    fixture.authority.server(&["localhost"], &folder, "own");
     for name in ["own.pem", "own.key"] {
         fs::rename(
             folder.join(name),
-            sealed.server.folder.join("tls").join(name),
+            fixture.server.folder.join("tls").join(name),
         )
         .expect("moved");
     }
@@ -24,26 +24,26 @@ fn renew(sealed: &Sealed) {
 #[test]
 fn new_certificates_are_loaded_without_dropping_connections() {
     on_all(|setup| {
-        let sealed = Sealed::start(setup, "", &Options::default());
-        let mut first = sealed.open();
+        let fixture = TlsFixture::start(setup, "", &Options::default());
+        let mut first = fixture.open();
         first.upgrade("/echo").expect("it opens");
         // A resumed handshake shows no certificate, so each client is new.
         let stranger = || {
-            let trust = trust(&sealed.authority, BOTH, None);
-            Client::open(sealed.server.public, "localhost", &trust).expect("it opens")
+            let trust = trust(&fixture.authority, BOTH, None);
+            Client::open(fixture.server.public, "localhost", &trust).expect("it opens")
         };
         let old = first.shown();
-        renew(&sealed);
+        renew(&fixture);
         until("the new certificate", || stranger().shown() != old);
         first.echoes(b"still there");
 
         // With a reload, at once; earlier tickets remain valid.
-        let trust = trust(&sealed.authority, BOTH, None);
-        let again = || Client::open(sealed.server.public, "localhost", &trust).expect("it opens");
+        let trust = trust(&fixture.authority, BOTH, None);
+        let again = || Client::open(fixture.server.public, "localhost", &trust).expect("it opens");
         again().last_request("/index.html").expect("an answer");
         let old = stranger().shown();
-        renew(&sealed);
-        let reload = sealed
+        renew(&fixture);
+        let reload = fixture
             .server
             .command(&["reload"])
             .output()
@@ -55,22 +55,22 @@ fn new_certificates_are_loaded_without_dropping_connections() {
 
         // One file of the pair, and an invalid certificate: the old one stays.
         let before = stranger().shown();
-        let certificate = sealed.server.folder.join("tls/own.pem");
+        let certificate = fixture.server.folder.join("tls/own.pem");
         fs::write(&certificate, "nothing").expect("written");
         until("the bad file to be told", || {
-            sealed.server.log().contains("the old certificates stay")
+            fixture.server.log().contains("the old certificates stay")
         });
         assert!(stranger().shown() == before);
-        let reload = sealed
+        let reload = fixture
             .server
             .command(&["reload"])
             .output()
             .expect("it runs");
-        let said = String::from_utf8_lossy(&reload.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&reload.stderr).into_owned();
         assert!(!reload.status.success(), "{reload:?}");
         assert!(
-            said.contains("own.pem: it contains no certificate"),
-            "{said}"
+            printed.contains("own.pem: it contains no certificate"),
+            "{printed}"
         );
         assert!(stranger().shown() == before);
         first.echoes(b"still there");
@@ -81,24 +81,24 @@ fn new_certificates_are_loaded_without_dropping_connections() {
 /// A server process restarted with invalid files starts without them, and recovers when they are valid.
 #[test]
 fn a_restart_with_bad_files_waits_for_good_ones() {
-    let sealed = Sealed::start(USUAL, "", &Options::default());
-    let certificate = sealed.server.folder.join("tls/own.pem");
+    let fixture = TlsFixture::start(USUAL, "", &Options::default());
+    let certificate = fixture.server.folder.join("tls/own.pem");
     let good = fs::read(&certificate).expect("readable");
     fs::write(&certificate, "nothing").expect("written");
-    let pid = sealed.server.pid();
+    let pid = fixture.server.pid();
     crate::support::process::kill(pid, Signal::KILL);
     until("another server process", || {
-        let status = sealed.server.status();
+        let status = fixture.server.status();
         status.is_some_and(|status| status["state"] == "ready")
-            && sealed.server.try_pid().is_some_and(|other| other != pid)
+            && fixture.server.try_pid().is_some_and(|other| other != pid)
     });
     // Other listeners serve; this one accepts no client, and never without TLS.
-    let internal = crate::support::get(sealed.server.internal, "/health");
+    let internal = crate::support::get(fixture.server.internal, "/health");
     assert_eq!(internal.status, 200);
-    assert!(Client::open(sealed.server.public, "localhost", &sealed.trust).is_err());
+    assert!(Client::open(fixture.server.public, "localhost", &fixture.trust).is_err());
     fs::write(&certificate, good).expect("written");
     until("it to be mended", || {
-        Client::open(sealed.server.public, "localhost", &sealed.trust).is_ok()
+        Client::open(fixture.server.public, "localhost", &fixture.trust).is_ok()
     });
 }
 
@@ -119,7 +119,7 @@ fn check_reports_invalid_certificate_files() {
     let locked =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     fs::write(folder.join("locked.key"), locked).expect("written");
-    for (certificate, key, said) in [
+    for (certificate, key, expected) in [
         ("a.pem", "a.key", ""),
         (
             "a.pem",
@@ -161,10 +161,10 @@ fn check_reports_invalid_certificate_files() {
         fs::write(&config, text).expect("written");
         let output = check(&config);
         let all = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert_eq!(output.status.success(), said.is_empty(), "{all}");
-        assert!(all.contains(said), "{said}\nin\n{all}");
+        assert_eq!(output.status.success(), expected.is_empty(), "{all}");
+        assert!(all.contains(expected), "{expected}\nin\n{all}");
         assert!(
-            said.is_empty() || all.contains("veche.toml:3:7: tls: "),
+            expected.is_empty() || all.contains("veche.toml:3:7: tls: "),
             "{all}"
         );
     }

@@ -29,13 +29,13 @@ const ONLY_1_2: Versions = &[&TLS12];
 const ONLY_1_3: Versions = &[&TLS13];
 
 /// A server whose public listener has a certificate for `localhost`.
-struct Sealed {
+struct TlsFixture {
     server: Server,
     authority: Authority,
     trust: Arc<ClientConfig>,
 }
 
-impl Sealed {
+impl TlsFixture {
     fn start(setup: Setup, listen: &str, options: &Options<'_>) -> Self {
         let authority = Authority::new("authority");
         let listen =
@@ -71,9 +71,9 @@ const LINES: &str = "[[listen]]\naddress = \"127.0.0.1:0\"\nrole = \"push\"\nnam
                      tls = { certificate = \"tls/own.pem\", key = \"tls/own.key\" }\n";
 
 #[test]
-fn everything_that_is_spoken_may_be_sealed() {
+fn every_protocol_is_served_over_tls() {
     on_all(|setup| {
-        let sealed = Sealed::start(
+        let fixture = TlsFixture::start(
             setup,
             "",
             &Options {
@@ -81,30 +81,30 @@ fn everything_that_is_spoken_may_be_sealed() {
                 ..Options::default()
             },
         );
-        let answer = sealed
+        let answer = fixture
             .open()
             .last_request("/index.html")
             .expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(answer.ends_with("<p>hello</p>"), "{answer}");
 
-        let mut echo = sealed.open();
+        let mut echo = fixture.open();
         assert_eq!(echo.stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
         echo.upgrade("/echo").expect("it opens");
         for length in [0, 1, 1000, 16_384, 16_385, 60_000] {
             let data: Vec<u8> = (0..length).map(|i| i as u8).collect();
             echo.echoes(&data);
         }
-        let mut user = sealed.open();
+        let mut user = fixture.open();
         user.upgrade("/ws?user=ada&channel=news").expect("it opens");
         call(
-            sealed.server.internal,
+            fixture.server.internal,
             "publish",
             &json!({"channel": "news", "data": "over the wire"}),
         );
         assert_eq!(user.hear().expect("a publication"), b"over the wire");
 
-        let mut back = Client::open(address_of(&sealed.server, 3), "localhost", &sealed.trust);
+        let mut back = Client::open(address_of(&fixture.server, 3), "localhost", &fixture.trust);
         let back = &mut back.as_mut().expect("it opens").stream;
         let line = json!({"user": "ada", "data": "by a line", "ack": true});
         back.write_all(format!("{line}\n").as_bytes())
@@ -117,8 +117,8 @@ fn everything_that_is_spoken_may_be_sealed() {
         assert_eq!(user.hear().expect("a publication"), b"by a line");
         user.leave();
         echo.leave();
-        sealed.server.await_connections(1);
-        assert_eq!(sealed.count("veche_tls_handshake_failures_total", ""), 0);
+        fixture.server.await_connections(1);
+        assert_eq!(fixture.count("veche_tls_handshake_failures_total", ""), 0);
     });
 }
 
@@ -186,23 +186,23 @@ fn a_client_gets_the_certificate_for_the_name_that_it_asks_for() {
 #[test]
 fn versions_and_session_resumption() {
     on_all(|setup| {
-        let sealed = Sealed::start(setup, "", &Options::default());
+        let fixture = TlsFixture::start(setup, "", &Options::default());
         for (versions, label) in [(ONLY_1_2, "version=\"1.2\""), (ONLY_1_3, "version=\"1.3\"")] {
-            let trust = trust(&sealed.authority, versions, None);
-            let before = sealed.count("veche_tls_handshakes_total", "outcome=\"resumed\"");
+            let trust = trust(&fixture.authority, versions, None);
+            let before = fixture.count("veche_tls_handshakes_total", "outcome=\"resumed\"");
             // Separate connections, to any of the workers.
             for time in 0..6 {
                 let mut client =
-                    Client::open(sealed.server.public, "localhost", &trust).expect("it opens");
+                    Client::open(fixture.server.public, "localhost", &trust).expect("it opens");
                 assert_eq!(client.is_resumed(), time > 0, "{label}, time {time}");
                 client.last_request("/index.html").expect("an answer");
             }
-            let after = sealed.count("veche_tls_handshakes_total", "outcome=\"resumed\"");
+            let after = fixture.count("veche_tls_handshakes_total", "outcome=\"resumed\"");
             assert_eq!(after - before, 5, "{label}");
-            assert_eq!(sealed.count("veche_tls_versions_total", label), 6);
+            assert_eq!(fixture.count("veche_tls_versions_total", label), 6);
         }
         assert_eq!(
-            sealed.count("veche_tls_handshakes_total", "outcome=\"full\""),
+            fixture.count("veche_tls_handshakes_total", "outcome=\"full\""),
             2
         );
     });

@@ -3,11 +3,11 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use super::Sealed;
+use super::TlsFixture;
 use crate::support::{Options, on_all};
 
 /// Returns the output of `openssl s_client` for a connection that requests a page.
-fn connect(sealed: &Sealed, arguments: &[&str]) -> String {
+fn connect(fixture: &TlsFixture, arguments: &[&str]) -> String {
     let mut child = Command::new("openssl")
         .args([
             "s_client",
@@ -16,9 +16,9 @@ fn connect(sealed: &Sealed, arguments: &[&str]) -> String {
             "-verify_return_error",
         ])
         .arg("-connect")
-        .arg(sealed.server.public.to_string())
+        .arg(fixture.server.public.to_string())
         .arg("-CAfile")
-        .arg(sealed.authority.file())
+        .arg(fixture.authority.file())
         .args(["-alpn", "h2,http/1.1", "-ign_eof"])
         .args(arguments)
         .stdin(Stdio::piped())
@@ -36,11 +36,11 @@ fn connect(sealed: &Sealed, arguments: &[&str]) -> String {
 #[test]
 fn openssl_finds_nothing_wrong() {
     on_all(|setup| {
-        let sealed = Sealed::start(setup, "", &Options::default());
-        let session = sealed.server.folder.join("session");
+        let fixture = TlsFixture::start(setup, "", &Options::default());
+        let session = fixture.server.folder.join("session");
         let session = session.to_str().expect("UTF-8");
         for (version, name) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
-            let said = connect(&sealed, &[version, "-sess_out", session]);
+            let printed = connect(&fixture, &[version, "-sess_out", session]);
             for words in [
                 "Verify return code: 0 (ok)",
                 "ALPN protocol: http/1.1",
@@ -48,9 +48,9 @@ fn openssl_finds_nothing_wrong() {
                 "HTTP/1.1 200 OK",
                 "<p>hello</p>",
             ] {
-                assert!(said.contains(words), "{words}\nin\n{said}");
+                assert!(printed.contains(words), "{words}\nin\n{printed}");
             }
-            let again = connect(&sealed, &[version, "-sess_in", session]);
+            let again = connect(&fixture, &[version, "-sess_in", session]);
             let words = format!("Reused, {name}, Cipher is");
             assert!(again.contains(&words), "{words}\nin\n{again}");
             assert!(again.contains("<p>hello</p>"), "{again}");
@@ -60,13 +60,13 @@ fn openssl_finds_nothing_wrong() {
             &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"][..],
             &["-tls1_2", "-cipher", "AES128-SHA:@SECLEVEL=0"],
         ] {
-            let said = connect(&sealed, refused);
-            assert!(!said.contains("<p>hello</p>"), "{said}");
+            let printed = connect(&fixture, refused);
+            assert!(!printed.contains("<p>hello</p>"), "{printed}");
         }
         let label = "reason=\"incompatible\"";
-        assert!(sealed.count("veche_tls_handshake_failures_total", label) >= 1);
+        assert!(fixture.count("veche_tls_handshake_failures_total", label) >= 1);
         assert_eq!(
-            sealed.count("veche_tls_handshakes_total", "outcome=\"resumed\""),
+            fixture.count("veche_tls_handshakes_total", "outcome=\"resumed\""),
             2
         );
     });

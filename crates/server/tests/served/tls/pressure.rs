@@ -3,26 +3,26 @@
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::Sealed;
+use super::TlsFixture;
 use crate::support::{Options, call, on_all, until};
 
 /// A drain sends the close code inside, and close_notify.
 #[test]
 fn a_drain_ends_them_in_good_order() {
     on_all(|setup| {
-        let mut sealed = Sealed::start(setup, "", &Options::default());
-        let mut clients: Vec<_> = (0..8).map(|_| sealed.open()).collect();
+        let mut fixture = TlsFixture::start(setup, "", &Options::default());
+        let mut clients: Vec<_> = (0..8).map(|_| fixture.open()).collect();
         for client in &mut clients {
             client.upgrade("/echo").expect("it opens");
             client.echoes(b"there");
         }
-        sealed.server.signal(Signal::TERM);
+        fixture.server.signal(Signal::TERM);
         for mut client in clients {
             let end = client.hear().expect_err("the server goes away").to_string();
             assert!(end.contains("1001"), "{end}");
             client.leave();
         }
-        assert_eq!(sealed.server.exit_code(), Some(0));
+        assert_eq!(fixture.server.exit_code(), Some(0));
     });
 }
 
@@ -35,23 +35,23 @@ fn a_client_that_does_not_read_is_closed_alone() {
             limits,
             ..Options::default()
         };
-        let sealed = Sealed::start(setup, "", &options);
-        let mut deaf = sealed.open();
+        let fixture = TlsFixture::start(setup, "", &options);
+        let mut deaf = fixture.open();
         deaf.upgrade("/ws?user=deaf&channel=news")
             .expect("it opens");
-        let mut other = sealed.open();
+        let mut other = fixture.open();
         other.upgrade("/echo").expect("it opens");
         let data = "x".repeat(60_000);
         until("the one that does not read to be closed", || {
             call(
-                sealed.server.internal,
+                fixture.server.internal,
                 "publish",
                 &json!({"channel": "news", "data": data}),
             );
-            sealed.count("veche_slow_consumers_total", "") > 0
+            fixture.count("veche_slow_consumers_total", "") > 0
         });
         other.echoes(b"still there");
-        sealed.server.await_connections(1);
+        fixture.server.await_connections(1);
         drop(deaf);
     });
 }

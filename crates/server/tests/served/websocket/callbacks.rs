@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use super::{run, start};
-use crate::peer::{Heard, Peer, serve};
+use crate::peer::{Peer, PeerEvent, serve};
 use crate::support::{now, on_all, until};
 
 #[test]
@@ -19,13 +19,13 @@ fn one_after_the_other_and_each_may_wait() {
             }
             assert_eq!(
                 peer.hear(),
-                Heard::Message(veche_proto::websocket::MessageKind::Text, b"go".to_vec())
+                PeerEvent::Message(veche_proto::websocket::MessageKind::Text, b"go".to_vec())
             );
             peer.say("last");
             peer.close(4000, "enough");
             peer.hear();
         });
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -54,7 +54,7 @@ fn one_after_the_other_and_each_may_wait() {
             ),
         );
         assert_eq!(
-            told,
+            results,
             "open\nopened\nmessage 1 text\ndone 1\nmessage 2 text\ndone 2\nmessage 3 text\nmessage 4 text\ndone 4\n\
              message 5 text\ndone 5\nmessage last text\ndone last\nclose 4000 enough"
         );
@@ -67,10 +67,10 @@ fn one_after_the_other_and_each_may_wait() {
 
 /// Starts a server that ends each connection in another way, and reports when each arrived.
 fn fickle() -> (SocketAddr, Receiver<Duration>) {
-    let (tell, told): (SyncSender<Duration>, _) = sync_channel(64);
+    let (sender, receiver): (SyncSender<Duration>, _) = sync_channel(64);
     let began = now();
     let address = serve(move |number, socket| {
-        let _ = tell.send(now() - began);
+        let _ = sender.send(now() - began);
         match number {
             0 => {
                 let mut peer = Peer::accept(socket).expect("a request");
@@ -91,7 +91,7 @@ fn fickle() -> (SocketAddr, Receiver<Duration>) {
             }
         }
     });
-    (address, told)
+    (address, receiver)
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn reconnecting_until_it_is_closed() {
     on_all(|setup| {
         let server = start(setup);
         let (address, came) = fickle();
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -124,7 +124,7 @@ fn reconnecting_until_it_is_closed() {
             ),
         );
         assert_eq!(
-            told,
+            results,
             "closed\nopen\nfirst\nclose 1012 restart\n\
              error the server answered with status 503 [refused 503]\n\
              error the server closed the connection before it answered [unreachable]\n\
@@ -146,7 +146,7 @@ fn closing_before_it_is_open_and_between_two() {
     on_all(|setup| {
         let server = start(setup);
         let silent = serve(|_, socket| drop(Peer::meet(socket).map(|mut peer| peer.hear())));
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -169,7 +169,7 @@ fn closing_before_it_is_open_and_between_two() {
                 return calls, failed, one.state, two.state, three.state"#
             ),
         );
-        assert_eq!(told, "0\n1\nclosed\nclosed\nclosed");
+        assert_eq!(results, "0\n1\nclosed\nclosed\nclosed");
     });
 }
 
@@ -181,11 +181,11 @@ fn callbacks_that_never_end_hold_nothing_but_themselves() {
             let mut peer = Peer::accept(socket).expect("a request");
             peer.say("loop");
             peer.say("next");
-            assert!(matches!(peer.hear(), Heard::Message(..)));
+            assert!(matches!(peer.hear(), PeerEvent::Message(..)));
             peer.close(1000, "");
             peer.hear();
         });
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -203,6 +203,6 @@ fn callbacks_that_never_end_hold_nothing_but_themselves() {
                 return over:receive(), over:receive()"#
             ),
         );
-        assert_eq!(told, "next\nnext");
+        assert_eq!(results, "next\nnext");
     });
 }

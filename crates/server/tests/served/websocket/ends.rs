@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::{run, start};
-use crate::peer::{Heard, Peer, serve};
+use crate::peer::{Peer, PeerEvent, serve};
 use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Socket, on_all, setups, until};
 
@@ -34,19 +34,19 @@ script = \"keeper.lua\"";
 #[test]
 fn at_the_stop_of_the_server_it_is_closed_after_our_own_clients() {
     on_all(|setup| {
-        let (tell, told) = sync_channel(8);
+        let (sender, receiver) = sync_channel(8);
         let address = serve(move |_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
             loop {
                 match peer.hear() {
-                    Heard::Close(code, _) => {
-                        let _ = tell.send(format!("closed {code:?}"));
+                    PeerEvent::Close(code, _) => {
+                        let _ = sender.send(format!("closed {code:?}"));
                         return peer.close(code.unwrap_or(1000), "");
                     }
-                    Heard::Message(_, data) => {
-                        let _ = tell.send(String::from_utf8(data).expect("text"));
+                    PeerEvent::Message(_, data) => {
+                        let _ = sender.send(String::from_utf8(data).expect("text"));
                     }
-                    Heard::End => return,
+                    PeerEvent::End => return,
                     _ => {}
                 }
             }
@@ -60,13 +60,13 @@ fn at_the_stop_of_the_server_it_is_closed_after_our_own_clients() {
                 ..Options::default()
             },
         );
-        assert_eq!(told.recv().expect("told"), "opened once");
+        assert_eq!(receiver.recv().expect("told"), "opened once");
         let mut client = Socket::open(server.public, "/keeper");
         client.say("x");
         assert_eq!(client.text(), "x");
         server.signal(Signal::TERM);
         assert_eq!(client.closed(), 1001);
-        assert_eq!(told.recv().expect("told"), "closed Some(1001)");
+        assert_eq!(receiver.recv().expect("told"), "closed Some(1001)");
         assert_eq!(server.exit_code(), Some(0));
     });
 }
@@ -74,20 +74,20 @@ fn at_the_stop_of_the_server_it_is_closed_after_our_own_clients() {
 #[test]
 fn replaced_code_closes_its_outgoing_connections() {
     on_all(|setup| {
-        let (tell, told) = sync_channel(64);
+        let (sender, receiver) = sync_channel(64);
         let address = serve(move |number, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
             loop {
                 match peer.hear() {
-                    Heard::Close(code, _) => {
-                        let _ = tell.send(format!("{number}: closed {code:?}"));
+                    PeerEvent::Close(code, _) => {
+                        let _ = sender.send(format!("{number}: closed {code:?}"));
                         return peer.close(code.unwrap_or(1000), "");
                     }
-                    Heard::Message(_, data) => {
+                    PeerEvent::Message(_, data) => {
                         let data = String::from_utf8(data).expect("text");
-                        let _ = tell.send(format!("{number}: {data}"));
+                        let _ = sender.send(format!("{number}: {data}"));
                     }
-                    Heard::End => return,
+                    PeerEvent::End => return,
                     _ => {}
                 }
             }
@@ -100,15 +100,18 @@ fn replaced_code_closes_its_outgoing_connections() {
             ..Options::default()
         };
         let server = Server::with(setup, &options(&old));
-        assert_eq!(told.recv().expect("told"), "0: opened old");
+        assert_eq!(receiver.recv().expect("told"), "0: opened old");
         server.configure(&options(&new));
         server.signal(Signal::HUP);
-        let mut both = [told.recv().expect("told"), told.recv().expect("told")];
+        let mut both = [
+            receiver.recv().expect("told"),
+            receiver.recv().expect("told"),
+        ];
         both.sort();
         assert_eq!(both, ["0: closed Some(1001)", "1: opened new"]);
         // The older code does not reconnect.
         thread::sleep(Duration::from_millis(500));
-        assert!(told.try_recv().is_err());
+        assert!(receiver.try_recv().is_err());
         let open = || Metrics::scrape(server.internal).sum("veche_app_clients", &[]);
         until("one connection to be left", || open() == 1.0);
     });
@@ -118,11 +121,11 @@ fn replaced_code_closes_its_outgoing_connections() {
 fn a_cancelled_coroutine_dials_no_longer() {
     on_all(|setup| {
         let server = start(setup);
-        let (tell, told) = sync_channel(8);
+        let (sender, receiver) = sync_channel(8);
         let address = serve(move |_, socket| {
             let mut peer = Peer::meet(socket).expect("a request");
             // The peer sends no response, and reports the end of the connection.
-            let _ = tell.send(peer.hear());
+            let _ = sender.send(peer.hear());
         });
         let script = format!(
             r#"
@@ -137,7 +140,7 @@ fn a_cancelled_coroutine_dials_no_longer() {
             answer.starts_with("false\n") && answer.ends_with("cancelled"),
             "{answer}"
         );
-        assert_eq!(told.recv().expect("told"), Heard::End);
+        assert_eq!(receiver.recv().expect("told"), PeerEvent::End);
         // A coroutine cancelled while receiving loses no message for others.
         let talker = serve(|_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use veche_proto::websocket::MessageKind;
 
 use super::{run, start};
-use crate::peer::{Heard, Peer, serve};
+use crate::peer::{Peer, PeerEvent, serve};
 use crate::support::on_all;
 
 const RIGHT: &str =
@@ -63,11 +63,11 @@ fn failed_handshakes() {
             }
         });
         for (answer, words) in &table {
-            let told = run(&server, &format!("websocket.connect('ws://{address}/')"));
+            let results = run(&server, &format!("websocket.connect('ws://{address}/')"));
             assert!(
-                told.starts_with(&format!("error: test:3: ws://{address}/: "))
-                    && told.contains(words),
-                "{answer:?}: {told}"
+                results.starts_with(&format!("error: test:3: ws://{address}/: "))
+                    && results.contains(words),
+                "{answer:?}: {results}"
             );
         }
     });
@@ -81,14 +81,14 @@ fn refused_and_unanswered_dials() {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("bound");
         drop(free);
-        let told = run(&server, &format!("websocket.connect('ws://{address}/')"));
-        assert!(told.contains("connection refused"), "{told}");
+        let results = run(&server, &format!("websocket.connect('ws://{address}/')"));
+        assert!(results.contains("connection refused"), "{results}");
         // The peer accepts the connection and the request, and stays silent.
         let silent = serve(|_, socket| {
             thread::sleep(Duration::from_secs(2));
             drop(socket);
         });
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 "local before = veche.time.monotonic and 0 or 0\n\
@@ -97,8 +97,8 @@ fn refused_and_unanswered_dials() {
             ),
         );
         assert!(
-            told.starts_with("false\n") && told.contains("not open within 0.2 s"),
-            "{told}"
+            results.starts_with("false\n") && results.contains("not open within 0.2 s"),
+            "{results}"
         );
         // A subprotocol that was not offered.
         let odd = serve(|_, socket| {
@@ -106,13 +106,13 @@ fn refused_and_unanswered_dials() {
             peer.agree(Some("other"));
             peer.hear();
         });
-        let told = run(
+        let results = run(
             &server,
             &format!("websocket.connect('ws://{odd}/', {{ protocols = 'mine' }})"),
         );
         assert!(
-            told.contains("a subprotocol that was not offered"),
-            "{told}"
+            results.contains("a subprotocol that was not offered"),
+            "{results}"
         );
     });
 }
@@ -141,19 +141,19 @@ fn protocol_violations_close_with_their_code() {
             let mut peer = Peer::accept(socket).expect("a request");
             let (bytes, code) = rows[number];
             peer.raw(bytes);
-            let Heard::Close(told, _) = peer.hear() else {
+            let PeerEvent::Close(received, _) = peer.hear() else {
                 panic!("no close");
             };
-            assert_eq!(told, Some(code));
+            assert_eq!(received, Some(code));
         });
         for (bytes, code, _) in &table {
-            let told = run(
+            let received = run(
                 &server,
                 &format!("return websocket.connect('ws://{address}/'):receive()"),
             );
             assert!(
-                told.starts_with(&format!("nil\n{code}\n")),
-                "{bytes:x?}: {told}"
+                received.starts_with(&format!("nil\n{code}\n")),
+                "{bytes:x?}: {received}"
             );
         }
     });
@@ -166,21 +166,21 @@ fn a_message_may_be_as_large_as_is_allowed() {
         let address = serve(|_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
             peer.send(MessageKind::Binary, &vec![7; 3 << 20]);
-            while !matches!(peer.hear(), Heard::End | Heard::Close(..)) {}
+            while !matches!(peer.hear(), PeerEvent::End | PeerEvent::Close(..)) {}
         });
-        let told = run(
+        let results = run(
             &server,
             &format!("return websocket.connect('ws://{address}/'):receive()"),
         );
-        assert!(told.starts_with("nil\n1009\n"), "{told}");
-        let told = run(
+        assert!(results.starts_with("nil\n1009\n"), "{results}");
+        let results = run(
             &server,
             &format!(
                 "local ws = websocket.connect('ws://{address}/', {{ message_bytes_max = 4194304 }})\n\
                  return #ws:receive()"
             ),
         );
-        assert_eq!(told, (3 << 20).to_string());
+        assert_eq!(results, (3 << 20).to_string());
     });
 }
 
@@ -198,7 +198,7 @@ fn a_server_that_dies() {
                 1 => {
                     assert_eq!(
                         peer.hear(),
-                        Heard::Message(MessageKind::Text, b"go".to_vec())
+                        PeerEvent::Message(MessageKind::Text, b"go".to_vec())
                     );
                     rustix::net::sockopt::set_socket_linger(&peer.socket, Some(Duration::ZERO))
                         .expect("a socket");
@@ -206,13 +206,13 @@ fn a_server_that_dies() {
                 // A Close without a code.
                 _ => {
                     peer.raw(b"\x88\x00");
-                    assert_eq!(peer.hear(), Heard::Close(None, String::new()));
+                    assert_eq!(peer.hear(), PeerEvent::Close(None, String::new()));
                 }
             }
             let _ = peer.socket.flush();
         });
         for code in [1006, 1006, 1005] {
-            let told = run(
+            let results = run(
                 &server,
                 &format!(
                     "local ws = websocket.connect('ws://{address}/')\n\
@@ -222,7 +222,7 @@ fn a_server_that_dies() {
                      return first, nothing, code, ws.state"
                 ),
             );
-            assert_eq!(told, format!("before\nnil\n{code}\nclosed"));
+            assert_eq!(results, format!("before\nnil\n{code}\nclosed"));
         }
     });
 }

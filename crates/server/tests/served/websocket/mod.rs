@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use socket2::{Domain, Socket as Socket2, Type};
 use veche_proto::websocket::MessageKind;
 
-use crate::peer::{Heard, Peer, serve, serve_at};
+use crate::peer::{Peer, PeerEvent, serve, serve_at};
 use crate::support::{Http, Options, Server, Setup, Socket, on_all};
 
 const ROUTES: &str = "
@@ -70,7 +70,7 @@ fn an_echo_by_our_own_server() {
     on_all(|setup| {
         let server = start(setup);
         let url = format!("ws://{}/echo", server.public);
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -102,7 +102,7 @@ fn an_echo_by_our_own_server() {
                 return "done""#
             ),
         );
-        assert_eq!(told, "done");
+        assert_eq!(results, "done");
     });
 }
 
@@ -110,7 +110,7 @@ fn an_echo_by_our_own_server() {
 fn many_at_once() {
     on_all(|setup| {
         let server = start(setup);
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -134,7 +134,7 @@ fn many_at_once() {
                 server.public
             ),
         );
-        assert_eq!(told, "4000");
+        assert_eq!(results, "4000");
         // The connections of the other side have closed as well.
         server.await_connections(0);
     });
@@ -194,7 +194,7 @@ fn what_the_request_says() {
             peer.say(&head);
             peer.echo();
         });
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -205,7 +205,7 @@ fn what_the_request_says() {
                 return ws.protocol, ws:receive()"#
             ),
         );
-        let (protocol, head) = told.split_once('\n').expect("two values");
+        let (protocol, head) = results.split_once('\n').expect("two values");
         assert_eq!(protocol, "chat.v2");
         let lines: Vec<&str> = head.lines().map(|line| line.trim_end()).collect();
         assert_eq!(lines[0], "GET /a/b?c=d%20e HTTP/1.1");
@@ -254,11 +254,11 @@ fn names_and_addresses_of_both_families() {
                 );
             }
         }
-        let told = run(&server, &script("no-such-host.invalid", port));
-        assert!(told.contains("no-such-host.invalid"), "{told}");
+        let results = run(&server, &script("no-such-host.invalid", port));
+        assert!(results.contains("no-such-host.invalid"), "{results}");
         assert!(
-            told.starts_with("error: test:3: ws://no-such-host.invalid"),
-            "{told}"
+            results.starts_with("error: test:3: ws://no-such-host.invalid"),
+            "{results}"
         );
     });
 }
@@ -276,7 +276,7 @@ fn compression_where_it_is_offered_and_taken() {
                 ..Options::default()
             },
         );
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -290,7 +290,7 @@ fn compression_where_it_is_offered_and_taken() {
                 server.public
             ),
         );
-        assert_eq!(told, "same");
+        assert_eq!(results, "same");
     });
 }
 
@@ -303,15 +303,15 @@ fn pings_are_answered_and_a_silent_server_is_asked() {
             match number {
                 0 => {
                     peer.ping(b"are you there?");
-                    assert_eq!(peer.hear(), Heard::Pong(b"are you there?".to_vec()));
-                    assert_eq!(peer.hear(), Heard::Ping);
+                    assert_eq!(peer.hear(), PeerEvent::Pong(b"are you there?".to_vec()));
+                    assert_eq!(peer.hear(), PeerEvent::Ping);
                     peer.raw(&[0x8a, 0]);
-                    assert_eq!(peer.hear(), Heard::Ping);
+                    assert_eq!(peer.hear(), PeerEvent::Ping);
                     peer.say("alive");
                     peer.echo();
                 }
                 // Sends nothing, not even a pong.
-                _ => while peer.hear() != Heard::End {},
+                _ => while peer.hear() != PeerEvent::End {},
             }
         });
         let script = format!(
@@ -342,15 +342,15 @@ fn a_server_that_asks_for_patience_and_messages_in_pieces() {
             for byte in out {
                 peer.raw(&[byte]);
             }
-            assert_eq!(peer.hear(), Heard::Pong(Vec::new()));
+            assert_eq!(peer.hear(), PeerEvent::Pong(Vec::new()));
             assert_eq!(
                 peer.hear(),
-                Heard::Message(MessageKind::Text, b"thanks".to_vec())
+                PeerEvent::Message(MessageKind::Text, b"thanks".to_vec())
             );
             peer.close(1000, "bye");
-            assert_eq!(peer.hear(), Heard::Close(Some(1000), "bye".into()));
+            assert_eq!(peer.hear(), PeerEvent::Close(Some(1000), "bye".into()));
         });
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 "local ws = websocket.connect('ws://{address}/')\n\
@@ -359,6 +359,6 @@ fn a_server_that_asks_for_patience_and_messages_in_pieces() {
                  return one, two, ws:receive()"
             ),
         );
-        assert_eq!(told, "one\ntwo\nnil\n1000\nbye");
+        assert_eq!(results, "one\ntwo\nnil\n1000\nbye");
     });
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use veche_proto::websocket::MessageKind;
 
 use super::{run, start};
-use crate::peer::{Heard, Peer, serve};
+use crate::peer::{Peer, PeerEvent, serve};
 use crate::support::{on_all, until};
 
 /// Long enough that all messages together exceed the kernel's buffers and the server's.
@@ -69,29 +69,29 @@ fn a_script_that_does_not_receive_holds_the_server_back() {
 fn a_server_that_does_not_read_makes_send_say_so() {
     on_all(|setup| {
         let server = start(setup);
-        let heard = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&heard);
+        let received_count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&received_count);
         let address = serve(move |_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
             // The peer's own messages are received meanwhile.
             peer.say("said while nothing was read");
             assert_eq!(
                 peer.hear(),
-                Heard::Message(MessageKind::Text, b"hello".to_vec())
+                PeerEvent::Message(MessageKind::Text, b"hello".to_vec())
             );
             thread::sleep(Duration::from_millis(500));
             loop {
                 match peer.hear() {
-                    Heard::Message(_, data) => {
+                    PeerEvent::Message(_, data) => {
                         assert_eq!(data, message(counted.load(Relaxed)));
                         counted.fetch_add(1, Relaxed);
                     }
-                    Heard::Close(..) => return peer.close(1000, ""),
+                    PeerEvent::Close(..) => return peer.close(1000, ""),
                     other => panic!("{other:?}"),
                 }
             }
         });
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -115,8 +115,10 @@ fn a_server_that_does_not_read_makes_send_say_so() {
                 rest = MESSAGE_BYTES - 6
             ),
         );
-        assert_eq!(told, "said while nothing was read\ntrue\nnil\n1000\n");
-        until("all of it to be heard", || heard.load(Relaxed) == MESSAGES);
+        assert_eq!(results, "said while nothing was read\ntrue\nnil\n1000\n");
+        until("all of it to be heard", || {
+            received_count.load(Relaxed) == MESSAGES
+        });
     });
 }
 
@@ -125,7 +127,7 @@ fn a_server_that_does_not_read_makes_send_say_so() {
 fn two_that_send_much_to_each_other() {
     on_all(|setup| {
         let server = start(setup);
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -142,7 +144,7 @@ fn two_that_send_much_to_each_other() {
                 server.public
             ),
         );
-        assert_eq!(told, "all");
+        assert_eq!(results, "all");
     });
 }
 
@@ -155,7 +157,7 @@ fn a_sender_waiting_for_room_learns_of_the_close() {
             thread::sleep(Duration::from_secs(1));
             drop(peer);
         });
-        let told = run(
+        let results = run(
             &server,
             &format!(
                 r#"
@@ -170,6 +172,6 @@ fn a_sender_waiting_for_room_learns_of_the_close() {
                 end"#
             ),
         );
-        assert_eq!(told, "nil\nclosed");
+        assert_eq!(results, "nil\nclosed");
     });
 }

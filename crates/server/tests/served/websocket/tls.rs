@@ -19,7 +19,7 @@ fn a_certificate_that_is_believed_and_any_when_asked() {
         });
         let server = start_with(setup, &[("ca.pem", &pem)]);
         for options in ["{ ca_file = 'ca.pem' }", "{ insecure = true }"] {
-            let told = run(
+            let results = run(
                 &server,
                 &format!(
                     r#"
@@ -36,7 +36,7 @@ fn a_certificate_that_is_believed_and_any_when_asked() {
                     return "same", ws:receive()"#
                 ),
             );
-            assert_eq!(told, "same\nnil\n1000\n");
+            assert_eq!(results, "same\nnil\n1000\n");
         }
     });
 }
@@ -75,19 +75,19 @@ fn a_certificate_that_is_not_believed() {
                 "it contains no certificate",
             ),
         ] {
-            let told = run(
+            let results = run(
                 &server,
                 &format!("websocket.connect('wss://{address}/', {options})"),
             );
             assert!(
-                told.starts_with(&format!("error: test:3: wss://{address}/: "))
-                    && told.contains(words),
-                "{options}: {told}"
+                results.starts_with(&format!("error: test:3: wss://{address}/: "))
+                    && results.contains(words),
+                "{options}: {results}"
             );
         }
         // A plain client of the TLS server fails too.
-        let told = run(&server, &format!("websocket.connect('ws://{address}/')"));
-        assert!(told.starts_with("error: "), "{told}");
+        let results = run(&server, &format!("websocket.connect('ws://{address}/')"));
+        assert!(results.starts_with("error: "), "{results}");
     });
 }
 
@@ -118,7 +118,7 @@ fn a_worker_goes_on_while_certificates_are_read() {
             return one:join(), other:join(), (pcall(unwanted.join, unwanted))"#
         );
         thread::scope(|scope| {
-            let told = scope.spawn(|| run(&server, &script));
+            let results = scope.spawn(|| run(&server, &script));
             // Once this opens, the file is being read.
             let mut reads = File::options().write(true).open(&pipe).expect("a reader");
             for _ in 0..3 {
@@ -126,7 +126,10 @@ fn a_worker_goes_on_while_certificates_are_read() {
             }
             reads.write_all(pem.as_bytes()).expect("written");
             drop(reads);
-            assert_eq!(told.join().expect("an answer"), "through\nthrough\nfalse");
+            assert_eq!(
+                results.join().expect("an answer"),
+                "through\nthrough\nfalse"
+            );
         });
     }
 }

@@ -32,7 +32,7 @@ fn fault(error: &csv::Error) -> LoadFault {
 pub(super) fn file(
     reader: Box<dyn Read + '_>,
     schema: &Schema,
-    pack: &mut RowBatch,
+    batch: &mut RowBatch,
     sink: &mut Sink<'_>,
 ) -> Result<(), LoadFault> {
     let mut reader = csv::ReaderBuilder::new()
@@ -52,16 +52,16 @@ pub(super) fn file(
             order = Some(columns(schema, &record).map_err(wrong)?);
             continue;
         };
-        pack.begin();
+        batch.begin();
         for (place, field) in order.iter().zip(&record) {
             let column = &schema.columns[*place];
-            value::set_field(column, *place, field, pack)
+            value::set_field(column, *place, field, batch)
                 .map_err(|error| wrong(error.to_string()))?;
         }
-        value::fill(schema, pack).map_err(|error| wrong(error.to_string()))?;
-        pack.end(FilePosition::Line(line));
-        if pack.is_full() {
-            sink(pack)?;
+        value::fill(schema, batch).map_err(|error| wrong(error.to_string()))?;
+        batch.end(FilePosition::Line(line));
+        if batch.is_full() {
+            sink(batch)?;
         }
     }
     match order {

@@ -49,18 +49,18 @@ impl<'a, 'b> JsonReader<'a, 'b> {
     /// Loads a whole file.
     pub(super) fn file(
         &mut self,
-        pack: &mut RowBatch,
+        batch: &mut RowBatch,
         sink: &mut Sink<'_>,
     ) -> Result<(), LoadFault> {
         self.window.skip_mark()?;
         match self.next()? {
             b'[' => {
                 self.window.take(1);
-                self.elements(pack, sink)?;
+                self.elements(batch, sink)?;
             }
             b'{' => {
                 self.window.take(1);
-                self.fields(pack, sink)?;
+                self.fields(batch, sink)?;
             }
             _ => return bad(self.window.offset(), "a list or an object expected"),
         }
@@ -68,7 +68,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
     }
 
     /// Parses the fields of the object around the list.
-    fn fields(&mut self, pack: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
+    fn fields(&mut self, batch: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
         let begin = self.window.offset();
         let mut found: Option<String> = None;
         let mut is_first = true;
@@ -101,7 +101,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
                     }
                     found = Some(name);
                     self.window.take(1);
-                    self.elements(pack, sink)?;
+                    self.elements(batch, sink)?;
                 }
             }
             match self.next()? {
@@ -183,16 +183,16 @@ impl<'a, 'b> JsonReader<'a, 'b> {
     }
 
     /// Parses the objects of a list after its bracket.
-    fn elements(&mut self, pack: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
+    fn elements(&mut self, batch: &mut RowBatch, sink: &mut Sink<'_>) -> Result<(), LoadFault> {
         if self.next()? == b']' {
             self.window.take(1);
             return Ok(());
         }
         loop {
             self.next()?;
-            self.object(pack)?;
-            if pack.is_full() {
-                sink(pack)?;
+            self.object(batch)?;
+            if batch.is_full() {
+                sink(batch)?;
             }
             match self.next()? {
                 b',' => self.window.take(1),
@@ -205,13 +205,13 @@ impl<'a, 'b> JsonReader<'a, 'b> {
         }
     }
 
-    fn object(&mut self, pack: &mut RowBatch) -> Result<(), LoadFault> {
+    fn object(&mut self, batch: &mut RowBatch) -> Result<(), LoadFault> {
         loop {
             let row = self.rows + 1;
             let at = self.window.offset();
-            match self.objects.read(self.window.rest(), pack) {
+            match self.objects.read(self.window.rest(), batch) {
                 Ok(len) => {
-                    pack.end(FilePosition::Row(row, at));
+                    batch.end(FilePosition::Row(row, at));
                     self.window.take(len);
                     self.rows = row;
                     return Ok(());
@@ -237,7 +237,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
     /// Loads one object per line; skips empty lines.
     pub(super) fn lines(
         &mut self,
-        pack: &mut RowBatch,
+        batch: &mut RowBatch,
         sink: &mut Sink<'_>,
     ) -> Result<(), LoadFault> {
         self.window.skip_mark()?;
@@ -265,7 +265,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
             let text = &self.window.rest()[..len];
             if !text.trim_ascii().is_empty() {
                 let wrong = |why: String| LoadFault::Text(FilePosition::Line(line), why);
-                let read = match self.objects.read(text, pack) {
+                let read = match self.objects.read(text, batch) {
                     Ok(read) => read,
                     Err(Stop::More) => return Err(wrong("unexpected end of file".to_owned())),
                     Err(Stop::Bad(_, why)) => return Err(wrong(why)),
@@ -273,11 +273,11 @@ impl<'a, 'b> JsonReader<'a, 'b> {
                 if !text[read..].trim_ascii().is_empty() {
                     return Err(wrong("unexpected data after the object".to_owned()));
                 }
-                pack.end(FilePosition::Line(line));
+                batch.end(FilePosition::Line(line));
             }
             self.window.take(taken);
-            if pack.is_full() {
-                sink(pack)?;
+            if batch.is_full() {
+                sink(batch)?;
             }
         }
     }

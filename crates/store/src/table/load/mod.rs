@@ -111,9 +111,9 @@ impl Table {
         job::start(move |job| {
             let source =
                 LoadSource::find_files(&path, options.format, options.files.as_deref(), job)?;
-            let filler = BulkLoader::new(&table, options.put_mode(), clocks)?;
-            table.load_files(&source, &options, &filler, job)?;
-            filler.finish(job)?;
+            let loader = BulkLoader::new(&table, options.put_mode(), clocks)?;
+            table.load_files(&source, &options, &loader, job)?;
+            loader.finish(job)?;
             Ok(job.progress().rows)
         })
     }
@@ -130,11 +130,11 @@ impl Table {
         clocks: Clocks,
     ) -> Result<u64, JobError> {
         let job = Job::default();
-        let filler = BulkLoader::new(self, options.put_mode(), clocks)?;
+        let loader = BulkLoader::new(self, options.put_mode(), clocks)?;
         let mut buffers = LoadBuffers::new(self);
-        self.load_file(Box::new(reader), options, &filler, &job, &mut buffers)
+        self.load_file(Box::new(reader), options, &loader, &job, &mut buffers)
             .map_err(|fault| fault.of(name))?;
-        filler.finish(&job)?;
+        loader.finish(&job)?;
         Ok(job.progress().rows)
     }
 
@@ -142,7 +142,7 @@ impl Table {
         &self,
         source: &LoadSource,
         options: &LoadOptions,
-        filler: &BulkLoader<'_>,
+        loader: &BulkLoader<'_>,
         job: &Job,
     ) -> Result<(), JobError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -158,7 +158,7 @@ impl Table {
                     break;
                 }
                 let loaded = source.open(place, &mut archive, job).and_then(|reader| {
-                    self.load_file(reader, options, filler, job, &mut buffers)
+                    self.load_file(reader, options, loader, job, &mut buffers)
                         .map_err(|fault| fault.of(&source.name(place)))
                 });
                 if let Err(error) = loaded.and_then(|()| job.check()) {
@@ -185,35 +185,35 @@ impl Table {
         &self,
         reader: Box<dyn Read + '_>,
         options: &LoadOptions,
-        filler: &BulkLoader<'_>,
+        loader: &BulkLoader<'_>,
         job: &Job,
         buffers: &mut LoadBuffers,
     ) -> Result<(), LoadFault> {
-        let LoadBuffers { pack, bytes } = buffers;
-        pack.clear();
-        let mut sink = |pack: &mut RowBatch| {
+        let LoadBuffers { batch, bytes } = buffers;
+        batch.clear();
+        let mut sink = |batch: &mut RowBatch| {
             job.check().map_err(LoadFault::Job)?;
-            let put = filler.put(pack);
-            let put = put.map_err(|(row, error)| LoadFault::Put(pack.place(row), error))?;
+            let put = loader.put(batch);
+            let put = put.map_err(|(row, error)| LoadFault::Put(batch.place(row), error))?;
             job.add_rows(put);
-            pack.clear();
+            batch.clear();
             Ok(())
         };
         match options.format {
-            LoadFormat::Csv => csv::file(reader, &self.schema, pack, &mut sink)?,
+            LoadFormat::Csv => csv::file(reader, &self.schema, batch, &mut sink)?,
             format => {
                 let window = Window::new(reader, std::mem::take(bytes));
                 let list = options.list.as_deref();
                 let mut reader = json::JsonReader::new(window, &self.schema, list);
                 match format {
-                    LoadFormat::Ndjson => reader.lines(pack, &mut sink)?,
-                    _ => reader.file(pack, &mut sink)?,
+                    LoadFormat::Ndjson => reader.lines(batch, &mut sink)?,
+                    _ => reader.file(batch, &mut sink)?,
                 }
                 *bytes = reader.window.into_bytes();
             }
         }
-        if pack.len() > 0 {
-            sink(pack)?;
+        if batch.len() > 0 {
+            sink(batch)?;
         }
         Ok(())
     }
@@ -231,14 +231,14 @@ impl LoadOptions {
 
 /// The reusable buffers of a thread.
 struct LoadBuffers {
-    pack: RowBatch,
+    batch: RowBatch,
     bytes: Vec<u8>,
 }
 
 impl LoadBuffers {
     fn new(table: &Table) -> Self {
         Self {
-            pack: RowBatch::new(table.schema.visible().len()),
+            batch: RowBatch::new(table.schema.visible().len()),
             bytes: Vec::new(),
         }
     }

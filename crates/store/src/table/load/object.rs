@@ -224,9 +224,9 @@ impl<'a> Objects<'a> {
     }
 
     /// Parses an object from its opening brace into a new row. Returns the length.
-    pub(super) fn read(&mut self, text: &[u8], pack: &mut RowBatch) -> Result<usize, Stop> {
+    pub(super) fn read(&mut self, text: &[u8], batch: &mut RowBatch) -> Result<usize, Stop> {
         let mut cursor = Cursor::new(text);
-        pack.begin();
+        batch.begin();
         if cursor.skip()? != b'{' {
             return cursor.bad("an object expected");
         }
@@ -236,7 +236,7 @@ impl<'a> Objects<'a> {
             cursor.at += 1;
         } else {
             loop {
-                self.field(field, &mut cursor, pack)?;
+                self.field(field, &mut cursor, batch)?;
                 field += 1;
                 match cursor.skip()? {
                     b',' => cursor.at += 1,
@@ -249,7 +249,7 @@ impl<'a> Objects<'a> {
             }
         }
         if field < self.schema.visible().len() {
-            value::fill(self.schema, pack).map_err(|error| Stop::Bad(0, error.to_string()))?;
+            value::fill(self.schema, batch).map_err(|error| Stop::Bad(0, error.to_string()))?;
         }
         Ok(cursor.at)
     }
@@ -258,7 +258,7 @@ impl<'a> Objects<'a> {
         &mut self,
         field: usize,
         cursor: &mut Cursor<'_>,
-        pack: &mut RowBatch,
+        batch: &mut RowBatch,
     ) -> Result<(), Stop> {
         cursor.skip()?;
         let begin = cursor.at;
@@ -279,7 +279,7 @@ impl<'a> Objects<'a> {
             }
         };
         let column = &columns[place];
-        if pack.is_set(place) {
+        if batch.is_set(place) {
             return Err(Stop::Bad(begin, format!("{} occurs twice", column.name)));
         }
         if cursor.skip()? != b':' {
@@ -302,6 +302,6 @@ impl<'a> Objects<'a> {
             b'{' => InputValue::Other("object"),
             _ => return cursor.bad("a value expected"),
         };
-        value::set(column, place, given, pack).map_err(|error| Stop::Bad(start, error.to_string()))
+        value::set(column, place, given, batch).map_err(|error| Stop::Bad(start, error.to_string()))
     }
 }

@@ -41,14 +41,14 @@ pub(super) fn set(
     column: &Column,
     place: usize,
     given: InputValue<'_>,
-    pack: &mut RowBatch,
+    batch: &mut RowBatch,
 ) -> Result<(), TableError> {
     // A fast path for most values.
     if let (Type::Unsigned(bits), InputValue::Whole(value)) = (&column.kind, given)
         && value >= 0
         && value >> bits == 0
     {
-        pack.set(place, Cell::Bits(value as u64));
+        batch.set(place, Cell::Bits(value as u64));
         return Ok(());
     }
     if let (Type::Bytes(_), InputValue::Text(text)) = (&column.kind, given) {
@@ -57,17 +57,17 @@ pub(super) fn set(
             value: given.to_string(),
             why: "Base64 expected".to_owned(),
         })?;
-        pack.set(place, column.cell(InputValue::Text(&bytes))?);
+        batch.set(place, column.cell(InputValue::Text(&bytes))?);
         return Ok(());
     }
-    pack.set(place, column.cell(given)?);
+    batch.set(place, column.cell(given)?);
     Ok(())
 }
 
 /// Fills missing columns of the current row with null, if permitted.
-pub(super) fn fill(schema: &Schema, pack: &RowBatch) -> Result<(), TableError> {
+pub(super) fn fill(schema: &Schema, batch: &RowBatch) -> Result<(), TableError> {
     for (place, column) in schema.visible().iter().enumerate() {
-        if !pack.is_set(place) {
+        if !batch.is_set(place) {
             column.cell(InputValue::Null)?;
         }
     }
@@ -79,10 +79,10 @@ pub(super) fn set_field(
     column: &Column,
     place: usize,
     field: &[u8],
-    pack: &mut RowBatch,
+    batch: &mut RowBatch,
 ) -> Result<(), TableError> {
     if field.is_empty() && (column.is_nullable || !column.kind.is_text()) {
-        return set(column, place, InputValue::Null, pack);
+        return set(column, place, InputValue::Null, batch);
     }
     let trimmed = field.trim_ascii();
     let float = || std::str::from_utf8(trimmed).ok()?.parse().ok();
@@ -102,5 +102,5 @@ pub(super) fn set_field(
         Type::F32 | Type::F64 => float().map_or(InputValue::Text(field), InputValue::Number),
         Type::String(_) | Type::Bytes(_) | Type::Enum(_) => InputValue::Text(field),
     };
-    set(column, place, given, pack)
+    set(column, place, given, batch)
 }

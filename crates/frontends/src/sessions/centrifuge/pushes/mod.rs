@@ -86,9 +86,14 @@ impl PushEncoding {
     }
 }
 
-fn push(dialect: PushEncoding, form: PushForm, patch: &[u8], delivery: &Delivery<'_>) -> Bytes {
+fn push(
+    push_encoding: PushEncoding,
+    form: PushForm,
+    patch: &[u8],
+    delivery: &Delivery<'_>,
+) -> Bytes {
     let tags = forms::tags(delivery.info);
-    let quoted = forms::quoted(delivery.payload, dialect.encoding);
+    let quoted = forms::quoted(delivery.payload, push_encoding.encoding);
     let payload = quoted.as_deref().map_or(delivery.payload, forms::as_json);
     let client = delivery.info.and_then(|info| info.client.as_deref());
     let body = match (delivery.event, client) {
@@ -115,6 +120,6 @@ fn push(dialect: PushEncoding, form: PushForm, patch: &[u8], delivery: &Delivery
         body,
     };
     let mut out = Vec::with_capacity(delivery.payload.bytes.len() + delivery.channel.len() + 64);
-    dialect.write_push(&mut out, &push);
+    push_encoding.write_push(&mut out, &push);
     Bytes::from(out)
 }

@@ -5,7 +5,7 @@ use crate::{NodeAnswer, NodeId};
 use super::AnswerCoverage;
 
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct ClusterRequest {
     /// Nodes that have not answered.
     waiting: Vec<NodeId>,
     is_own_open: bool,
@@ -16,7 +16,7 @@ pub(super) struct Question {
     pub(super) answer: NodeAnswer,
 }
 
-impl Question {
+impl ClusterRequest {
     /// Creates a query; `missing` nodes can't be reached. The reply begins with `answer`, to which the nodes' replies
     /// are added.
     pub(super) fn new(

@@ -23,10 +23,10 @@ const KEPT_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns the headers of the request: the selected ones of the client, and the original method and URI.
 pub(super) fn forwarded_headers(
-    question: &IdentityRequest<'_>,
+    request: &IdentityRequest<'_>,
     chosen: &[String],
 ) -> Vec<(String, Vec<u8>)> {
-    let head = question.head;
+    let head = request.head;
     let mut passed = Vec::new();
     for (name, value) in head.headers() {
         let name = name.to_ascii_lowercase();
@@ -34,7 +34,7 @@ pub(super) fn forwarded_headers(
             passed.push((name, value.to_vec()));
         }
     }
-    let client = question.client.to_canonical().to_string();
+    let client = request.client.to_canonical().to_string();
     for (name, value) in [
         ("x-original-method", head.method.as_str()),
         ("x-original-uri", &original_uri(head)),
@@ -71,20 +71,20 @@ pub(super) fn digest(passed: &[(String, Vec<u8>)]) -> AnswerDigest {
 
 /// A parsed response of the identity hook.
 pub(super) struct HookAnswer {
-    pub(super) finding: IdentityResult,
+    pub(super) identity_result: IdentityResult,
     /// How long the answer may be cached; `None`: not at all.
     pub(super) kept: Option<Duration>,
     /// The outcome for the circuit breaker; `None`: the response does not count.
     pub(super) ending: Option<BackendResult>,
     /// A description of a problem, for the log.
-    pub(super) trouble: Option<String>,
+    pub(super) problem: Option<String>,
 }
 
 impl HookAnswer {
     /// Returns how long the response may be cached at that time, in milliseconds since 1970: never longer than it is
     /// valid.
     pub(super) fn cache_time(&self, now_ms: u64) -> Option<Duration> {
-        let until_s = match &self.finding {
+        let until_s = match &self.identity_result {
             IdentityResult::Verified(word) => word.until_s,
             _ => None,
         };
@@ -101,18 +101,18 @@ pub(super) fn read(
     answer: Result<FetchResponse, CallError>,
     cache_time: Option<Duration>,
 ) -> HookAnswer {
-    let failed = |ending, trouble: String| HookAnswer {
-        finding: IdentityResult::Failed(AuthError::HookUnavailable),
+    let failed = |ending, problem: String| HookAnswer {
+        identity_result: IdentityResult::Failed(AuthError::HookUnavailable),
         kept: None,
         ending,
-        trouble: Some(trouble),
+        problem: Some(problem),
     };
     let answer = match answer {
         Err(fault) => return failed(BackendResult::of_fault(&fault), fault.words),
         Ok(answer) => answer,
     };
     let unknown = |unknown| (IdentityResult::Failed(unknown), None);
-    let (finding, kept) = match answer.status {
+    let (identity_result, kept) = match answer.status {
         200..=299 => match user_answer(&answer) {
             Ok(word) => (IdentityResult::Verified(word), cache_time),
             Err(why) => {
@@ -132,10 +132,10 @@ pub(super) fn read(
         }
     };
     HookAnswer {
-        finding,
+        identity_result,
         kept: kept_for(answer.header("cache-control"), kept),
         ending: Some(BackendResult::Answered),
-        trouble: None,
+        problem: None,
     }
 }
 
@@ -246,7 +246,7 @@ mod tests {
             Some(BackendResult::Answered),
             Some(BackendResult::Unavailable),
         );
-        for (given, finding, ending) in [
+        for (given, identity_result, ending) in [
             (answer(200, &[user], ""), named("ann"), answered),
             (answer(204, &[user], ""), named("ann"), answered),
             (
@@ -376,22 +376,25 @@ mod tests {
                 None,
             ),
         ] {
-            let said = read(given, None);
-            assert_eq!((said.finding, said.ending), (finding, ending));
+            let parsed = read(given, None);
+            assert_eq!(
+                (parsed.identity_result, parsed.ending),
+                (identity_result, ending)
+            );
         }
     }
 
     #[test]
     fn no_answer_is_kept_for_longer_than_it_holds() {
-        let said = |expire_at: &str| {
+        let cache_time = |expire_at: &str| {
             let headers = [("x-veche-user", "ann"), ("x-veche-expire-at", expire_at)];
-            let said = read(answer(204, &headers, ""), Some(Duration::from_secs(60)));
-            said.cache_time(1_800_000_000_500)
+            let parsed = read(answer(204, &headers, ""), Some(Duration::from_secs(60)));
+            parsed.cache_time(1_800_000_000_500)
         };
-        assert_eq!(said("1800000010"), Some(Duration::from_millis(9_500)));
-        assert_eq!(said("1800000100"), Some(Duration::from_secs(60)));
-        assert_eq!(said("1800000000"), None);
-        assert_eq!(said("0"), Some(Duration::from_secs(60)));
+        assert_eq!(cache_time("1800000010"), Some(Duration::from_millis(9_500)));
+        assert_eq!(cache_time("1800000100"), Some(Duration::from_secs(60)));
+        assert_eq!(cache_time("1800000000"), None);
+        assert_eq!(cache_time("0"), Some(Duration::from_secs(60)));
     }
 
     #[test]

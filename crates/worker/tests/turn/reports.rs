@@ -21,7 +21,7 @@ use veche_worker::{
     AppHost as _, ExternalRequest, PendingWrite, TransportCommand, TurnLimits, TurnState, Worker,
 };
 
-use crate::recorder::{Recorder, census};
+use crate::recorder::{Recorder, list_request};
 use crate::world::apps::TestApps;
 use crate::world::wire::{get, handshake, text};
 use crate::world::{Options, PUBLIC};
@@ -86,14 +86,14 @@ fn subscribe(worker: &mut Alone, index: u32, channel: &str) {
 }
 
 /// Enables channel events for the back end, with vacant ones after `leave_delay_ms`.
-fn tell_of_channels(worker: &mut Alone, leave_delay_ms: u64) {
+fn enable_channel_events(worker: &mut Alone, leave_delay_ms: u64) {
     let mut namespaces = Namespaces::new();
-    let told = NamespaceOptions {
+    let with_events = NamespaceOptions {
         event_level: EventLevel::Occupancy,
         leave_delay_ms,
         ..NamespaceOptions::default()
     };
-    namespaces.insert("told", told);
+    namespaces.insert("told", with_events);
     worker
         .shared_mut()
         .hub
@@ -137,7 +137,7 @@ fn applications_need_neither_messages_nor_events_nor_an_end() {
 #[test]
 fn events_of_channels_go_to_applications_and_to_the_back_end() {
     let mut worker = alone();
-    tell_of_channels(&mut worker, 0);
+    enable_channel_events(&mut worker, 0);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     assert_eq!(take(&mut worker, |apps| &mut apps.happened), [], "no event");
     subscribe(&mut worker, 1, "told:a");
@@ -158,13 +158,13 @@ fn events_of_channels_go_to_applications_and_to_the_back_end() {
 fn events_that_found_no_room_are_counted() {
     const EVENTS_MAX: u32 = 65_536;
     let mut worker = alone();
-    tell_of_channels(&mut worker, 0);
+    enable_channel_events(&mut worker, 0);
     for number in 0..EVENTS_MAX + 3 {
         subscribe(&mut worker, number % 1000, &format!("told:{number}"));
     }
     turn(&mut worker);
-    let told = take(&mut worker, |apps| &mut apps.happened);
-    assert_eq!(told, [(EVENTS_MAX as usize, 3)]);
+    let taken = take(&mut worker, |apps| &mut apps.happened);
+    assert_eq!(taken, [(EVENTS_MAX as usize, 3)]);
     let (events, lost) = worker.poll_channel_events();
     assert_eq!((events.len(), lost), (EVENTS_MAX as usize, 3));
     events.clear();
@@ -176,7 +176,7 @@ fn events_that_found_no_room_are_counted() {
 fn what_maintenance_has_to_tell_takes_another_turn() {
     let mut worker = alone();
     worker.set_limits(TurnLimits::default());
-    tell_of_channels(&mut worker, 500);
+    enable_channel_events(&mut worker, 500);
     subscribe(&mut worker, 1, "told:a");
     turn(&mut worker);
     worker.poll_channel_events().0.clear();
@@ -229,7 +229,11 @@ fn what_only_the_log_is_to_hear_waits_for_maintenance() {
 fn an_application_that_asks_after_an_answer_is_not_kept_waiting() {
     let mut worker = alone();
     worker.with_apps(|apps, _| apps.asks_again = true);
-    worker.shared_mut().requests.list_requests.push(census(1));
+    worker
+        .shared_mut()
+        .requests
+        .list_requests
+        .push(list_request(1));
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     assert!(worker.shared().requests.list_requests.is_empty());
@@ -314,19 +318,19 @@ fn a_decision_within_a_turn_requires_another_turn() {
     worker.handle_received(peer, &mut request);
     worker.handle_received(peer, &mut text(r#"{"id":1,"connect":{}}"#));
     turn(&mut worker);
-    let Some(ExternalRequest::Hook(question)) = worker.poll_request() else {
+    let Some(ExternalRequest::Hook(hook_request)) = worker.poll_request() else {
         panic!("the back end is asked");
     };
-    let (session, number) = (question.session, question.id);
+    let (session, number) = (hook_request.session, hook_request.id);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
     // An application may publish or begin work during a hook request.
-    let decider = HookTarget::App {
+    let target = HookTarget::App {
         app: AppId(0),
         timeout_ms: 0,
     };
     let asked = HookRequest {
-        target: decider,
-        ..question
+        target,
+        ..hook_request
     };
     worker.shared_mut().requests.hook_requests.push_back(asked);
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
@@ -569,15 +573,17 @@ fn a_connection_waits_for_its_identity_and_continues() {
 #[test]
 fn a_user_is_known_by_the_certificate_that_was_shown() {
     let mut worker = knows_by(Identity::Certificate(CertificateField::CommonName));
-    let certified = CertificateNames {
+    let certificate_names = CertificateNames {
         common_name: Some("ann".to_owned()),
         ..CertificateNames::default()
     };
-    for (index, certified, expected) in [(0, None, "401"), (1, Some(certified), "101")] {
+    for (index, certificate_names, expected) in
+        [(0, None, "401"), (1, Some(certificate_names), "101")]
+    {
         let peer = id(index, 1);
         worker.handle_accepted(peer, PUBLIC, PEER, ());
-        if let Some(certified) = certified {
-            worker.handle_certificate(peer, certified);
+        if let Some(certificate_names) = certificate_names {
+            worker.handle_certificate(peer, certificate_names);
         }
         worker.handle_received(peer, &mut handshake("/header", "").into_bytes());
         assert_eq!(status(&turn(&mut worker).0), Some(expected));
