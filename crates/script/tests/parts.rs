@@ -95,15 +95,15 @@ fn an_error_aborts_a_begun_response() {
         "{effects:?}"
     );
     assert_eq!(effects[3], "break off ann");
-    let effects = self::effect_lines("return function(write) write {} end");
+    let effects = effect_lines("return function(write) write {} end");
     assert!(
         effects[1].contains("app.lua:3: bad argument #1 to 'write': a string expected"),
         "{effects:?}"
     );
-    let effects = self::effect_lines("return function(write) ('x'):gsub('x', write) end");
+    let effects = effect_lines("return function(write) ('x'):gsub('x', write) end");
     assert!(effects[1].contains("can't wait here"), "{effects:?}");
     // A script that returns a value of another type gets an error.
-    let effects = self::effect_lines("return 200, {}, 7");
+    let effects = effect_lines("return 200, {}, 7");
     assert!(
         effects[0].contains("a file or a function that writes it, not a"),
         "{effects:?}"

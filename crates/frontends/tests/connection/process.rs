@@ -361,7 +361,7 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
     let at = in_seconds(&world, 0);
     let ok = json!({ "result": {} });
     let until = at + 60;
-    for (method, body, call) in [
+    for (method, body, process_call) in [
         (
             "revoke_token",
             json!({ "uid": "t1", "expire_at": until }),
@@ -384,7 +384,7 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
         ),
     ] {
         assert_eq!(call(&mut world, method, &body), ok, "{method}");
-        assert_eq!(process.take(), [call]);
+        assert_eq!(process.take(), [process_call]);
     }
     assert!(peers.iter().all(|peer| world.is_open(*peer)));
     let answer = call(

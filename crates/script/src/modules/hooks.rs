@@ -90,16 +90,16 @@ pub(crate) fn client(lua: &Lua, asked: &AppHookRequest<'_>) -> mlua::Result<Tabl
     }
     let remote: IpAddr = remote.to_canonical();
     client.raw_set("remote", remote.to_string())?;
-    let (headers, cookies) = (lua.create_table()?, lua.create_table()?);
+    let (header_table, cookies) = (lua.create_table()?, lua.create_table()?);
     for (name, value) in headers {
         // Values of repeated headers are joined, as in requests: RFC 9110, section 5.3.
         let text = String::from_utf8_lossy(value);
-        http::add_header(&headers, name, &text)?;
+        http::add_header(&header_table, name, &text)?;
         if &**name == "cookie" {
             http::add_cookies(&cookies, &text)?;
         }
     }
-    client.raw_set("headers", headers)?;
+    client.raw_set("headers", header_table)?;
     client.raw_set("cookies", cookies)?;
     if let Some(meta) = meta {
         client.raw_set("meta", json::decode(lua, meta)?)?;
