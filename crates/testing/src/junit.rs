@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::report::Counts;
 use super::{File, Outcome, Passed};
 
-/// Returns the document of all files.
+/// Returns the XML document with the results of all files.
 pub fn junit(files: &[File]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let took = |file: &File| -> Duration { file.results.iter().map(|one| one.took).sum() };
