@@ -14,7 +14,7 @@ use crate::tally::{ErrorCase, ErrorCause};
 pub(crate) struct StormLoad {
     payload: Payload,
     clients: Vec<ClientProgress>,
-    /// Clients neither answered nor failed.
+    /// The number of clients that have neither been answered nor failed.
     open_questions: u32,
 }
 
