@@ -57,7 +57,7 @@ pub(crate) struct Client {
     pub(crate) address: Option<SessionAddress>,
     pub(crate) unsent_commands: Vec<Value>,
     pub(crate) emulation: EmulationConnection,
-    /// Whether the client's response has ended or the client gives up, so that it closes the connection.
+    /// Whether the client closes its connection, because its response has ended or it abandons the session.
     pub(crate) is_over: bool,
     pub(crate) pending: VecDeque<PendingCommand>,
     pub(crate) next_id: u32,
