@@ -1,4 +1,4 @@
-//! The actions of a world as plain data; a list of them determines everything that happens.
+//! The actions of a simulated world as plain data. A list of actions and a seed determine everything that happens.
 //!
 //! An action does not depend on earlier ones: numbers of clients, links and channels are taken modulo what exists. So
 //! any sublist is valid, and a failing list can be shortened by removing actions.
@@ -85,7 +85,7 @@ pub(crate) enum Action {
     Commit { worker: u8, batches: u8 },
     /// An application opens a connection to another server.
     Dial { worker: u8, salt: u32 },
-    /// That server sends a message or closes.
+    /// A server to which an application has connected sends a message, or closes the connection.
     ServerSend { server: u8, closes: bool },
     /// An invalid envelope, or one for another client's session, is posted.
     Forge { client: u8, victim: u8, how: u8 },
@@ -99,8 +99,8 @@ pub(crate) enum Action {
     Crash { salt: u32 },
     /// A component stalls for many rounds, and everything independent of it must make progress.
     Stall { what: Stall, worker: u8, salt: u32 },
-    /// Everything in flight arrives; with `is_long` timeouts pass as well. Then all invariants at rest are checked.
-    /// With `has_slow` clients that don't read continue not to: all others must make progress.
+    /// Everything in flight arrives; with `is_long` timeouts pass as well. Then all invariants at rest are checked. With
+    /// `has_slow`, clients that don't read stay that way, and all others must make progress.
     Settle { is_long: bool, has_slow: bool },
 }
 

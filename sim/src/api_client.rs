@@ -110,7 +110,7 @@ impl ApiClient {
         }
         let one = CHANNELS[channel];
         if let BackEndCall::Publish(pad) = call {
-            // Versions of states belong to the back end.
+            // Only the back end publishes versioned states.
             if !one.kind.takes_any() || one.kind == Kind::State {
                 return;
             }
@@ -188,7 +188,7 @@ impl ApiClient {
     ) -> PromiseResult {
         self.received.extend_from_slice(bytes);
         while let Some((status, answer)) = self.next_answer()? {
-            // It sent nothing, or an incomplete request, for too long.
+            // The connection sent nothing, or an incomplete request, for too long.
             if status == 408 {
                 self.is_over = true;
                 self.owed.clear();

@@ -29,8 +29,8 @@ pub(crate) enum DialEvent {
     Closed,
 }
 
-/// The application of the back end. It also answers hook requests of some clients, and echoes messages on connections
-/// that it has dialed. No route leads to it, so no session calls it otherwise.
+/// The application of the back end. It also answers hook requests of some clients, and echoes messages on connections that it
+/// has dialed. No route leads to it, so sessions make no other calls.
 #[derive(Debug, Default)]
 pub struct BackEndApp {
     answers: Vec<(Ticket, HubReply)>,
@@ -38,10 +38,10 @@ pub struct BackEndApp {
     /// The numbers of dialed connections, including ended ones.
     dialed: HashMap<ConnectionId, u64>,
     dial_events: Vec<(u64, DialEvent)>,
-    /// The reasons of their ends.
+    /// The reasons for which dialed connections ended.
     reasons: Vec<String>,
     dial_requests: Vec<DialRequest>,
-    /// When its work at shutdown will be done.
+    /// The time at which the application's work at shutdown will be done.
     stops_at_ms: Option<u64>,
     has_stopped: bool,
 }
@@ -85,7 +85,7 @@ impl BackEndApp {
     }
 }
 
-/// Its work at shutdown takes some of these.
+/// The unit of time for the application's work at shutdown, in milliseconds; the work takes some of these.
 const STOP_STEP_MS: u64 = 150;
 
 const UNREACHABLE: &str = "no route leads to an application";

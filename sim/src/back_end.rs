@@ -20,7 +20,7 @@ use crate::world::{WALL_MS, World, channel_name};
 /// Lifetime of idempotency keys.
 const KEY_TTL_MS: u64 = 300_000;
 
-/// Repetitions that must be recognised are sent within this time.
+/// The time in milliseconds within which a repetition is sent that the hub must recognise.
 const REPEATED_WITHIN_MS: u64 = 60_000;
 
 /// The state of the back end during one life of the process.
@@ -53,13 +53,13 @@ pub(crate) enum BackEndRequest {
 #[derive(Clone, Copy)]
 struct Pushed {
     number: u64,
-    /// The publication whose key it uses, if that is another one.
+    /// The number of the publication whose idempotency key it uses; its own number for a new publication.
     key: u64,
     version: Option<u64>,
     worker: usize,
     pad: u16,
     at_ms: u64,
-    /// The latest time at which it may have been accepted.
+    /// The latest time at which the publication may have been accepted, in milliseconds.
     answered_ms: Option<u64>,
 }
 
@@ -131,7 +131,7 @@ impl World {
         let Some(mut again) = from.get(&channel).copied() else {
             return Ok(());
         };
-        // Early enough to be recognised, even if it is delayed.
+        // The repetition is early enough to be recognised, even if it is delayed.
         if self.now_ms < again.at_ms + REPEATED_WITHIN_MS {
             self.ledger.seen.note(CoverageEvent::Repeated);
             return self.publish(channel, again);
@@ -306,7 +306,7 @@ impl World {
                 None => Ok(()),
             };
         }
-        // Either it is outdated, and the position belongs to another one, or there are no subscribers.
+        // Without a position, the publication was outdated or had no subscribers.
         let Some(place) = place else {
             return Ok(());
         };

@@ -111,7 +111,7 @@ pub(crate) fn own_channel(user: usize) -> usize {
     TOKEN_CHANNELS.end + user % USERS_COUNT
 }
 
-/// Long enough to be observed, short enough to end when the world settles.
+/// The leave delay in milliseconds: long enough to be observed, short enough to end when the world settles.
 pub(crate) const LEAVE_DELAY_MS: u64 = 3_000;
 
 impl Kind {

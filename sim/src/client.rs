@@ -1,7 +1,7 @@
 //! A client of Centrifugo's protocol that checks everything it receives against the ledger.
 //!
-//! It knows no hub and no session: bytes in, bytes out. Commands are in `asking.rs`, the view of one channel in
-//! `subscription.rs`.
+//! The client only receives and produces bytes, independently of the server's code. Commands are in `client_commands.rs`, the
+//! view of one channel in `subscription.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -57,7 +57,7 @@ pub(crate) struct SimulatedClient {
     pub(crate) address: Option<SessionAddress>,
     pub(crate) unsent_commands: Vec<Value>,
     pub(crate) emulation: EmulationConnection,
-    /// Its response has ended, or it gives up: it hangs up.
+    /// Whether the client closes its connection, because its response has ended or it abandons the session.
     pub(crate) is_over: bool,
     pub(crate) pending: VecDeque<PendingCommand>,
     pub(crate) next_id: u32,
@@ -73,7 +73,7 @@ pub(crate) struct SimulatedClient {
     pub(crate) expiries: BTreeMap<Box<str>, u64>,
     /// The close code of a drain that began while it was connected.
     pub(crate) drain_code: Option<u16>,
-    /// The close of the drain was received.
+    /// Whether the close code of the drain was received.
     pub(crate) has_drained: bool,
 }
 
@@ -178,7 +178,7 @@ impl SimulatedClient {
         }
     }
 
-    /// Handles the end of the connection, as far as it can see.
+    /// Handles the end of the connection, as the client observes it.
     pub(crate) fn dropped(&mut self) {
         self.phase = Phase::Offline;
         self.link = None;
@@ -204,7 +204,7 @@ impl SimulatedClient {
     fn send_close(&mut self, code: Option<u16>) {
         match self.transport {
             ClientTransport::WebSocket => wire::close(&mut self.out, code),
-            // It has no way to say so. Further data is ignored.
+            // These transports have no closing handshake, so further data is ignored.
             ClientTransport::Lines | ClientTransport::Events => self.is_over = true,
         }
     }
@@ -254,7 +254,7 @@ impl SimulatedClient {
     fn refused(&mut self, status: u16, ledger: &mut Ledger) -> PromiseResult {
         match status {
             503 if self.drain_code.is_some() => ledger.seen.note(CoverageEvent::RefusedInDrain),
-            // It was too slow.
+            // The client was too slow to send its request.
             408 => {}
             _ => promise!(false, "handshakes succeed", "{status}"),
         }

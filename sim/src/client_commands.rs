@@ -70,7 +70,7 @@ impl SimulatedClient {
         let user = user.unwrap_or_default();
         let token = match self.hook_route {
             HookRoute::NoHook => frontend_config::token(user),
-            // The hook trusts it.
+            // The hook trusts the name that the client gives.
             _ => user.to_owned(),
         };
         let mut connect = json!({ "token": token });
@@ -148,7 +148,7 @@ impl SimulatedClient {
         }
         let number = ledger.publish(channel, CLIENTS | link);
         if CHANNELS[channel].kind.is_hooked() {
-            // Until the hook decides.
+            // The publication counts as refused until the hook decides.
             ledger.refused(channel, number);
         }
         let data = data(channel, number, pad);
@@ -255,7 +255,7 @@ impl SimulatedClient {
         if self.phase == Phase::Connecting {
             self.phase = Phase::Online;
         }
-        // A single budget for all of them.
+        // All server-side subscriptions share one budget.
         let mut bytes_left = setup.outbox_bytes;
         for (channel, since) in self.server_channels().zip(known) {
             self.subscriptions
@@ -304,7 +304,7 @@ impl SimulatedClient {
         let publications = reply["publications"].as_array();
         let publications = publications.map_or(&[][..], Vec::as_slice);
         let is_recovered = reply["recovered"].as_bool().unwrap_or(false);
-        // Publications removed on purpose need not be there.
+        // Publications that were removed on purpose need not be recovered.
         let behind = match kind {
             Kind::Price => place.1.saturating_sub(1),
             _ => since.place.map_or(0, |(_, offset)| offset),

@@ -97,7 +97,7 @@ impl SimulatedClient {
         if code.is_none() {
             if kind == HookKind::Rpc {
                 let data = &line["rpc"]["data"];
-                // As text if it came as bytes.
+                // Data that was sent as bytes arrives as text.
                 let read = data.as_str().map(serde_json::from_str::<Value>);
                 let reported = match &read {
                     Some(read) => read.as_ref().ok().and_then(|data| data["rpc"].as_u64()),
@@ -114,7 +114,7 @@ impl SimulatedClient {
         }
         ledger.trace.note(&[self.number as u64, code.unwrap_or(0)]);
         match (kind, channel) {
-            // It starts over.
+            // The client closes and connects again.
             (HookKind::Connect, _) => self.close(),
             (HookKind::Subscribe, Some(channel)) => {
                 self.wants.remove(&channel);
@@ -154,7 +154,7 @@ impl SimulatedClient {
             HookKind::Subscribe | HookKind::SubRefresh => Some(decided.channel.clone()),
             _ => None,
         };
-        // Too late for a subscription that has ended since.
+        // The decision comes too late for a subscription that has ended meanwhile.
         let channel =
             channel.filter(|channel| !self.is_over(channel, now_ms.saturating_sub(GRACE_MS)));
         match (channel, decided.fate) {
@@ -196,7 +196,7 @@ impl SimulatedClient {
         }
         let is_open = |one: &&CommandDecision| match one.kind {
             HookKind::Refresh => matches!(one.fate, HookOutcome::Over | HookOutcome::Ended(_)),
-            // It may have ended before.
+            // The subscription may have ended before the decision.
             HookKind::SubRefresh => false,
             _ => true,
         };

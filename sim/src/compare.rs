@@ -28,7 +28,7 @@ pub struct Difference {
     pub action: String,
     /// The outputs of workers in that step, on the simulator's own driver and on the other.
     pub outputs: [Vec<String>; 2],
-    /// The failure of the world on the other driver, if it got that far.
+    /// The failure of the world on the other driver, if the world failed there.
     pub failure: Option<Failure>,
 }
 

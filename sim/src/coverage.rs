@@ -1,4 +1,5 @@
-//! Counts of events in a world: promises are easily kept where nothing happens.
+//! Counts of events in a world. They show that the checked situations really occur, since no invariant breaks where nothing
+//! happens.
 
 use std::fmt;
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::Failure;
 use crate::failure::promise;
 
-/// Number of padding characters that differ between publications. Small, so that deltas are small.
+/// The number of padding characters that differ between publications. It is small, so that deltas are small.
 const CHANGED: usize = 3;
 
 /// Returns the data of a publication.

@@ -151,7 +151,7 @@ impl Dials {
         self.servers.get_mut(&(number as u64))
     }
 
-    /// No events follow for any of them.
+    /// Forgets all connections after a crash of the process; no further events are expected for them.
     pub(crate) fn crashed(&mut self) {
         for state in self.all.values_mut() {
             *state = State::Over;
@@ -299,7 +299,7 @@ impl World {
         for (token, state) in all {
             let link = servers.get(token).and_then(|server| server.link);
             let link = link.and_then(|link| self.network.links.get(&link));
-            // A server that vanished is noticed later.
+            // A server that has vanished is detected only later, by the missing pong.
             let is_there = link.is_some_and(|link| link.server.is_some());
             let is_undelivered = self
                 .network

@@ -16,7 +16,7 @@ pub(crate) struct Disk {
 
 #[derive(Default)]
 struct Log {
-    /// Queued, and lost in a crash.
+    /// Batches that are queued and not written yet, which are lost in a crash.
     queued: VecDeque<LogBatch>,
     /// The last batch that survives a crash, and the last one reported to the hub.
     committed: u64,

@@ -15,7 +15,7 @@ use crate::world::World;
 /// The code of Centrifugo's protocol for a server that shuts down, whether or not it is replaced.
 const SHUTDOWN: u16 = 3001;
 
-/// Clients are notified within this many tenths of the time; the rest is for closing handshakes.
+/// The part of the drain's time, in tenths, in which all clients are notified. The rest is for closing handshakes.
 const NOTIFY_TENTHS: u64 = 8;
 
 /// Number of steps in which a world waits for the end of a drain.
@@ -152,7 +152,7 @@ impl World {
         self.check_drain()
     }
 
-    /// The time is over: all clients have gone, and another process starts.
+    /// Ends a drain whose time is over: checks that all clients have gone, and starts another process.
     fn finish_drain(&mut self) -> PromiseResult {
         self.rest()?;
         for (id, link) in &self.network.links {

@@ -9,7 +9,7 @@ use crate::apps::{BackEndApp, DialEvent, DialRequest};
 use crate::hook_outcome::AppRequest;
 use crate::worker_driver::{LaneMail, TransportInput, TurnInput, WorkerDriver, WorkerOutput};
 
-/// A worker that wants its next turn within this time has something to retry.
+/// A worker whose next turn is due within this time, in milliseconds, has something to retry.
 const SOON_MS: u64 = 20;
 
 pub(crate) struct DrivenWorker {
@@ -34,7 +34,7 @@ pub(crate) struct TurnResult {
     pub(crate) state: TurnState,
     /// Something has happened, or will at once.
     pub(crate) moved: bool,
-    /// A worker without a reason for a turn has sent something.
+    /// Whether the worker has sent something although it had no reason for a turn.
     pub(crate) is_unasked: bool,
 }
 
@@ -135,7 +135,7 @@ impl DrivenWorker {
         let has_left = outputs.iter().any(WorkerOutput::leaves);
         self.due_ms = match state {
             TurnState::Busy => now.mono_ms,
-            // Whatever waits for credit or a log is retried.
+            // Work that waits for credit or for the log is retried at once.
             TurnState::Idle(Some(due_ms)) if due_ms <= SOON_MS => now.mono_ms,
             TurnState::Idle(due_ms) => due_ms.map_or(u64::MAX, |due_ms| now.mono_ms + due_ms),
         };
@@ -216,7 +216,7 @@ impl DrivenWorker {
             .unwrap_or_default()
     }
 
-    /// Returns the reasons of their ends.
+    /// Returns the reasons for which dialed connections ended.
     pub(crate) fn take_reasons(&mut self) -> Vec<String> {
         self.with_back_end(BackEndApp::take_reasons)
             .unwrap_or_default()

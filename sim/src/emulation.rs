@@ -94,7 +94,7 @@ impl World {
         let (node, session, status) = match how % 4 {
             // No process has this id.
             0 => (format!("{node}0"), session.clone(), 404),
-            // Its end is a secret.
+            // The end of the session id is secret, so a wrong end must be refused.
             1 => {
                 let rest: String = rest.chars().rev().collect();
                 (
@@ -125,8 +125,8 @@ impl World {
         self.send_posts(number);
     }
 
-    /// A client changes to another connection for envelopes when nothing is in flight; otherwise later ones could
-    /// overtake earlier ones.
+    /// Makes a client change to another connection for envelopes if none is in flight. Otherwise later envelopes could overtake
+    /// earlier ones.
     pub(crate) fn change_posts(&mut self, number: usize) {
         let Some(client) = self.peers.clients.get(number) else {
             return;

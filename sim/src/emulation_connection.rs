@@ -119,7 +119,7 @@ impl EmulationConnection {
                 continue;
             };
             if status == 408 {
-                // It did not arrive completely in time, and neither did those after it.
+                // The envelope did not arrive completely in time, and neither did the later ones.
                 let mut sessions = self.owed.drain(..).rev().filter_map(|one| one.of);
                 return Ok(sessions.next().or(posted.of));
             }

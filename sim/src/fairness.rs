@@ -21,7 +21,7 @@ pub(crate) struct FairnessCheck {
     channels: BTreeSet<usize>,
     waiting: Vec<Waiting>,
     served: BTreeSet<Publication>,
-    /// The publication that was overtaken twice, and by which one last.
+    /// The publication that was overtaken twice, and the one that overtook it last.
     passed: Option<(Publication, Publication)>,
 }
 
@@ -30,7 +30,7 @@ struct Waiting {
     publication: Publication,
     /// It arrived in the current turn: earlier ones of that home may be sent first.
     is_new: bool,
-    /// How many later ones were served before it.
+    /// How many later publications were served before this one.
     passes: u32,
 }
 
@@ -62,7 +62,7 @@ impl FairnessCheck {
                     });
                 }
             }
-            // It may have been the last subscriber there: publications for it, waiting or not, are then dropped.
+            // It may have been the worker's last subscriber. In that case waiting publications for it are dropped.
             WorkerMessage::Hub(HubMessage::Unsubscribe { channel, .. }) => {
                 let left = channels::find(channel);
                 let is_wildcard = channel.ends_with('*');
@@ -85,7 +85,7 @@ impl FairnessCheck {
         let Some(publication) = found.filter(|_| to == self.to) else {
             return;
         };
-        // Sent again for wildcard subscribers.
+        // The publication was sent before, and is sent again for wildcard subscribers.
         if !self.served.insert(publication) {
             return;
         }

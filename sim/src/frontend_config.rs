@@ -76,7 +76,7 @@ pub(crate) const PING_INTERVAL_MS: u64 = 5_000;
 const PONG_TIMEOUT_MS: u64 = 2_000;
 const WRITE_TIMEOUT_MS: u64 = 6_000;
 
-/// After this time no timeout is pending.
+/// The time in milliseconds after which no timeout of an idle world is pending.
 pub(crate) const TIMEOUTS_MS: u64 = 32_000;
 
 /// Returns the state shared by the connections of worker `me`. `seed` is that of the process.
@@ -312,7 +312,7 @@ pub(crate) fn count_anew() {
     COUNTED.set(0);
 }
 
-/// Sufficiently random for names: none occurs twice in a world.
+/// Fills bytes from a counter. This suffices for names, which must only be unique within a world.
 fn counting(bytes: &mut [u8]) {
     for four in bytes.chunks_mut(4) {
         let next = COUNTED.get() + 1;

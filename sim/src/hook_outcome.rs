@@ -19,7 +19,7 @@ pub(crate) enum HookOutcome {
     Granted(u32),
     Denied(u32),
     Ended(u16),
-    /// A refresh is refused: the time is over.
+    /// A refresh is refused: the connection or subscription has expired.
     Over,
     /// The hook failed or was too late.
     Failed,

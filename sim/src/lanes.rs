@@ -17,7 +17,7 @@ pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     /// Maximum number of messages that a worker takes in a turn.
     messages_max: usize,
-    /// By worker: the number of messages that may be taken; all others are late.
+    /// By worker: the number of messages that may be taken in a turn; all others arrive later.
     due: Vec<usize>,
     /// Checks the order in which publications are served, while enabled.
     pub(crate) watch: Option<FairnessCheck>,
@@ -60,7 +60,7 @@ struct NodeLink {
 struct Lane {
     messages: VecDeque<LaneMessage>,
     link: Option<NodeLink>,
-    /// Data sent and not processed.
+    /// The number of data messages that were sent and are not processed yet.
     unfinished: u32,
 }
 
@@ -127,7 +127,7 @@ impl Lanes {
     /// Returns the items that arrive at a worker, by lane; without a salt everything in flight that is not late.
     pub(crate) fn deliver(&mut self, to: usize, salt: Option<u32>) -> Vec<Vec<LaneMail>> {
         let mut random = Rng::with_seed(salt.unwrap_or(0).into());
-        // Sometimes a message misses this turn.
+        // With a salt, a message sometimes misses this turn.
         let is_late = salt.is_some() && random.u8(0..4) == 0;
         let begin = random.usize(0..self.workers);
         let mut arrived: Vec<Vec<LaneMail>> = (0..self.workers).map(|_| Vec::new()).collect();

@@ -1,7 +1,7 @@
 //! The observed state of a world's channels, against which everything that clients receive is checked.
 //!
-//! It knows no hub. A publication has its own number in its channel; which number is at which position is learned from
-//! the first client that receives it, and all others must receive the same.
+//! The ledger does not use the hub. Each publication has a number of its own in its channel. Which number is at which position
+//! is learned from the first client that receives it, and all others must receive the same number at that position.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) struct Ledger {
     /// The successor of a publication as seen by wildcard subscribers, by the life of the process.
     followed: BTreeMap<(u32, usize, u64), (usize, u64)>,
     history_ttl_ms: u64,
-    /// Nothing expires until then, because the process started with streams from a disk.
+    /// The time in milliseconds until which nothing expires, because the process started with streams from a disk.
     doubt_until_ms: u64,
     is_logged: bool,
     /// Streams are dropped for lack of room.
@@ -50,7 +50,7 @@ struct ChannelLedger {
     epochs: BTreeMap<u64, (u32, u64)>,
     /// The state of the latest life.
     current: Option<KnownState>,
-    /// What was removed on purpose.
+    /// The parts of the history that were removed on purpose.
     cleared: Cleared,
 }
 
@@ -74,7 +74,7 @@ struct PublicationRecord {
     version: Option<(u32, u64)>,
 }
 
-/// What the publisher knows of a publication.
+/// What the publisher knows about the result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PublicationFate {
     Unknown,
@@ -213,7 +213,7 @@ impl Ledger {
         self.channels[channel].publications[number as usize].fate = PublicationFate::Refused;
     }
 
-    /// A hook has allowed a publication.
+    /// Records that a hook has allowed a publication.
     pub(crate) fn allowed(&mut self, channel: usize, number: u64) {
         if let Some(one) = self.channels[channel].publications.get_mut(number as usize) {
             one.fate = PublicationFate::Unknown;

@@ -6,7 +6,7 @@
 //! with its seed, its step and a minimal list of actions that breaks it too. `sim/README.md` explains how to replay
 //! one, and how to add an action or a promise. Start with `world.rs`.
 //!
-//! It drives the real worker, and knows no socket, thread or clock either. TLS and the drivers are not included.
+//! It drives the real worker and uses no sockets, threads or real clock. TLS and the network drivers are not simulated.
 
 #![forbid(unsafe_code)]
 

@@ -12,18 +12,18 @@ pub(crate) struct Link {
     pub(crate) client: usize,
     /// The worker and connection of the server's end; `None`: it is gone.
     pub(crate) server: Option<(usize, ConnectionId)>,
-    /// The client's end exists.
+    /// Whether the client's end exists.
     pub(crate) has_client: bool,
-    /// Sent by the client, not received.
+    /// Bytes sent by the client that have not arrived at the server.
     pub(crate) up: VecDeque<u8>,
-    /// The client's FIN follows, and whether it has arrived.
+    /// Whether the client has sent FIN after these bytes, and whether the FIN has arrived.
     pub(crate) up_ends: bool,
     pub(crate) up_ended: bool,
-    /// Sent by the server, in flight.
+    /// Bytes sent by the server that have not arrived at the client.
     pub(crate) down: VecDeque<u8>,
     /// Further bytes sent that the transport has not accepted yet.
     pub(crate) unsent: usize,
-    /// The server's FIN follows.
+    /// Whether the server has sent FIN after these bytes.
     pub(crate) down_ends: bool,
     /// Commands sent here and not answered, from the client's point of view.
     pub(crate) owed: usize,

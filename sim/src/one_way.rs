@@ -1,7 +1,7 @@
 //! A unidirectional client of Centrifugo's protocol: on a WebSocket, a response of lines, or one of server-sent events.
 //!
-//! It sends only its connect request. It returns with its positions in that, or, if events have ids, with only the id
-//! of the last event.
+//! The client sends only its connect request. When it reconnects, the request contains its positions, or, if events have ids,
+//! only the id of the last event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(crate) struct OneWayClient {
     pub(crate) link: Option<LinkId>,
     /// Its client id while it is connected.
     name: String,
-    /// Its response has ended: it hangs up.
+    /// Whether the client's response has ended, so that it closes the connection.
     pub(crate) is_over: bool,
     incarnation: u32,
     pub(crate) out: Vec<u8>,
@@ -136,7 +136,7 @@ impl OneWayClient {
             }
         };
         if self.carrier == ClientTransport::WebSocket {
-            // Sent with the handshake, unrequested.
+            // The publication was sent with the handshake.
             let value = serde_json::from_str(&request).unwrap_or_default();
             wire::command(&mut self.out, WireEncoding::Json, &value);
         }
@@ -153,7 +153,7 @@ impl OneWayClient {
 
     pub(crate) fn received(&mut self, bytes: Vec<u8>, ledger: &mut Ledger) -> PromiseResult {
         if self.carrier != ClientTransport::WebSocket {
-            // A page passes one push to `JSON.parse`.
+            // Each event must be one push, because a web page passes its data to `JSON.parse`.
             let form = match self.carrier {
                 ClientTransport::Events => ResponseFormat::Events,
                 ClientTransport::Lines | ClientTransport::WebSocket => ResponseFormat::Lines,
@@ -191,7 +191,7 @@ impl OneWayClient {
 
     fn answered(&mut self, status: u16, expected: u16) -> PromiseResult {
         match status {
-            // It was too slow, or the process shuts down, or a back end has closed it before it was open.
+            // The client was too slow, or the process shuts down, or a back end has closed the connection before it was open.
             408 => self.phase = Phase::Closing,
             503 if self.drain_code.is_some() => self.phase = Phase::Closing,
             _ => promise!(status == expected, "handshakes succeed", "{status}"),
@@ -214,7 +214,7 @@ impl OneWayClient {
     }
 
     fn message(&mut self, line: &Value, id: Option<String>, ledger: &mut Ledger) -> PromiseResult {
-        // A ping, which it does not answer.
+        // A ping, which unidirectional clients don't answer.
         if line.as_object().is_some_and(serde_json::Map::is_empty) {
             return Ok(());
         }

@@ -100,7 +100,7 @@ impl Peers {
         client.is_some_and(|client| client.phase == Phase::Online)
     }
 
-    /// Its end of the link is gone.
+    /// Handles the loss of a peer's end of its link.
     pub(crate) fn dropped(&mut self, peer: usize) {
         match peer {
             DIALED.. => self.dials.dropped(peer - DIALED),
@@ -138,7 +138,7 @@ impl Peers {
             }
             LISTENERS.. => {
                 let one = &mut self.listeners[peer - LISTENERS];
-                // Its path is its request.
+                // A listener's only output is its request, which consists of the path.
                 (one.link, &mut one.out, 1)
             }
             _ => {

@@ -112,7 +112,7 @@ impl PushListener {
         self.views.clear();
     }
 
-    /// It was notified that it is connected.
+    /// Whether the client was notified that it is connected.
     fn begin(&mut self, ledger: &mut Ledger) {
         self.phase = Phase::Online;
         for channel in self.channels().collect::<Vec<_>>() {
@@ -131,7 +131,7 @@ impl PushListener {
         for frame in self.reader.read(bytes)? {
             match frame {
                 ServerFrame::Status(101) => self.begin(ledger),
-                // It was too slow, or disconnected by a back end before it was connected.
+                // The client was too slow, or a back end disconnected it before it was connected.
                 ServerFrame::Status(408 | 503) => self.phase = Phase::Closing,
                 ServerFrame::Status(status) => promise!(false, "handshakes succeed", "{status}"),
                 ServerFrame::Ping(data) => wire::pong(&mut self.out, &data),
@@ -303,7 +303,8 @@ impl PushListener {
             if kind.has_history() {
                 view.check_order(*channel, is_whole, ledger)?;
             }
-            // The latest of each channel is there if they fit; otherwise the oldest of them are gone.
+            // The latest publication of each channel must have arrived if all fit into the outbox; otherwise the oldest of them
+            // are lost.
             let needed = 8 * (setup.publication_bytes_max() + FRAMING_BYTES);
             let fits = self.promised == DeliveryGuarantee::Newest || needed <= setup.outbox_bytes;
             if kind.has_history() && !is_whole && fits {

@@ -64,7 +64,7 @@ impl World {
         let mut random = Rng::with_seed(self.setup.seed);
         for id in self.network.links.keys().copied().collect::<Vec<_>>() {
             match random.u8(0..3) {
-                // A silent back end is not pinged: it may stay forever.
+                // A silent back end is not pinged, so its connection may stay open forever.
                 _ if self.is_caller(id) || self.is_for_posts(id) => self.drop_server(id),
                 // Only its transport notices that a unidirectional client is gone.
                 0 | 2 if self.is_one_way(id) => self.drop_server(id),
@@ -137,7 +137,7 @@ impl World {
         self.rest_without(&StalledParts::default())
     }
 
-    /// The same without stalled parts: until everything else waits for these.
+    /// Does the same while some parts are stalled: runs until everything else waits for these parts.
     pub(crate) fn rest_without(&mut self, still: &StalledParts) -> PromiseResult {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;
@@ -356,7 +356,7 @@ impl World {
         let one_ways = self.peers.one_ways.iter();
         let listening = one_ways.filter_map(|one| one.name_in(channel));
         let expected: BTreeSet<_> = subscribers.chain(listening).collect();
-        // The server does not know yet that some have gone; in lounges they may return.
+        // The server does not know yet that some clients have gone; in lounges, members may return within the leave delay.
         let has_silent = self.network.links.values().any(|link| !link.has_client);
         let is_exact = !has_silent && !self.peers.has_slow() && kind.has_exact_presence();
         promise!(

@@ -39,9 +39,9 @@ pub(crate) struct Setup {
     pub(crate) has_reserve: bool,
     /// Maximum padding of a publication.
     pub(crate) pad_max: u16,
-    /// Histories are on a disk.
+    /// Whether histories are stored on a disk.
     pub(crate) is_logged: bool,
-    /// A bit per client: it uses Protobuf, it wants deltas.
+    /// Bit masks by client: whether the client uses Protobuf, and whether it wants deltas.
     pub(crate) protobuf: u64,
     pub(crate) deltas: u64,
     /// Two bits per client: its hook.
@@ -86,10 +86,10 @@ pub(crate) struct Weights {
     pub(crate) forge: u32,
 }
 
-/// Longer than any world lasts.
+/// A time in milliseconds that is longer than any world lasts.
 pub(crate) const FOREVER_MS: u64 = 1 << 40;
 
-/// More than any world publishes.
+/// A number of publications that is larger than any world publishes.
 const PLENTY_BYTES: usize = 1 << 30;
 
 /// The history limit where it is scarce.

@@ -67,14 +67,14 @@ impl Progress {
     }
 }
 
-/// Items received by the lanes and not handed over: one sender's batch after the other, beginning with another sender
-/// each time.
+/// Items that the lanes have received and the worker has not taken. They are taken sender by sender, beginning with a different
+/// sender each time.
 #[derive(Default)]
 struct LaneInbox {
     batches: Vec<VecDeque<LaneMail>>,
     held: usize,
     cursor: usize,
-    /// Received, but not collected yet.
+    /// Items that were received but are not queued for the worker yet.
     waiting: Vec<VecDeque<LaneMail>>,
 }
 
@@ -264,8 +264,8 @@ impl SimulatedDriver {
         }
     }
 
-    /// During a drain back ends are useless without clients, and everything is once the process has nothing left to
-    /// wait for.
+    /// In a drain, closes connections of back ends once there are no clients, and all connections once the process has nothing
+    /// left to wait for.
     fn settle_accepting(&mut self, out: &mut Vec<WorkerOutput>) {
         if self.accepting == AcceptPolicy::Nothing || !self.worker.is_draining() {
             return;

@@ -35,7 +35,7 @@ struct Transport {
     pieces: VecDeque<Vec<u8>>,
     is_finished: bool,
     has_ended: bool,
-    /// Bytes that it accepts before the peer reads again.
+    /// The number of bytes that the transport accepts before the peer reads again.
     room: usize,
     queue: VecDeque<Vec<u8>>,
     /// Sent bytes of the first buffer.
@@ -44,7 +44,7 @@ struct Transport {
     /// The queue was above low water, so `Drained` is due.
     was_high: bool,
     is_shut_down: bool,
-    /// To be delivered last: whether the peer has reset it.
+    /// The end of the transport, which is delivered last: whether the peer has reset it.
     closing: Option<bool>,
 }
 

@@ -352,7 +352,7 @@ impl World {
         if server_sees {
             self.drop_server(id);
         }
-        // A side that notices nothing would continue with a gap in its bytes: the other one cuts it off.
+        // A side that did not notice the cut would continue with a gap in its bytes, so the other side ends its connection.
         if client_sees || !server_sees {
             self.drop_client(id, false);
         }
@@ -364,7 +364,7 @@ impl World {
             return Ok(false);
         };
         let Some((worker, session)) = link.server else {
-            // No one is there: the answer is a reset.
+            // The server's end is gone, so the client gets a reset.
             let has_sent = !link.up.is_empty() || link.up_ends;
             if has_sent {
                 self.drop_client(id, false);

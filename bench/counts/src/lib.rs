@@ -38,7 +38,7 @@ impl Path {
     /// Sets up the path of that name, to be run as often as [`OPERATIONS`] says.
     ///
     /// # Panics
-    /// There is no such path.
+    /// No path has this name.
     #[must_use]
     pub fn set_up(name: &str) -> Self {
         let operations = OPERATIONS

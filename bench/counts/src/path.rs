@@ -10,10 +10,10 @@ impl Path {
         Self(Box::new(run))
     }
 
-    /// Runs it, once.
+    /// Runs the path once.
     ///
     /// # Errors
-    /// It did not have the expected effect.
+    /// The run did not have the expected effect.
     pub fn run(&mut self) -> Result<(), String> {
         (self.0)()
     }

@@ -13,7 +13,7 @@ pub enum Address {
     Tcp(String),
 }
 
-/// A text that is not an address.
+/// The error of a text that is not a valid address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected unix:/PATH or HOST:PORT")]
 pub struct AddressError;

@@ -25,8 +25,8 @@ pub struct Cgi<'a> {
     pub is_tls: bool,
 }
 
-/// Headers of a client that never become parameters: those with parameters of their own, and `Proxy`, of which PHP's HTTP clients would
-/// take their proxy.
+/// Headers of a client that never become `HTTP_…` parameters: those with parameters of their own, and `Proxy`, since PHP's HTTP
+/// clients would use `HTTP_PROXY` as their proxy.
 const LEFT_OUT: [&str; 3] = ["content-length", "content-type", "proxy"];
 
 impl Cgi<'_> {
@@ -82,12 +82,12 @@ impl Cgi<'_> {
     }
 }
 
-/// Returns headers by the names of their parameters. Repeated ones are joined as in RFC 9110, section 5.2, cookies
-/// as RFC 6265 does.
+/// Returns headers by the names of their parameters. Repeated headers are joined as in RFC 9110, section 5.2; cookies as in RFC
+/// 6265.
 fn merged<'h>(headers: impl IntoIterator<Item = (&'h str, &'h str)>) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for (name, value) in headers {
-        // `A_B` would arrive under the same name as `A-B`, which a proxy before us may have set on purpose.
+        // A client's `A_B` would get the same parameter name as `A-B`, so it could override a header set by a trusted proxy.
         if name.contains('_') || LEFT_OUT.iter().any(|one| name.eq_ignore_ascii_case(one)) {
             continue;
         }

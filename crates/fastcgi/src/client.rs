@@ -24,10 +24,10 @@ const READ_BYTES: usize = 65_536;
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// The time for which an idle connection is kept open; it occupies a process of php-fpm. Zero: the connection is
-    /// closed at once. If php-fpm has a `pm.max_requests`, requests on idle connections may be lost.
+    /// The time for which an idle connection is kept open. An idle connection occupies a process of php-fpm. Zero: connections
+    /// are closed after each response. If php-fpm has a `pm.max_requests`, requests on idle connections may be lost.
     pub idle_timeout: Duration,
-    /// For opening a connection.
+    /// The time limit for opening a connection.
     pub connect_timeout: Duration,
     /// The longest response, including its head.
     pub response_bytes_max: usize,
@@ -55,10 +55,10 @@ pub enum Error {
     TooLong(usize),
 }
 
-/// A FastCGI server. Clones are the same client.
+/// A client of one FastCGI server. Clones share the same connections.
 ///
 /// The client opens one connection per concurrent request and has no limit of its own: the caller must not start more
-/// requests than php-fpm has processes for it. If a request's future is dropped, its connection is closed, which the
+/// concurrent requests than php-fpm has processes for it. If a request's future is dropped, its connection is closed, which the
 /// script notices when it writes.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);
@@ -72,7 +72,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Idle {
-    /// Idle connections with the time when each is closed, in that order.
+    /// Idle connections with the time at which each is closed, ordered by that time.
     connections: VecDeque<(Connection, Instant)>,
     /// Whether a task is running that closes expired connections.
     is_watched: bool,
@@ -87,7 +87,7 @@ enum Connection {
 /// The failure of a request on one connection.
 struct Failure {
     error: Error,
-    /// The peer has not received a single byte.
+    /// No byte of the request was sent.
     is_unsent: bool,
 }
 
@@ -104,8 +104,8 @@ impl Client {
 
     /// Sends a request and waits for its response.
     ///
-    /// If no byte of it could be sent because the server had closed the idle connection, the request is sent again on a
-    /// new connection. Nothing else is repeated.
+    /// If no byte of the request could be sent because the server had closed the idle connection, the request is sent again on
+    /// another connection. It is not repeated in any other case.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ async fn exchange(
     let mut partial = PartialResponse::default();
     let mut buffer = vec![0; READ_BYTES];
     let mut left = request;
-    // The peer no longer reads, but may have responded before.
+    // After a write error the peer no longer reads, but its response may have been sent before.
     let mut broken: Option<io::Error> = None;
     loop {
         tokio::select! {
@@ -199,7 +199,7 @@ async fn exchange(
 }
 
 impl Inner {
-    /// Returns the last used connection that the server has not closed.
+    /// Returns the most recently used idle connection that the server has not closed.
     fn take(&self) -> Option<Connection> {
         let mut idle = self.idle.lock();
         while let Some((connection, _)) = idle.connections.pop_back() {
@@ -249,7 +249,7 @@ impl Inner {
     }
 }
 
-/// Closes expired connections, as long as there are any.
+/// Closes idle connections as they expire; ends when there are none left.
 async fn close_idle(client: Weak<Inner>, mut next: Instant) {
     loop {
         sleep_until(next).await;
@@ -282,7 +282,7 @@ impl Connection {
             Self::Unix(stream) => stream.as_fd(),
             Self::Tcp(stream) => stream.as_fd(),
         };
-        // Past the runtime, which learns of an end later than the kernel.
+        // Asks the kernel directly, since tokio may not have processed the end of the connection yet.
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let read = rustix::net::recv(stream, &mut [0_u8; 1], flags);
         matches!(read, Err(Errno::AGAIN))

@@ -10,11 +10,11 @@ pub struct CgiHead {
     pub status: u16,
     /// Headers with their names as written; without `Status`.
     pub headers: Vec<(String, String)>,
-    /// Where the body begins.
+    /// The offset at which the body begins.
     pub body_at: usize,
 }
 
-/// The output does not begin with a valid head.
+/// Why the output does not begin with a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// The empty line at the end of the head is missing.

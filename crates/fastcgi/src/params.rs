@@ -8,7 +8,7 @@ pub const PAIR_BYTES_MAX: usize = CONTENT_BYTES_MAX;
 /// Lengths up to this are encoded in one byte, longer ones in four.
 const SHORT_LENGTH_MAX: usize = 127;
 
-/// The parameter does not fit into a record.
+/// The error of a parameter that does not fit into a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the parameter {name} of {bytes} bytes is too long")]
 pub struct ParamTooLong {
@@ -74,7 +74,7 @@ fn length_bytes(length: usize) -> usize {
 fn put_length(into: &mut Vec<u8>, length: usize) {
     match u8::try_from(length) {
         Ok(short) if length <= SHORT_LENGTH_MAX => into.push(short),
-        // Below 2^31: a pair fits into a record.
+        // The length fits into 31 bits, since a pair fits into a record.
         _ => into.extend_from_slice(&(length as u32 | 1 << 31).to_be_bytes()),
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::record::{Record, RecordDecoder};
 
-    /// Parses pairs like php-fpm: each record separately.
+    /// Parses the pairs of one record on its own, as php-fpm does.
     fn pairs(content: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         fn length(content: &mut &[u8]) -> usize {
             let short = content[0];

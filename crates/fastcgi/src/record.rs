@@ -33,25 +33,26 @@ pub enum RecordKind {
 /// A received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// One of [`RecordKind`], or another number.
+    /// The record's type: one of [`RecordKind`], or a number that is unknown here.
     pub kind: u8,
     /// The content, without its padding.
     pub content: &'a [u8],
 }
 
-/// Bytes that are not a record of FastCGI 1.0.
+/// The error of bytes that are not a record of FastCGI 1.0; contains the version found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the response has a record of version {0} and is not FastCGI")]
 pub struct NoRecord(pub u8);
 
-/// Appends a record with this content, of at most [`CONTENT_BYTES_MAX`] bytes.
+/// Appends a record with the content, which has at most [`CONTENT_BYTES_MAX`] bytes.
 pub fn put(into: &mut Vec<u8>, kind: RecordKind, content: &[u8]) {
     let from = begin_content(into, kind);
     into.extend_from_slice(content);
     end_content(into, from);
 }
 
-/// Appends the records that begin a request to a responder.
+/// Appends the record that begins a request, with the role of a responder. `is_kept` keeps the connection open after the
+/// response.
 pub(crate) fn begin(into: &mut Vec<u8>, is_kept: bool) {
     put(
         into,
@@ -75,18 +76,18 @@ pub(crate) fn begin_content(into: &mut Vec<u8>, kind: RecordKind) -> usize {
     into.len()
 }
 
-/// Sets the length of a record that ends here.
+/// Ends the record whose content begins at `from`: writes its length into its header.
 pub(crate) fn end_content(into: &mut [u8], from: usize) {
     let length = into.len() - from;
     debug_assert!(length <= CONTENT_BYTES_MAX);
     into[from - 4..from - 2].copy_from_slice(&(length as u16).to_be_bytes());
 }
 
-/// Cuts bytes into records.
+/// Splits a stream of bytes into records.
 #[derive(Debug, Default)]
 pub struct RecordDecoder {
     buffer: Vec<u8>,
-    /// The number of bytes of the buffer that were decoded.
+    /// The offset in the buffer of the first byte that was not decoded.
     start: usize,
 }
 

@@ -4,14 +4,14 @@ use crate::client::{ClientLimits, Error};
 use crate::head::CgiHead;
 use crate::record::{NoRecord, Record, RecordDecoder, RecordKind};
 
-/// `protocolStatus` of an END_REQUEST record.
+/// Values of `protocolStatus` in an END_REQUEST record.
 const COMPLETE: u8 = 0;
 const OVERLOADED: u8 = 2;
 
 /// The response of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// The status, 200 where the script named none.
+    /// The status; 200 if the script set none.
     pub status: u16,
     /// Headers with their names as the script wrote them.
     pub headers: Vec<(String, String)>,
@@ -77,12 +77,12 @@ impl PartialResponse {
         self.has_begun
     }
 
-    /// Returns whether no bytes followed the end.
+    /// Returns whether no bytes followed the end of the response.
     pub(crate) fn is_clean(&self) -> bool {
         self.decoder.is_empty()
     }
 
-    /// Returns the response, which has ended.
+    /// Returns the complete response.
     pub(crate) fn ended(self) -> Result<Response, Error> {
         let CgiHead {
             status,
@@ -100,7 +100,7 @@ impl PartialResponse {
         })
     }
 
-    /// Returns an error with STDERR, where php-fpm writes its reason, such as "Primary script unknown".
+    /// Returns an error with the content of STDERR, where php-fpm writes its reason, such as "Primary script unknown".
     fn no_head(&self, error: impl std::fmt::Display) -> Error {
         let log = String::from_utf8_lossy(&self.log);
         Error::Malformed(match log.trim() {

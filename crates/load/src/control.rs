@@ -11,7 +11,7 @@ use crate::tally::Tally;
 #[derive(Debug)]
 pub(crate) struct Control {
     start_ns: AtomicU64,
-    /// Number of requests to end the run.
+    /// The number of requests to end the run so far, at most two.
     stops: AtomicU8,
     held: AtomicBool,
     threads: Vec<ThreadProgress>,
@@ -22,18 +22,18 @@ pub(crate) struct Control {
 /// Progress of a thread, for the progress line.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadProgress {
-    /// All connections of the thread have opened or failed.
+    /// Whether all connections of the thread have opened or failed.
     pub(crate) ready: AtomicBool,
-    /// The measurement of the thread has ended.
+    /// Whether the measurement of the thread has ended.
     pub(crate) done: AtomicBool,
-    /// The thread has finished its work.
+    /// Whether the thread has finished its work.
     pub(crate) finished: AtomicBool,
     pub(crate) asked: AtomicU64,
     pub(crate) opened: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) errors: AtomicU64,
-    /// 99th percentile of the last second; 0 without answers.
+    /// The 99th percentile of the last second's latencies in nanoseconds; 0 without answers.
     pub(crate) p99_ns: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ impl Control {
         self.start_ns.store(at_ns, SeqCst);
     }
 
-    /// Ends the measurement; the second call also ends the wait for last answers.
+    /// Ends the measurement. The second call also ends the wait for the last answers.
     pub(crate) fn stop(&self) {
         let _ = self
             .stops
@@ -82,7 +82,7 @@ impl Control {
         self.stops.load(Relaxed) > 1
     }
 
-    /// Keeps connections open after the measurement until they are released.
+    /// Sets whether connections are kept open after the measurement.
     pub(crate) fn hold(&self, held: bool) {
         self.held.store(held, SeqCst);
     }
@@ -95,7 +95,7 @@ impl Control {
         &self.threads[(index - self.first) as usize]
     }
 
-    /// Returns the total of all threads.
+    /// Returns the total progress of all threads.
     pub(crate) fn sums(&self) -> TotalProgress {
         let sum = |of: fn(&ThreadProgress) -> &AtomicU64| {
             self.threads.iter().map(|live| of(live).load(Relaxed)).sum()

@@ -1,4 +1,4 @@
-//! Application heartbeats: server messages that a client has to answer to stay connected.
+//! Application heartbeats: messages of the server that a client has to answer to stay connected.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ const ANY: char = '*';
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
     before: String,
-    /// `None` for a constant message.
+    /// The text after the `*`; `None` for a constant message.
     after: Option<String>,
     answer: String,
 }
@@ -67,7 +67,7 @@ mod tests {
         let answer = ping.answer(br#"{"type":"ping","id":17}"#);
         assert_eq!(answer.as_deref(), Some(&br#"{"type":"pong","id":17}"#[..]));
         assert_eq!(ping.answer(br#"{"type":"ping"}"#), None);
-        // Prefix and suffix must not overlap.
+        // The prefix and the suffix of the pattern must not overlap in the message.
         let short = Heartbeat::new("aba*ba", "x").unwrap();
         assert_eq!(short.answer(b"aba"), None);
         for (received, answer) in [("", "x"), ("*", "*"), ("a**", "x"), ("a", "*")] {

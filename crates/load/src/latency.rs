@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::clock::SECOND;
 use crate::report::model::{Bucket, Distribution, Interval, Latency, Point};
 
-/// Resolution limit in nanoseconds.
+/// The smallest time that is distinguished, in nanoseconds.
 const NS_MIN: u64 = 100;
-/// One hour; longer times count as this.
+/// The longest time, one hour in nanoseconds; longer times count as one hour.
 const NS_MAX: u64 = 3600 * SECOND;
 /// Maximum number of timeline steps; beyond it steps are merged.
 const INTERVALS_MAX: usize = 600;
@@ -37,7 +37,7 @@ impl Times {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        // Adding fails only for histograms with different bounds.
+        // Adding fails only for histograms with different bounds; all have the same.
         let _ = self.0.add(&other.0);
     }
 
@@ -106,7 +106,7 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Latencies of messages due in the measured time, and a timeline of answers that arrived in it.
+/// Latencies of messages that were due in the measured time, and a timeline of answers that arrived in the measured time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Recorder {
     pub(crate) times: Times,
@@ -121,13 +121,13 @@ struct Step {
     times: Option<Coarse>,
 }
 
-/// Two significant digits suffice for a chart.
+/// A histogram with two significant digits, which suffice for a chart.
 #[derive(Clone, Debug)]
 struct Coarse(Histogram<u64>);
 
 impl Recorder {
-    /// Records an answer that arrived at `at_ns` since the beginning of the measurement: in the timeline only, not in
-    /// `times`.
+    /// Records an answer that arrived `at_ns` nanoseconds after the beginning of the measurement. It is recorded only in the
+    /// timeline, not in `times`.
     #[inline]
     pub(crate) fn came(&mut self, at_ns: u64, latency_ns: u64) {
         let step = self.step(at_ns);
@@ -158,7 +158,7 @@ impl Recorder {
         }
     }
 
-    /// Merges pairs of steps.
+    /// Doubles the length of the steps by merging pairs.
     fn coarsen(&mut self) {
         self.step_ns = self.step_ns.max(SECOND) * 2;
         let mut pairs = std::mem::take(&mut self.steps).into_iter();
@@ -190,7 +190,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the 99th percentile of the step before that of `at_ns`; 0 without one.
+    /// Returns the 99th percentile of the timeline step before the one that contains `at_ns`; 0 without such a step.
     pub(crate) fn recent_p99_ns(&self, at_ns: u64) -> u64 {
         let index = (at_ns / self.step_ns.max(SECOND)) as usize;
         let step = index.checked_sub(1).and_then(|index| self.steps.get(index));
@@ -198,7 +198,7 @@ impl Recorder {
             .map_or(0, |times| times.0.value_at_quantile(0.99))
     }
 
-    /// Returns the timeline of `seconds`.
+    /// Returns the timeline of a measurement of `seconds`.
     pub(crate) fn timeline(&self, seconds: f64) -> Vec<Interval> {
         let step_s = self.step_ns as f64 / SECOND as f64;
         self.steps
@@ -318,7 +318,7 @@ mod tests {
             long.came(second * SECOND, 3 * MILLISECOND);
         }
         long.error(1999 * SECOND);
-        // Serialising is what happens to recorders of other processes.
+        // Recorders of other processes are serialised, so the test does the same.
         let long: Recorder = serde_json::from_str(&serde_json::to_string(&long).unwrap()).unwrap();
         for (mut one, other) in [(short.clone(), long.clone()), (long, short)] {
             one.add(other);

@@ -1,7 +1,7 @@
-//! The ledger: the fate of each message at each receiver.
+//! The ledger: which messages arrived at which receivers, and which were lost, duplicated, reordered or corrupted.
 //!
-//! A message contains its publisher, its number and a checksum. A receiver tracks per publisher the next expected
-//! number and the gaps before it. At the end, the publishers' logs determine what was to be received.
+//! A message contains its publisher, its number and a checksum. A receiver tracks for each publisher the next expected number
+//! and the gaps before it. At the end, the publishers' logs determine which messages should have been received.
 //!
 //! With recovery, publications sent while receivers were disconnected are expected, unless the server reported them as
 //! lost. Unacknowledged publications have an unknown outcome: they are not counted, except duplicates.
@@ -14,13 +14,14 @@ use crate::report::model;
 
 /// Marks the start of a numbered message within the server's envelope.
 const MARK: &[u8] = b"vb:";
-/// Length of mark, run, publisher, number, time and checksum, each in hexadecimal followed by a colon.
+/// The minimum length of a message in bytes: mark, run, publisher, number, time and checksum, in hexadecimal except the mark,
+/// each followed by a colon.
 pub const NOTE_BYTES_MIN: usize = 3 + 9 + 9 + 9 + 17 + 9;
 
 /// The tag of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageTag {
-    /// Identifies the run: the channel may have messages of others, or history of an earlier run.
+    /// Identifies the run, because the channel may have messages of other programs or of an earlier run.
     pub(crate) run: u32,
     pub(crate) publisher: u32,
     pub(crate) number: u32,
@@ -39,7 +40,7 @@ impl MessageTag {
         hex(out, self.at_ns, 16);
         let head = out.len();
         hex(out, 0, 8);
-        // Only letters, which JSON does not escape. The last one is the end mark.
+        // The padding consists of letters only, which JSON does not escape. The last letter marks the end.
         let length = bytes.max(NOTE_BYTES_MIN + 1);
         let mut letter = self.number as u8;
         while out.len() - start < length - 1 {
@@ -67,7 +68,7 @@ impl MessageTag {
             let number = parse(rest.get(21..29)?)?;
             let at_ns = parse(rest.get(30..46)?)?;
             let sum = parse(rest.get(47..55)?)?;
-            // The only byte that no checksum covers.
+            // The last colon is the only byte that the checksum does not cover.
             if rest.get(55)? != &b':' {
                 return None;
             }
@@ -85,7 +86,7 @@ impl MessageTag {
     }
 }
 
-/// Returns whether the data has the colons of a tag, with at most one missing: a tag with a damaged mark.
+/// Returns whether the data has the colons of a tag, with at most one missing. It is then a tag whose mark is damaged.
 fn is_well_formed(data: &[u8]) -> bool {
     const COLONS: [usize; 6] = [2, 11, 20, 29, 46, 55];
     let are_there = |window: &[u8]| COLONS.iter().filter(|at| window[**at] == b':').count();
@@ -136,7 +137,7 @@ fn checksum(head: &[u8], filler: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The messages that one receiver got of one publisher.
+/// The messages that one receiver has got from one publisher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeliveryTracker {
     /// The number after the highest received one.
@@ -190,9 +191,9 @@ impl DeliveryTracker {
 /// A period in which a receiver was disconnected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AbsencePeriod {
-    /// By publisher, the expected number of the first message.
+    /// By publisher, the number of the first message that was expected in the period.
     next: BTreeMap<u32, u32>,
-    /// The time from which all messages are expected again; absent if the receiver did not return.
+    /// The time from which all messages are expected again; `None` if the receiver did not return.
     pub(crate) until_ns: Option<u64>,
 }
 
@@ -230,7 +231,7 @@ impl ClientLedger {
         self.foreign += 1;
     }
 
-    /// Begins an absence. If the receiver has not returned from the previous one, that continues.
+    /// Begins an absence. If the receiver has not returned from the previous absence, that one continues.
     pub(crate) fn begin_absence(&mut self) {
         if self.is_away() {
             return;
@@ -253,16 +254,17 @@ impl ClientLedger {
         }
     }
 
-    /// Ends an absence with recovery: everything missed is expected.
+    /// Ends an absence by complete recovery: all missed messages are still expected.
     pub(crate) fn recover(&mut self) {
         if self.is_away() {
             self.aways.pop();
         }
     }
 
-    /// Ends an absence whose history the server reported as lost.
+    /// Ends an absence for which the server reported that its history is lost: the messages missed until `at_ns` are not
+    /// expected.
     pub(crate) fn exclude_until(&mut self, at_ns: u64) {
-        // Another of its channels may have been recovered already.
+        // The absence may have ended already, because another channel of the receiver was recovered.
         self.begin_absence();
         self.end_absence(at_ns);
     }
@@ -274,30 +276,30 @@ impl ClientLedger {
     }
 }
 
-/// The messages that a publisher sent to all, or to one receiver.
+/// The messages that a publisher sent to all receivers, or to one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SentMessage {
     /// Send times by number.
     pub(crate) at_ns: Vec<u64>,
-    /// Ascending numbers with an unknown outcome: unacknowledged or refused.
+    /// Ascending numbers of messages with an unknown outcome: unacknowledged or refused.
     pub(crate) unsure: Vec<u32>,
 }
 
 impl SentMessage {
-    /// Returns how many of a range were certainly published.
+    /// Returns how many messages of a range of numbers were certainly published.
     fn sure(&self, from: u32, until: u32) -> u64 {
         let below = |number: u32| self.unsure.partition_point(|unsure| *unsure < number);
         let unsure = below(until.max(from)) - below(from);
         u64::from(until.saturating_sub(from)) - unsure as u64
     }
 
-    /// Returns the number of messages.
+    /// Returns the number of messages that were certainly published.
     pub(crate) fn published(&self) -> u64 {
         self.sure(0, self.at_ns.len() as u32)
     }
 }
 
-/// Sent messages by publisher. Those to all receivers have receiver `None`.
+/// Sent messages by publisher and receiver. The receiver is `None` for messages to all receivers.
 pub(crate) type SentLog = BTreeMap<(u32, Option<u32>), SentMessage>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -354,7 +356,7 @@ impl DeliveryLedger {
             for publisher in &publishers {
                 self.reconcile_stream(page, *publisher, &mut line);
             }
-            // A corrupted message is missing too, but it is already counted.
+            // A corrupted message is also missing, but it is already counted as corrupted.
             let corrupted = page.corrupted.min(line.missing);
             let lost = line.missing - corrupted;
             ledger.expected += line.expected;
@@ -521,13 +523,13 @@ mod tests {
         assert_eq!(MessageTag::find(ping), TagSearch::Nothing);
     }
 
-    /// Returns the ledger of a receiver that got the messages with these numbers, of ten that were published at 0, 10,
-    /// 20…
+    /// Returns the ledger of a receiver that got the messages with these numbers, out of ten that were published at the times
+    /// 0, 10, 20…
     fn settle(got: &[u32], change: impl FnOnce(&mut ClientLedger)) -> model::LedgerCounts {
         settle_with(got, &[], None, change)
     }
 
-    /// Does the same with unacknowledged publications and recovery.
+    /// Does the same as `settle`, with unacknowledged publications and recovery.
     fn settle_with(
         got: &[u32],
         unsure: &[u32],
@@ -666,7 +668,7 @@ mod tests {
             (&all[..], 7, 0, 0, 3),
             (&[0, 1, 2, 5, 6, 8, 9], 7, 0, 0, 0),
             (&[0, 1, 2, 4, 5, 6, 8, 9], 7, 0, 0, 1),
-            // Acknowledged messages are not excused, nor are second copies.
+            // Missing acknowledged messages still count as lost, and second copies as duplicated.
             (&[0, 1, 6, 8, 9], 5, 2, 0, 0),
             (&[0, 1, 2, 3, 3, 5, 6, 8, 9], 7, 0, 1, 1),
         ] {

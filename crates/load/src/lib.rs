@@ -1,8 +1,8 @@
 //! The load tester behind `veche bench`: it opens connections, sends messages, checks each answer, and reports the
 //! results and their reliability.
 //!
-//! One thread is an engine: sockets of [`veche_net`], clients that speak through [`veche_proto`], and a load that
-//! decides what to send and when. It depends on nothing of the server but its URL.
+//! Each thread runs an engine: sockets of [`veche_net`], clients that use the protocols of [`veche_proto`], and a load that
+//! decides what to send and when. The tester knows nothing of the server except its URL.
 //!
 //! # Counting
 //!
@@ -15,8 +15,8 @@
 //! - answers to messages due in the window that arrived *in time*, by its end or shortly after
 //!   (`engine::EngineState::answered`), decide whether the rate was reached: at least 99 of 100 have to.
 //!
-//! Errors, connections and the ledger are of the whole run. A verdict (the exit code, a promise) is a function of the
-//! finished [`report::Report`]; a thread decides nothing.
+//! Errors, connections and the ledger cover the whole run. A verdict (the exit code, an objective) is a function of the
+//! finished [`report::Report`]; threads only count.
 
 pub mod cli;
 mod client;

@@ -14,12 +14,12 @@ pub struct MessageMemory {
     /// Bytes over all processes of the tester and both directions, queued and received. An upper estimate without
     /// connections and frame headers.
     pub bytes: u64,
-    /// The factors of `bytes`, as text.
+    /// A description of how `bytes` was computed.
     pub words: String,
 }
 
 impl MessageMemory {
-    /// Estimates the memory for a plan's messages. In an open loop those of one second are assumed in flight.
+    /// Estimates the memory for a plan's messages. In an open loop the messages of one second are assumed to be in flight.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let clients = u64::from(plan.clients());
@@ -38,7 +38,7 @@ impl MessageMemory {
                 Self::in_a_second(fanout.size, second(fanout.rate, fanout.rate_to))
             }
             LoadPlan::Fanout(fanout) => Self::on_each(fanout.size, clients, 1),
-            // A shootout's messages are one line, and few are in flight.
+            // The messages of a shootout are short, and few are in flight.
             LoadPlan::Shootout(_) => Self::on_each(0, clients, 1),
         }
     }
@@ -77,8 +77,8 @@ fn size(payload: &PayloadPlan) -> usize {
     }
 }
 
-/// Checks that concurrent runs with these needs fit into the available memory. Skipped if the system does not report
-/// it.
+/// Checks that the messages of concurrent runs fit into the available memory. Succeeds if the system does not report the
+/// available memory.
 ///
 /// # Errors
 /// Describes needed and available memory.

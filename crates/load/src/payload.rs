@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use veche_proto::websocket::MessageKind;
 
-/// Client and message number, 8 hexadecimal digits each.
+/// The length in bytes of a stamp: the numbers of the client and the message, 8 hexadecimal digits each.
 const STAMP_BYTES: usize = 16;
 
 /// The content of messages.
@@ -66,7 +66,7 @@ impl TestPayload {
     pub(crate) fn new(plan: &PayloadPlan) -> Self {
         let is_stamped = plan.is_stamped();
         let bytes = match &plan.content {
-            // Text that does not compress to nothing.
+            // Random text, which does not compress well.
             PayloadContent::Size(size) => {
                 let mut rng = fastrand::Rng::with_seed(*size as u64);
                 (0..*size).map(|_| rng.alphanumeric() as u8).collect()
@@ -137,8 +137,8 @@ impl TestPayload {
         })
     }
 
-    /// Returns whether it is message `number` of client `client_index` with the wrong kind, text instead of binary or vice
-    /// versa, which is not a greeting.
+    /// Returns whether received data is message `number` of client `client_index` with the wrong kind (text instead of binary,
+    /// or vice versa). Such a message can't be a greeting.
     pub(crate) fn is_of_other_kind(
         &mut self,
         client_index: u32,
@@ -162,7 +162,7 @@ impl TestPayload {
         )
     }
 
-    /// Returns whether it is message `number` of client `client_index`.
+    /// Returns whether received data is message `number` of client `client_index`, unchanged.
     #[inline]
     pub(crate) fn is(
         &mut self,
@@ -190,7 +190,7 @@ fn write_hex(out: &mut [u8], mut number: u32) {
     }
 }
 
-/// Returns the beginning of a message for an error's example.
+/// Returns the beginning of a message for the text of an error.
 pub(crate) fn excerpt(data: &[u8]) -> String {
     let text = String::from_utf8_lossy(&data[..data.len().min(60)]);
     let more = if data.len() > 60 { "…" } else { "" };

@@ -24,11 +24,11 @@ pub struct Plan {
     pub warmup_ns: u64,
     /// Time limit for a handshake and for each answer in nanoseconds.
     pub timeout_ns: u64,
-    /// Maximum number of connections being opened at a time, over all threads.
+    /// Maximum number of connections that may be opening at the same time, over all threads.
     pub opening_max: u32,
     /// Connections started per second, over all threads.
     pub connect_rate: Option<f64>,
-    /// Local addresses, used in turn; empty: the kernel's choice.
+    /// Local addresses, used in turn; if empty, the kernel chooses.
     pub sources: Vec<IpAddr>,
     /// Seed of all random choices.
     pub seed: u64,
@@ -80,7 +80,7 @@ pub struct TlsPlan {
     pub insecure: bool,
     /// Trust the certificates of this PEM file instead of the system's.
     pub ca: Option<PathBuf>,
-    /// No connection resumes an earlier session.
+    /// Whether each connection makes a full handshake instead of resuming an earlier TLS session.
     pub full_handshakes: bool,
 }
 
@@ -107,7 +107,8 @@ impl Plan {
     }
 }
 
-/// Returns part `index` of consecutive parts of the numbers up to `total`, equal but for 1.
+/// Divides the numbers from 0 to `total` into `parts` consecutive ranges, whose lengths differ by at most 1; returns range
+/// `index`.
 pub(crate) fn part(total: u32, index: u32, parts: u32) -> Range<u32> {
     let cut = |at: u32| (u64::from(total) * u64::from(at) / u64::from(parts)) as u32;
     cut(index)..cut(index + 1)
@@ -129,7 +130,7 @@ impl ThreadPlan {
         total / f64::from(self.parts)
     }
 
-    /// Returns this thread's part of a total rate that all clients share equally. 0 without clients.
+    /// Returns this thread's part of a total rate that is divided equally among all clients; 0 if the thread has no clients.
     pub(crate) fn rate_of_clients(&self, total: f64) -> f64 {
         let all = self.plan.clients().max(1);
         total * self.clients() as f64 / f64::from(all)
@@ -140,7 +141,7 @@ impl ThreadPlan {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// Returns the phase of this thread among all threads, from 0 to 1.
+    /// Returns the offset of this thread's schedule in steps, from 0 to 1, by which threads alternate.
     pub(crate) fn phase(&self) -> f64 {
         f64::from(self.index) / f64::from(self.parts)
     }

@@ -1,4 +1,4 @@
-//! Resource use of processes from `/proc`: the server's and our own.
+//! Resource use of the server's and the tester's processes, from `/proc`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) struct CpuMark {
 }
 
 impl CpuMark {
-    /// Called every turn; records the CPU time once the measurement has begun.
+    /// Records the CPU time once the measurement has begun. Called in every turn.
     pub(crate) fn begin_at(&mut self, from_ns: u64, now_ns: u64, tally: &mut Tally) {
         if self.begun.is_none() && now_ns >= from_ns {
             self.begun = Some((thread_cpu_ns(), thread_waited_ns()));
@@ -35,7 +35,7 @@ impl CpuMark {
     }
 }
 
-/// Returns how long the calling thread was ready to run without a core.
+/// Returns how long the calling thread has been ready to run without having a core, in nanoseconds.
 fn thread_waited_ns() -> u64 {
     fs::read_to_string("/proc/thread-self/schedstat")
         .ok()
@@ -116,7 +116,7 @@ fn parent(pid: u32) -> Option<u32> {
 
 fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in parentheses and may contain anything.
+    // The process's name is in parentheses and may itself contain parentheses and blanks.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
     Some((state, fields.next()?.parse().ok()?))
@@ -129,7 +129,7 @@ fn process_cpu_ns(pid: u32) -> Option<u64> {
     used.as_nanos().try_into().ok()
 }
 
-/// Returns the CPU time of each of its threads, and its resident memory.
+/// Returns the CPU time of each thread of a process, and the process's resident memory.
 fn of_one(pid: u32) -> Option<(Vec<(u32, u64)>, u64)> {
     let mut threads = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
@@ -163,7 +163,8 @@ pub(crate) fn time_wait(targets: &[SocketAddr]) -> u64 {
         .sum()
 }
 
-/// Returns whether a line of the table is such a socket; `targets` are canonical.
+/// Returns whether a line of `/proc/net/tcp` is a socket in TIME_WAIT with one of the canonical addresses `targets` at either
+/// end.
 fn is_time_wait(line: &str, targets: &[SocketAddr]) -> bool {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let ends = [fields.next(), fields.next()];
@@ -175,13 +176,13 @@ fn is_time_wait(line: &str, targets: &[SocketAddr]) -> bool {
             .any(|end| targets.contains(&end))
 }
 
-/// Converts IPv4-mapped addresses to IPv4, and drops scope and flow, which the table lacks.
+/// Converts IPv4-mapped addresses to IPv4, and drops scope and flow label, which `/proc/net/tcp6` lacks.
 fn canonical(address: &SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Parses one end of a socket in the table: address and port in hexadecimal, the address as 32-bit words in native
-/// order of network-order memory.
+/// Parses one end of a socket in `/proc/net/tcp`: address and port in hexadecimal. The address consists of 32-bit words, each a
+/// network-order word printed in the byte order of the machine.
 fn socket_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let words = address.as_bytes().chunks(8).map(|digits| {
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn usage_of_a_process() {
-        // The process is idle whenever it is sampled.
+        // The process is idle at each sample, but its ended children have used CPU time.
         let mut child = Command::new("sh")
             .args([
                 "-c",

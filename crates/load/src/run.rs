@@ -27,9 +27,9 @@ use crate::thread_group::{Generators, POLL_INTERVAL, RunProgress, RunStage, Thre
 pub struct RunControl<'a> {
     /// The server's process, if known.
     pub pid: Option<u32>,
-    /// Number of interrupts so far: the first ends the measurement, the second all waits.
+    /// The number of interrupts so far. The first ends the measurement, the second ends all waits.
     pub interrupts: &'a AtomicUsize,
-    /// Set to end the measurement early, which the report mentions.
+    /// Set by the caller to end the measurement early, which the report mentions.
     pub stop: &'a AtomicBool,
     /// How long connections stay open after the measurement, in nanoseconds.
     pub hold_ns: u64,
@@ -105,7 +105,7 @@ pub fn run(plan: Plan, mut run_control: RunControl<'_>) -> Result<Report, RunErr
         refuse_latencies(&mut report, tally);
     }
     let grown = finished.own_open_bytes.saturating_sub(own_before) as f64;
-    // With fewer connections the tester's own needs would dominate.
+    // With fewer connections, the tester's fixed memory would dominate the figure.
     if tally.opened >= 1000 && plan.processes <= 1 {
         report.generator.bytes_per_connection = Some(grown / tally.opened as f64);
     }
@@ -172,7 +172,7 @@ impl FinishedRun {
         watcher.wait_until(|sums, _| sums.ready);
         let sums = watcher.party.sums();
         if sums.opened == 0 && sums.failed > 0 {
-            // There is no process to measure.
+            // The server's process has ended, so there is nothing to measure.
             watcher.party.stop();
         }
         let start = ThreadGroup::soon();
@@ -193,10 +193,10 @@ impl FinishedRun {
             let until = ended_ns.saturating_add(watcher.run_control.hold_ns);
             let stops = watcher.stops;
             watcher.wait_until(|_, now| now >= until);
-            // An interrupt that ends the hold has not ended the measurement.
+            // An interrupt during the hold does not count as an interrupt of the measurement.
             watcher.stops = watcher.stops.min(stops);
             watcher.party.hold(false);
-            // The resident memory is that with idle connections.
+            // The resident memory is measured at the end of the hold, with idle connections.
             let held = watcher.run_control.pid.and_then(ProcessUsage::of);
             ended = ended.zip(held).map(|(ended, held)| ProcessUsage {
                 rss_bytes: held.rss_bytes,
@@ -265,8 +265,8 @@ impl Watcher<'_> {
         self.since_ns = now_ns();
     }
 
-    /// Waits for a condition, forwards interrupts, and reports progress. An interrupt ends the wait for connections,
-    /// and any hold.
+    /// Waits until `is` returns true; meanwhile forwards interrupts and reports progress. An interrupt ends the wait for
+    /// connections, and a hold.
     fn wait_until(&mut self, is: impl Fn(TotalProgress, u64) -> bool) {
         loop {
             let sums = self.party.sums();
@@ -319,8 +319,8 @@ fn measured_seconds(plan: &Plan, finished: &FinishedRun) -> f64 {
     length.max(1) as f64 / SECOND as f64
 }
 
-/// Removes the latencies from a report. Without stamps answers are matched by order, so a loss or duplicate shifts all
-/// later ones.
+/// Removes the latencies from a report and states the reason. Without stamps, answers are matched by their order, so a lost or
+/// duplicated message assigns wrong answers to all later messages.
 fn refuse_latencies(report: &mut Report, tally: &Tally) {
     report.latency_us = None;
     report.histogram.clear();
@@ -403,7 +403,7 @@ fn assemble(tally: &Tally, seconds: f64) -> Report {
     }
 }
 
-/// The share of due messages that must be answered in time for an open loop to hold.
+/// The share of due messages that must be answered in time for the rate of an open loop to count as reached.
 const IN_TIME: f64 = 0.99;
 
 /// Returns whether the rate of an open loop was reached; `None` without one, or if nothing was due.
@@ -437,15 +437,15 @@ fn server_use(
     }
 }
 
-/// A thread above this share of a core has no reserve.
+/// The share of a core above which a thread of the tester counts as a bottleneck.
 const BUSY: f64 = 0.9;
-/// Shares of the time in which a thread may wait for a core: above the first it is a remark; above the second the
-/// tester competes with the server for a core.
+/// Shares of the time that a thread waited for a core: above the first the report has a remark, above the second the tester
+/// counts as a bottleneck.
 const WAITED: [f64; 2] = [0.05, 0.25];
-/// Shares of late sends: the first is a remark, the second a bottleneck.
+/// Shares of late sends: above the first the report has a remark, above the second the tester counts as a bottleneck.
 const LATE: [f64; 2] = [0.01, 0.1];
 
-/// Fewer late sends are ignored.
+/// The number of late sends below which they are ignored.
 const LATE_MIN: u64 = 10;
 
 /// Determines whether the tester was the bottleneck.

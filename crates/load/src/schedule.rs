@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::SECOND;
 
-/// Spacing of the times of an open loop.
+/// How the due times of an open loop are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Arrivals {
     /// All gaps have equal length.
@@ -22,13 +22,13 @@ pub(crate) struct Schedule {
     per_second: f64,
     from_ns: Option<u64>,
     count: u64,
-    /// A fraction of a step, so that the threads of a run alternate.
+    /// An offset of the schedule as a fraction of a step, so that the threads of a run alternate.
     phase: f64,
     ramp: Option<Ramp>,
     random: Option<PoissonTimes>,
 }
 
-/// Times of a Poisson process, in mean gaps.
+/// The times of a Poisson process, in units of the mean gap.
 #[derive(Clone, Debug)]
 struct PoissonTimes {
     rng: Rng,
@@ -47,14 +47,14 @@ impl PoissonTimes {
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     to_per_second: f64,
-    /// Duration of the first rate.
+    /// The time in seconds for which the first rate applies.
     hold_s: f64,
-    /// Duration of the change; the second rate follows.
+    /// The duration of the change in seconds; after it the second rate applies.
     over_s: f64,
 }
 
 impl Ramp {
-    /// Returns the time of this many steps in seconds since the beginning: the integral of the rate, solved for time.
+    /// Returns the time in seconds at which this many steps are due: the integral of the rate, solved for time.
     fn time_s(&self, per_second: f64, steps: f64) -> f64 {
         let held = per_second * self.hold_s;
         if steps <= held {
@@ -66,7 +66,7 @@ impl Ramp {
             return self.hold_s + self.over_s + (steps - climbed) / self.to_per_second;
         }
         let slope = (self.to_per_second - per_second) / self.over_s;
-        // The form of the root that is exact for slopes near 0.
+        // This form of the solution of the quadratic equation is numerically exact for slopes near 0.
         let root = (per_second * per_second + 2.0 * slope * steps).sqrt();
         self.hold_s + 2.0 * steps / (per_second + root)
     }

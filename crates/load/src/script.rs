@@ -1,9 +1,9 @@
 //! Users simulated by a script. This module counts and times their actions; the caller provides the script runtime,
 //! which calls [`ScriptRun`] from its threads.
 //!
-//! A user runs one session after the other until the time is over. In a session it performs timed actions. An action
-//! counts in the latencies if it began in the measured time, and in the throughput if it ended in it. Once the time is
-//! over nothing begins, and running actions have [`ScriptPlan::grace_ns`] to end.
+//! A user runs one session after the other until the time is over. In a session it performs timed actions. An action counts in
+//! the latencies if it began in the measured time, and in the throughput if it ended in the measured time. Once the time is
+//! over no action or session begins, and running actions have [`ScriptPlan::grace_ns`] to end.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,7 +49,7 @@ pub struct ScriptRun {
     start_ns: AtomicU64,
     /// Time of an early stop; `u64::MAX` without one.
     stopped_ns: AtomicU64,
-    /// The wait for running actions is ended too.
+    /// Whether the wait for running actions was ended too.
     is_aborted: AtomicBool,
     begun_users: AtomicU64,
     under_way: AtomicU64,
@@ -65,7 +65,7 @@ struct ThreadScriptTally {
     actions: BTreeMap<String, Timed>,
 }
 
-/// The actions of one name.
+/// The counts and durations of the actions with one name.
 #[derive(Clone, Debug, Default)]
 struct Timed {
     times: Times,
@@ -126,7 +126,7 @@ impl ScriptRun {
         now_ns()
     }
 
-    /// Returns whether the time is over.
+    /// Returns whether the time of the run is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         now_ns() >= self.until_ns()
@@ -199,8 +199,8 @@ impl ScriptRun {
         }
     }
 
-    /// Counts a session that ended before the end of the run; an error of one of its actions is passed to
-    /// [`action_ended`](Self::action_ended) instead.
+    /// Counts a session that ended before the end of the run. `error` is an error of the session itself; errors of its actions
+    /// are passed to [`action_ended`](Self::action_ended).
     pub fn session_ended(&self, thread: u32, is_well: bool, error: Option<&str>) {
         let is_measured = now_ns() >= self.measured_from_ns();
         let mut part = self.parts[thread as usize].lock();

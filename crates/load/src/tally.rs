@@ -88,7 +88,8 @@ pub(crate) struct Tally {
     pub(crate) sent: u64,
     /// Answers to messages due in the measured time, whenever they arrived.
     pub(crate) received: u64,
-    /// Answers that arrived before its end, or so soon after it that the server kept up.
+    /// Of these, answers that arrived before the end of the measured time, or so soon after it that the server counts as
+    /// keeping up.
     pub(crate) in_time: u64,
     /// Answers that arrived in the measured time, whenever they were due.
     pub(crate) came: u64,
@@ -96,7 +97,7 @@ pub(crate) struct Tally {
     pub(crate) bytes_received: u64,
     pub(crate) unasked: u64,
     pub(crate) heartbeats: u64,
-    /// For echoes without a stamp: messages which show that answers can't be matched.
+    /// For echoes without a stamp: the number of lost or surplus messages, which show that answers can't be matched.
     pub(crate) unpaired: u64,
     pub(crate) duplicated: u64,
     pub(crate) late: u64,
@@ -106,19 +107,19 @@ pub(crate) struct Tally {
     pub(crate) examples: BTreeMap<ErrorCause, String>,
     pub(crate) latency: Recorder,
     pub(crate) handshake: Times,
-    /// When the first connect began, and when the last connection had opened or failed.
+    /// The time at which the first connect began, and the time at which the last connection had opened or failed.
     pub(crate) first_connect_ns: Option<u64>,
     pub(crate) settled_ns: Option<u64>,
     pub(crate) http: Option<HttpTally>,
     pub(crate) delivery_ledger: Option<DeliveryLedger>,
     pub(crate) steps: Vec<Step>,
-    /// The CPU time of the busiest thread, and of all.
+    /// The CPU time of the busiest thread, and the total of all threads.
     pub(crate) cpu_ns_max: u64,
     pub(crate) cpu_ns: u64,
-    /// Time ready to run without a core: the maximum over threads.
+    /// The time that a thread was ready to run without having a core: the maximum over threads.
     pub(crate) waited_ns_max: u64,
     pub(crate) lag_ns_max: u64,
-    /// Longest overdue pause of a thread.
+    /// The longest time that a thread did not run beyond its intended wait.
     pub(crate) pause_ns_max: u64,
     pub(crate) unsent_bytes_max: u64,
     pub(crate) late_sends: u64,

@@ -91,14 +91,14 @@ impl fmt::Display for Scheme {
 pub struct Target {
     /// The scheme of the URL.
     pub scheme: Scheme,
-    /// The name or address without port and brackets, which a certificate must be for.
+    /// The host name or address without port and brackets, for which the certificate must be valid.
     pub host: String,
     /// Host and port as in the `Host` header.
     pub authority: String,
     /// Path and query, at least `/`; may contain `{i}`.
     pub path: ClientTemplate,
-    /// Addresses for connections: those of the first family are used in turn, those of the other family if the first
-    /// does not answer.
+    /// The resolved addresses. Those of the first address's family are used in turn, those of the other family if the first
+    /// family does not answer.
     pub addresses: Vec<SocketAddr>,
 }
 

@@ -1,4 +1,4 @@
-//! The threads of a run and the thread that waits for them: common start, common end, one tally.
+//! The threads of a run, and the thread that waits for them: they start and end together, and their tallies are added up.
 
 use std::io;
 use std::process::Command;
@@ -28,7 +28,8 @@ pub(crate) struct ThreadGroup {
 }
 
 impl ThreadGroup {
-    /// Starts the threads of process `process`; they connect, if their load does so first, and wait for the start.
+    /// Starts the threads of process number `process`. They open their connections, unless opening them is part of the load,
+    /// and wait for the start.
     pub(crate) fn spawn(plan: &Arc<Plan>, process: u32) -> io::Result<Self> {
         let first = process * plan.threads;
         let control = Arc::new(Control::new(first, plan.threads));
@@ -84,7 +85,8 @@ pub(crate) enum Generators {
 }
 
 impl Generators {
-    /// `member` is the program of worker processes; without it there is only this process.
+    /// Starts the participants of a run. `member` is the program of worker processes; without it all threads run in this
+    /// process.
     pub(crate) fn spawn(plan: &Arc<Plan>, member: Option<&Command>) -> io::Result<Self> {
         match member {
             Some(program) if plan.processes > 1 => (0..plan.processes)
@@ -176,7 +178,7 @@ pub struct RunProgress {
     pub received: u64,
     /// Number of errors so far.
     pub errors: u64,
-    /// 99th percentile of the last second's answers in nanoseconds, of the thread where it is longest.
+    /// The 99th percentile of the last second's latencies in nanoseconds: the maximum over the threads.
     pub p99_ns: Option<u64>,
     /// The current stage of the run.
     pub stage: RunStage,

@@ -1,8 +1,8 @@
-//! A run in several processes: the first one coordinates the others, which it starts, tells when to begin and end, and
-//! whose tallies it adds up.
+//! A run in several processes. The first process is the coordinator: it starts the worker processes, tells them when to begin
+//! and end, and adds up their tallies.
 //!
-//! They exchange lines. To a worker process: its part of the plan, then orders. From it: reports. The monotonic clock
-//! is common to all, so a start order contains a time.
+//! The processes exchange lines of JSON. A worker process gets its part of the plan, then orders, and sends reports. All
+//! processes share the monotonic clock, so the order to start contains a time.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -41,11 +41,11 @@ enum WorkerReport {
     Failed(String),
 }
 
-/// Runs one process's part of a run; orders are read and reports written. Called by the program that the coordinator
-/// starts.
+/// Runs a worker process's part of a run: reads orders from `orders` and writes reports to `news`. Called by the program that
+/// the coordinator starts.
 ///
 /// # Errors
-/// The coordinator is gone or was missing.
+/// The coordinator has ended or was never there.
 pub fn serve(orders: impl io::Read + Send + 'static, mut news: impl Write) -> io::Result<()> {
     let mut orders = BufReader::new(orders);
     let mut line = String::new();
@@ -101,7 +101,7 @@ impl WorkerProcess {
             .args(program.get_args())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C is for the coordinator.
+            // A separate process group, so that Ctrl-C reaches only the coordinator.
             .process_group(0);
         let mut child = command.spawn()?;
         let (Some(mut orders), Some(news)) = (child.stdin.take(), child.stdout.take()) else {
@@ -149,7 +149,8 @@ impl WorkerProcess {
         self.order(CoordinatorMessage::Hold(held));
     }
 
-    /// A failure to write is noticed by the reader of the process's output.
+    /// Sends an order. A failure is ignored here, since the thread that reads the process's output notices the end of the
+    /// process.
     fn order(&mut self, order: CoordinatorMessage) {
         if let (Some(orders), Ok(mut line)) = (&mut self.orders, serde_json::to_vec(&order)) {
             line.push(b'\n');
@@ -184,7 +185,7 @@ fn exit_description(status: ExitStatus, error: &io::Error) -> String {
 
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        // Without commands the process ends on its own.
+        // The closed pipe makes the worker process end on its own.
         self.orders = None;
     }
 }

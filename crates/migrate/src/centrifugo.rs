@@ -25,7 +25,7 @@ const TRANSPORTS: [(&str, &str); 6] = [
     ("uni_sse", "/connection/uni_sse"),
 ];
 
-/// Settings without an effect here, or that need no counterpart.
+/// Settings of Centrifugo that have no effect in Veche, or that need no counterpart.
 const NEEDLESS: [&str; 16] = [
     "admin.secret",
     "admin.handler_prefix",
@@ -45,7 +45,7 @@ const NEEDLESS: [&str; 16] = [
     "usage_stats_disable",
 ];
 
-/// Writes the equivalent configuration.
+/// Returns the equivalent configuration of Veche as a draft.
 pub(super) fn draft(mut settings: SettingsTree) -> ConfigDraft {
     old_names::renew(&mut settings);
     let mut draft = ConfigDraft::default();
@@ -97,7 +97,7 @@ fn server(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
     draft.set_text("log_file", settings.text("log.file"));
 }
 
-/// Returns whether there is a port for the back end alone, which serves the API there.
+/// Adds the listeners. Returns whether Centrifugo has a separate internal port, which then serves the API.
 fn listeners(settings: &mut SettingsTree, draft: &mut ConfigDraft) -> bool {
     let port = |number: Option<u64>| number.and_then(|number| u16::try_from(number).ok());
     let public_port = port(settings.number("http_server.port")).unwrap_or(PORT);
@@ -190,13 +190,13 @@ fn tls(settings: &mut SettingsTree, draft: &mut ConfigDraft) {
     }
 }
 
-/// The settings of token keys and required claims.
+/// The section's lines about token keys and required claims.
 struct TokenSettings {
     header: &'static str,
     lines: Vec<(&'static str, String)>,
 }
 
-/// The secret files of one kind of token.
+/// The names of the files for the keys of one kind of token.
 struct Files {
     secret: &'static str,
     previous: &'static str,
@@ -292,7 +292,7 @@ impl TokenSettings {
     }
 }
 
-/// The settings of hook URLs.
+/// The hooks found in the configuration, as URLs and options.
 #[derive(Default)]
 struct HookSettings {
     urls: Vec<(&'static str, String)>,
@@ -388,7 +388,7 @@ fn anonymous(settings: &mut SettingsTree) -> Option<&'static str> {
     }
 }
 
-/// Writes the routes of clients.
+/// Adds the routes of clients.
 fn clients(settings: &mut SettingsTree, identity: &str, draft: &mut ConfigDraft) {
     let mut paths = Vec::new();
     let mut needs_emulation = false;
@@ -446,7 +446,7 @@ fn clients(settings: &mut SettingsTree, identity: &str, draft: &mut ConfigDraft)
     }
 }
 
-/// Writes the route of the API, unless it has a listener of its own.
+/// Adds the route of the API, unless the API has a listener of its own.
 fn api(settings: &mut SettingsTree, has_key: bool, is_apart: bool, draft: &mut ConfigDraft) {
     let prefix = settings.text("http_api.handler_prefix");
     let prefix = prefix.unwrap_or_else(|| "/api".to_owned());

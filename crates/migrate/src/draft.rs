@@ -1,4 +1,4 @@
-//! A configuration under construction: its sections, secrets, and notes for the reader.
+//! A configuration under construction: its sections, its secrets, and notes for the person who checks it.
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ impl ConfigDraft {
         });
     }
 
-    /// Adds a note for the reader of the configuration.
+    /// Adds a note for the person who checks the configuration.
     pub(super) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }

@@ -1,6 +1,7 @@
-//! `veche migrate`: a `veche.toml` from the configuration of another server.
+//! `veche migrate`: creates a `veche.toml` from the configuration of another server.
 //!
-//! The crate knows the other server's settings and the names of ours. It does not check its output: `veche check` does.
+//! The crate knows the other server's settings and the names of Veche's settings. It does not check its output; `veche check`
+//! does that.
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +32,7 @@ pub enum MigrationSource {
     Centrifugo(CentrifugoArgs),
 }
 
-/// The input and the output.
+/// The arguments of `veche migrate centrifugo`: the input and the output.
 #[derive(Args, Debug)]
 pub struct CentrifugoArgs {
     /// The other server's configuration file, JSON or TOML; "-" reads standard input
@@ -97,7 +98,7 @@ fn write(output: &Path, draft: &ConfigDraft) -> Result<(), CommandFailure> {
         .secrets()
         .iter()
         .map(|secret| folder.join(secret.file));
-    // All or nothing: otherwise a second attempt would find the files of the first.
+    // Nothing is written if any of the files exists; otherwise a second attempt would fail because of the files of the first.
     for file in files.chain([output.to_owned()]) {
         if fs::symlink_metadata(&file).is_ok() {
             let why = format!("{}: File exists; nothing was written", shown(&file));

@@ -14,7 +14,7 @@ pub(super) struct NamespaceContext {
     pub(super) position_ttl: Option<String>,
 }
 
-/// Options that have no setting here, because they always apply where possible or are covered otherwise.
+/// Options that have no setting in Veche, because they always apply where possible or are covered by other settings.
 const ALWAYS: [&str; 10] = [
     "force_positioning",
     "allow_positioning",
@@ -54,7 +54,7 @@ pub(super) fn namespace(
         }
     }
     if presence || join_leave {
-        // Each connection joins and leaves individually, as in Centrifugo.
+        // Without a delay, each connection produces its own join and leave events, as in Centrifugo.
         draft.set("leave_delay", string_literal("off"));
     }
     if options.flag("allow_tags_filter") {
@@ -69,7 +69,7 @@ pub(super) fn namespace(
     }
 }
 
-/// Writes which clients may read the history or presence of channels that have it. The default is none.
+/// Sets the clients that may read the history or presence of channels that have it. By default no client may.
 fn readers(
     shown: &str,
     what: &str,
@@ -89,7 +89,7 @@ fn readers(
     }
 }
 
-/// Returns whether channels have a history.
+/// Adds the settings of the history; returns whether channels have one.
 fn history(
     shown: &str,
     options: &mut SettingsTree,
@@ -128,8 +128,8 @@ fn history(
     true
 }
 
-/// Returns whether all clients have a permission. In Centrifugo the option for anonymous clients extends that of the
-/// others.
+/// Returns whether all clients have a permission. In Centrifugo the option for anonymous clients only extends the option for
+/// clients.
 fn is_for_client(
     shown: &str,
     what: &str,

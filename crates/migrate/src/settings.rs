@@ -1,4 +1,4 @@
-//! The settings of a parsed configuration: each is taken once, and the rest has no counterpart.
+//! The settings of a parsed configuration. Each setting is removed when it is read, so the remaining ones have no counterpart.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// A tree of settings. Empty values (`false`, `0`, `""`) count as absent.
 pub(super) struct SettingsTree {
     root: Value,
-    /// The names of settings in the file, by their path here.
+    /// The names of renamed settings as they are in the file, by their new path.
     names: HashMap<String, String>,
 }
 
@@ -40,7 +40,7 @@ impl SettingsTree {
         *place = value;
     }
 
-    /// Returns the name of a setting in the file.
+    /// Returns the name that a setting has in the file.
     pub(super) fn name<'p>(&'p self, path: &'p str) -> &'p str {
         self.names.get(path).map_or(path, String::as_str)
     }
@@ -56,7 +56,7 @@ impl SettingsTree {
         (!is_nothing(&value)).then_some(value)
     }
 
-    /// Takes a text; numbers are converted to their digits.
+    /// Takes a text; a number is converted to text.
     pub(super) fn text(&mut self, path: &str) -> Option<String> {
         match self.take(path)? {
             Value::String(text) => Some(text),
@@ -106,7 +106,7 @@ impl SettingsTree {
         }
     }
 
-    /// Takes settings that have no effect here, or always apply.
+    /// Removes settings that have no effect in Veche, or always apply.
     pub(super) fn skip(&mut self, paths: &[&str]) {
         for path in paths {
             self.take(path);
@@ -149,7 +149,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Parses a duration in Go's format.
+/// Parses a duration in Go's format to milliseconds; plain numbers are seconds.
 fn milliseconds(text: &str) -> Option<u64> {
     if let Ok(seconds) = text.parse::<u64>() {
         return seconds.checked_mul(1_000);
@@ -182,7 +182,7 @@ fn milliseconds(text: &str) -> Option<u64> {
     Some(sum as u64)
 }
 
-/// Formats a duration in the largest unit without a remainder.
+/// Formats a duration in the largest unit that divides it evenly.
 fn written(ms: u64) -> String {
     let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
     let unit = units

@@ -1,5 +1,5 @@
-//! The CA file that a script names for TLS to a database. It is read before the driver uses it, whose own errors don't
-//! name the file.
+//! Reads the CA file that a script names for TLS to a database. The file is read here rather than by the driver, whose errors
+//! don't name the file.
 
 use std::path::PathBuf;
 

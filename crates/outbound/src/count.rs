@@ -1,8 +1,8 @@
-//! A counter for all threads.
+//! A counter shared by all threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A shared counter. A single cell suffices, since calls are rare compared with messages.
+/// A shared counter. A single atomic suffices, since calls are rare compared with messages.
 #[derive(Debug, Default)]
 pub struct AtomicCounter(AtomicU64);
 

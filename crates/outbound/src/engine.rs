@@ -1,8 +1,8 @@
-//! The carrier of an engine outside this process: it owns the connections and executes the orders of
-//! [`veche_nodes::engine`].
+//! The client of an engine outside this process, which runs on Redis. It owns the connections and executes the orders defined
+//! in [`veche_nodes::engine`].
 //!
-//! Each port has a task, a connection for its commands and one for its feed. Orders that arrive while commands are in
-//! progress are sent together once those are answered, so a busy port pipelines without a timer.
+//! Each port has a task, a connection for its commands and another for its feed. Orders that arrive while a batch of commands
+//! is in progress are sent together as the next batch, so a busy port pipelines without a timer.
 
 mod channels;
 mod commands;
@@ -30,7 +30,7 @@ use session::EngineSession;
 pub use shared::{EngineFigures, EngineSettings, Notice, Sentinel};
 use shared::{ReportedState, SharedPorts};
 
-/// An engine outside this process; clones share it.
+/// An engine outside this process. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct RemoteStore {
     outbound: Outbound,
@@ -41,7 +41,7 @@ impl Outbound {
     /// Connects to an engine and checks its version, its role, and the permissions of the account.
     ///
     /// # Errors
-    /// One line for the operator with the required action.
+    /// One line that tells the operator what to do.
     pub fn engine(&self, settings: EngineSettings) -> Result<RemoteStore, CallError> {
         let runtime = self.runtime().map_err(|error| {
             let words = format!("can't start threads for the engine: {error}");
@@ -74,7 +74,8 @@ impl Outbound {
 }
 
 impl RemoteStore {
-    /// Creates a port for the home of channels. `wake` is called from another thread when there are events.
+    /// Creates a port for the orders of a home worker about its channels. `wake` is called from another thread when there are
+    /// events.
     ///
     /// # Errors
     /// The runtime has no threads.
@@ -105,8 +106,8 @@ impl RemoteStore {
         Ok(port)
     }
 
-    /// Creates a port for the messages of this node, which holds its lease from then on. `wake` is called from another
-    /// thread when there are events.
+    /// Creates a port for messages between nodes. From then on this node holds a lease in the engine. `wake` is called from
+    /// another thread when there are events.
     ///
     /// # Errors
     /// The runtime has no threads.

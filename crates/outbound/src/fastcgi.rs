@@ -1,4 +1,4 @@
-//! Scripts behind FastCGI: the number of concurrent requests is limited, and others wait in order.
+//! Calls of scripts behind FastCGI: the number of concurrent requests is limited, and further requests wait in order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl FastcgiServer {
             let request = client.request(params.clone(), &call.body);
             match timeout(pool.timeout, request).await {
                 Ok(Ok(response)) => return Ok(CallReply::Fastcgi(reply(response))),
-                // Other programs use the server too. The request was not executed.
+                // Other clients use the server too. The script has not run, so the request is repeated.
                 Ok(Err(Error::Overloaded)) if since.elapsed() < pool.wait_timeout => {
                     sleep(PAUSE).await;
                 }
@@ -75,7 +75,7 @@ impl FastcgiServer {
         }
     }
 
-    /// Waits until fewer requests are under way than may be.
+    /// Waits for one of the pool's connections to be free.
     async fn permit(&self, pool: &FastcgiPool) -> Result<SemaphorePermit<'_>, CallError> {
         if let Ok(permit) = self.free.try_acquire() {
             return Ok(permit);

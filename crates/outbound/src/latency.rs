@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::AtomicCounter;
 
-/// The upper bounds of the buckets in milliseconds; one more bucket holds the rest.
+/// The upper bounds of the buckets in milliseconds; an additional bucket counts longer times.
 const BUCKETS_MS: [u64; 9] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
 
 /// A histogram of latencies in buckets of milliseconds.
@@ -15,7 +15,7 @@ pub struct LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// Records a response time, of any outcome.
+    /// Records a response time, whether the call succeeded or failed.
     pub fn record(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BUCKETS_MS.partition_point(|&ms| ms * 1000 < us);

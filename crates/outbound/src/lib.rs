@@ -1,7 +1,8 @@
-//! Outgoing calls: databases, other servers, host names. Performs [calls](veche_calls::Call) on a tokio runtime.
+//! Outgoing calls to databases and other servers, and lookups of host names: performs [calls](veche_calls::Call) on a tokio
+//! runtime.
 //!
-//! A worker has a [`Port`]: it submits a turn's calls at once and takes outcomes when it is woken. Nothing here knows
-//! the origin or purpose of a call. Each kind of call is a file of its own and a row in [`perform`].
+//! A worker has a [`Port`]: it submits the calls of a turn together and takes outcomes when it is woken. This crate does not
+//! know the origin or purpose of a call. Each kind of call has a file of its own and a match arm in [`perform`].
 
 pub mod acme;
 mod authority;
@@ -33,7 +34,7 @@ use veche_tls::TrustStores;
 
 use perform::ClientCache;
 
-/// The outgoing side of a process. Its threads start with the first call; clones share them.
+/// The executor of a process's outgoing calls. Its threads start with the first call; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Outbound(Arc<Inner>);
 
@@ -43,19 +44,19 @@ struct Inner {
     clients: Arc<ClientCache>,
 }
 
-/// The number of cores per thread of the runtime, which mostly waits.
+/// The number of cores per thread of the tokio runtime. Few threads suffice, since they mostly wait for I/O.
 const CORES_PER_THREAD: usize = 4;
 
 impl Outbound {
-    /// Creates a worker's port. `wake` is called from another thread when outcomes are available, and not again before
-    /// they were taken.
+    /// Creates a worker's port. `wake` is called from another thread when outcomes are available, and not again until they have
+    /// been taken.
     #[must_use]
     pub fn port(&self, wake: impl Fn() + Send + Sync + 'static) -> Port {
         Port::new(self.clone(), Box::new(wake))
     }
 
-    /// Performs a call outside of workers; `done` receives the outcome on a thread of the runtime, or on this one if
-    /// there is none.
+    /// Performs a call for code outside of workers. `done` receives the outcome on a thread of the runtime, or on the calling
+    /// thread if the runtime can't be started.
     pub fn ask(&self, call: Call, done: impl FnOnce(CallOutcome) + Send + 'static) {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,
@@ -74,7 +75,7 @@ impl Outbound {
         &self.0.clients.metrics
     }
 
-    /// Returns the trust stores of its TLS clients, for other outgoing connections of the process.
+    /// Returns the trust stores of the TLS clients, which other outgoing connections of the process share.
     #[must_use]
     pub fn trusts(&self) -> &Arc<TrustStores> {
         self.0.clients.trusts()
@@ -91,7 +92,7 @@ impl Outbound {
             .thread_name("outbound")
             .enable_all()
             .build()?;
-        // Another worker may have been first; the surplus runtime ends in the background.
+        // If another worker has set the runtime first, this surplus runtime is shut down in the background.
         if let Err(runtime) = inner.runtime.set(runtime) {
             runtime.shutdown_background();
         }

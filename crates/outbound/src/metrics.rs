@@ -1,7 +1,7 @@
 //! Counters of calls, read by `/metrics`.
 //!
-//! To add a client: a variant of [`ClientKind`] and its name. Gauges are held as guards, so that cancelled calls are
-//! counted correctly.
+//! A new client needs a variant of [`ClientKind`] and a name. Gauges are maintained by guards, which also count correctly if a
+//! call is cancelled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::time::Instant;
 use veche_calls::{CallErrorKind, CallOutcome};
 
-/// The client that counters belong to.
+/// The kind of client that a set of counters belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientKind {
     /// Lookups of host names.
@@ -27,7 +27,7 @@ pub enum ClientKind {
 }
 
 impl ClientKind {
-    /// All of them, in order.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 6] = [
         Self::Resolve,
         Self::Http,
@@ -51,7 +51,7 @@ impl ClientKind {
     }
 }
 
-/// The upper bounds of the wait buckets in milliseconds; one more holds the rest.
+/// The upper bounds of the buckets for wait times, in milliseconds; an additional bucket counts longer waits.
 pub const WAIT_BUCKETS_MS: [u64; 9] = [1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000];
 
 /// The counters of all clients.
@@ -151,7 +151,7 @@ impl ClientMetrics {
     }
 }
 
-/// Counts an open connection until it is dropped.
+/// Counts an open connection until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard(Arc<ClientMetrics>);
 
@@ -161,7 +161,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// A connection in use.
+/// Counts a connection in use until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct BusyGuard(Arc<ClientMetrics>);
 
@@ -171,7 +171,7 @@ impl Drop for BusyGuard {
     }
 }
 
-/// A call that waits for a connection.
+/// Counts a call that waits for a connection, and records its wait time when the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitGuard {
     figures: Arc<ClientMetrics>,

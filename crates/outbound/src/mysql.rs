@@ -1,4 +1,4 @@
-//! MySQL and MariaDB, with `mysql_async`. All statements of scripts are prepared, with bound values.
+//! The client of MySQL and MariaDB, on top of `mysql_async`. All statements of scripts are prepared, with bound values.
 
 mod errors;
 mod traces;
@@ -24,7 +24,7 @@ use crate::pool::{ConnectionPool, Connector, PoolLimits, PooledConnection};
 use errors::{call_error, has_ended_transaction, lost, not_connected};
 use traces::changes_session_state;
 
-/// The most prepared statements of a connection.
+/// The maximum number of prepared statements that a connection caches.
 const STATEMENTS: usize = 256;
 
 /// The connections to a database.
@@ -35,7 +35,7 @@ pub(crate) struct MysqlClient {
 }
 
 impl MysqlClient {
-    /// Has to be called on the runtime.
+    /// Creates the client. Has to be called within the tokio runtime.
     pub(crate) fn new(database: &Arc<Database>, figures: Arc<ClientMetrics>) -> Self {
         let limits = PoolLimits {
             size: database.pool,
@@ -119,9 +119,9 @@ impl MysqlClient {
         statement: Statement,
     ) -> Result<MysqlReply, CallError> {
         let transaction = transaction(lease)?;
-        // Another coroutine may be running a statement in it.
+        // Another coroutine may be running a statement in the same transaction.
         let mut slot = transaction.open.lock().await;
-        // From here on, a cancelled call closes the connection.
+        // From here on, the connection is owned by this call, so it is closed if the call is cancelled.
         let mut open = slot.take().ok_or_else(over)?;
         if let Some(why) = open.ended {
             *slot = Some(open);
@@ -165,7 +165,7 @@ impl MysqlClient {
         Ok(MysqlReply::Done)
     }
 
-    /// Runs one of our own statements; if it fails the connection is closed.
+    /// Runs a statement of this module, such as COMMIT; closes the connection if it fails.
     async fn command(
         &self,
         taken: &mut PooledConnection<MysqlDialer>,
@@ -179,7 +179,7 @@ impl MysqlClient {
         done.map_err(|error| call_error(&error))
     }
 
-    /// Returns the reply, and whether the connection can still be used.
+    /// Runs a statement within the time limit. Returns the reply, and whether the connection can still be used.
     async fn within_time(
         &self,
         taken: &mut PooledConnection<MysqlDialer>,
@@ -205,7 +205,7 @@ impl MysqlClient {
         CallError::new(CallErrorKind::Timeout, words)
     }
 
-    /// Resets a connection and puts it back into the pool; closes it if that fails.
+    /// Resets a connection and puts it back into the pool; closes the connection if the reset fails.
     async fn clean(&self, mut taken: PooledConnection<MysqlDialer>) {
         let connection = taken.begin();
         let reset = async {
@@ -232,14 +232,14 @@ impl MysqlClient {
 
 /// A connection in a transaction, held by a lease.
 struct Transaction {
-    /// `None` once it has ended or its connection was lost.
+    /// `None` once the transaction has ended or its connection was lost.
     open: Mutex<Option<OpenTransaction>>,
     runtime: Handle,
 }
 
 struct OpenTransaction {
     taken: PooledConnection<MysqlDialer>,
-    /// A statement may have changed the session beyond the transaction.
+    /// Whether a statement may have changed session state that outlasts the transaction.
     has_traces: bool,
     /// The reason why the transaction has ended.
     ended: Option<&'static str>,
@@ -247,7 +247,7 @@ struct OpenTransaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // The driver closes connections on the runtime, and this may be dropped on any thread.
+        // The driver needs the tokio runtime to close a connection, and a transaction may be dropped on any thread.
         let _runtime = self.runtime.enter();
         self.open.get_mut().take();
     }
@@ -293,7 +293,8 @@ impl Connector for MysqlDialer {
         connection.ping().await.is_ok()
     }
 
-    /// A server continues a statement after its client has disconnected, so the statement is killed.
+    /// Kills the connection's statement with a second connection, since a server continues a statement after its client has
+    /// disconnected.
     async fn abort(&self, connection: Conn) {
         let connection = UnreadConnection(Some(connection));
         if let (Some(unheard), Ok(mut other)) =
@@ -310,7 +311,8 @@ struct UnreadConnection(Option<Conn>);
 
 impl Drop for UnreadConnection {
     fn drop(&mut self) {
-        // Inside the runtime the driver would wait for that response before it closes the socket.
+        // Dropped on a thread outside the tokio runtime: inside it, the driver would wait for the response before it closes the
+        // socket.
         let connection = self.0.take();
         let _ = thread::Builder::new().spawn(move || drop(connection));
     }
@@ -347,7 +349,7 @@ fn is_in_transaction(connection: &mut Conn) -> bool {
     status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
 }
 
-/// Returns the first word in lower case.
+/// Returns the first word of a statement in lower case.
 fn first_word(sql: &str) -> String {
     let word = sql
         .trim_start()
@@ -453,7 +455,8 @@ impl Statement {
         Ok(match self.wanted {
             ResultMode::Row => MysqlReply::Row(rows),
             ResultMode::Value => MysqlReply::Value(rows.values.into_iter().next()),
-            // The server's figures would be those of an earlier statement: one that returns rows (RETURNING) has none.
+            // For a statement that returns rows (RETURNING) the server reports no counts; the driver's counts would be those of
+            // an earlier statement.
             ResultMode::Changes => MysqlReply::Changes {
                 affected: if changes { rows.count() as u64 } else { 0 },
                 last_id: None,

@@ -1,4 +1,4 @@
-//! Password hashing with Argon2id: a few at a time, on blocking threads, with a bounded queue.
+//! Password hashing with Argon2id: few hashes at a time, on blocking threads, with a bounded queue.
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -13,22 +13,23 @@ use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, PasswordCall
 
 use crate::metrics::ClientMetrics;
 
-/// Memory of a new hash in KiB, and the passes over it: the first option of OWASP's Password Storage Cheat Sheet below
-/// 32 MiB.
+/// The memory of a new hash in KiB, and the number of passes over it: the first option of OWASP's Password Storage Cheat Sheet
+/// that needs less than 32 MiB.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 
-/// Limits of foreign hashes: memory in KiB, and passes times memory, which is four times the work of our own.
+/// Limits for verifying hashes created by other programs: the memory in KiB, and the work (passes times memory), four times
+/// that of a new hash.
 const MEMORY_KIB_MAX: u32 = 64 * 1024;
 const WORK_MAX: u64 = 4 * MEMORY_KIB as u64 * PASSES as u64;
 
-/// The most concurrent hashes: half of the cores, which leaves the others to workers, and at most this many because of
-/// memory.
+/// The maximum number of concurrent hashes: one per `CORES_PER_HASH` cores, which leaves the others to workers, but at most
+/// `RUNNING_MAX` because of their memory.
 const RUNNING_MAX: usize = 4;
 const CORES_PER_HASH: usize = 2;
 
-/// The most waiting calls for each running one.
+/// The maximum number of waiting calls per call that may run.
 const WAITING_PER_RUNNING: usize = 32;
 
 /// The work of a new hash.
@@ -43,8 +44,8 @@ pub enum Cost {
 /// Performs a call on the calling thread.
 ///
 /// # Errors
-/// [`CallErrorKind::Invalid`]: the hash is not a PHC string of Argon2, or needs more than 64 MiB or four times the
-/// usual work. [`CallErrorKind::Broken`]: no memory or random numbers.
+/// [`CallErrorKind::Invalid`]: the hash is not a PHC string of Argon2, or needs more than 64 MiB or four times the usual work.
+/// [`CallErrorKind::Broken`]: memory or random numbers are not available.
 pub fn run(call: &PasswordCall, cost: Cost) -> Result<PasswordReply, CallError> {
     let (memory_kib, passes) = match cost {
         Cost::Usual => (MEMORY_KIB, PASSES),
@@ -124,8 +125,8 @@ impl Hasher {
         }
     }
 
-    /// Performs a call, or refuses it if too many are queued. A cancelled call frees its place in the queue, or its
-    /// permit once its work is done.
+    /// Performs a call, or refuses it if too many are queued. A cancelled call frees its place in the queue at once, or its
+    /// permit when its hash is complete, since a running hash can't be stopped.
     pub(crate) async fn perform(&self, call: PasswordCall) -> CallOutcome {
         let too_many = |_| {
             CallError::new(

@@ -1,4 +1,4 @@
-//! Assigns calls to their clients.
+//! Dispatches calls to the clients of their servers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use veche_tls::TrustStores;
 use crate::metrics::{ClientKind, OutboundMetrics};
 use crate::{fastcgi, http, mysql, password, redis, resolve};
 
-/// Pools and clients, shared by calls with the same settings.
+/// The clients with their connection pools, shared by calls with the same settings.
 #[derive(Debug)]
 pub(crate) struct ClientCache {
     pub(crate) metrics: OutboundMetrics,

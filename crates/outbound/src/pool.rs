@@ -1,8 +1,8 @@
 //! A pool of reusable connections with a limit.
 //!
-//! Waiting calls are served in order. An idle connection is checked before it is handed out, so a dead one never
-//! reaches a call. A connection that is not explicitly returned is closed: a cancelled call or one that timed out
-//! leaves nothing behind.
+//! Waiting calls are served in order. An idle connection is checked before it is handed out, so calls never get a dead one. A
+//! connection that is not explicitly returned is closed, so a call that was cancelled or timed out leaves no half-read
+//! connection behind.
 
 pub(crate) mod active_uses;
 
@@ -67,7 +67,7 @@ type CountedConnection<D> = (<D as Connector>::Connection, ConnectionGuard);
 const CHECKS_PER_TIMEOUT: u32 = 4;
 
 impl<D: Connector> ConnectionPool<D> {
-    /// Has to be called on the runtime.
+    /// Creates an empty pool. Has to be called within the tokio runtime.
     pub(crate) fn new(
         kind: &'static str,
         name: String,
@@ -89,21 +89,21 @@ impl<D: Connector> ConnectionPool<D> {
         pool
     }
 
-    /// Returns a checked connection for a use, waiting for a free one.
+    /// Returns a checked connection, after waiting for a free one. `use_text` describes the use for errors.
     pub(crate) async fn take(
         self: &Arc<Self>,
         use_text: String,
     ) -> Result<PooledConnection<D>, CallError> {
         let permit = self.permit(use_text).await?;
         let alive = loop {
-            // Takes the most recently used one, so that surplus connections become idle and are closed.
+            // Takes the most recently used connection, so that surplus connections reach the idle limit and are closed.
             let Some((mut open, _)) = self.idle.lock().pop_back() else {
                 break None;
             };
             match timeout(self.limits.connect_timeout, self.dial.is_alive(&mut open.0)).await {
                 Ok(true) => break Some(open),
                 Ok(false) => {}
-                // The other idle connections would time out too.
+                // The check timed out, and those of the other idle connections would too, so all of them are closed.
                 Err(_) => self.idle.lock().clear(),
             }
         };
@@ -161,7 +161,7 @@ impl<D: Connector> ConnectionPool<D> {
     }
 }
 
-/// The right to a connection.
+/// The right to one of the pool's connections.
 #[derive(Debug)]
 struct Permit {
     place: ActiveUse,
@@ -173,9 +173,9 @@ struct Permit {
 /// A connection in use. Dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct PooledConnection<D: Connector> {
-    /// `None` only while it is dropped.
+    /// `None` only while the value is being dropped.
     of: Option<Of<D>>,
-    /// A response is pending.
+    /// Whether a response is pending, so that the connection can't be reused.
     is_midway: bool,
 }
 
@@ -226,7 +226,8 @@ impl<D: Connector> Drop for PooledConnection<D> {
             return;
         }
         if let (Some(of), Ok(runtime)) = (self.of.take(), Handle::try_current()) {
-            // Its permit is held until the other side has closed too.
+            // The permit is held until the server has closed the connection too, so that the server never sees more than the
+            // limit.
             runtime.spawn(async move {
                 let within = of.pool.limits.connect_timeout;
                 let _ = timeout(within, of.pool.dial.abort(of.connection)).await;

@@ -19,7 +19,8 @@ use crate::Outbound;
 use crate::perform::{ClientCache, perform};
 use crate::redis::RedisBatches;
 
-/// The most concurrent calls of a worker; each further one is refused at once. It also bounds the task's queue.
+/// The maximum number of concurrent calls of a worker; further calls are refused at once. This also bounds the queue of the
+/// worker's task.
 pub const CALLS_MAX: usize = 1 << 16;
 
 /// A worker's access to outgoing calls: submits them, and receives their outcomes.
@@ -30,7 +31,7 @@ pub struct Port {
     orders: Vec<PortCommand>,
     /// Calls refused in this turn.
     refused: Vec<PortCommand>,
-    /// `None` before the first call; [`CALLS_MAX`] bounds its content.
+    /// The queue of the task that performs the calls; `None` before the first call. [`CALLS_MAX`] bounds its content.
     task: Option<UnboundedSender<Vec<PortCommand>>>,
     inbox: Arc<Inbox>,
 }
@@ -46,7 +47,7 @@ struct Inbox {
     /// The number of submitted calls without an outcome.
     open: AtomicUsize,
     done: Mutex<Vec<(CallId, CallOutcome)>>,
-    /// The worker was woken and has not looked since.
+    /// Whether the worker was woken and has not taken the outcomes since.
     is_announced: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -68,10 +69,10 @@ impl Port {
         }
     }
 
-    /// Submits a call, which starts with the next [`flush`](Self::flush); with [`CALLS_MAX`] in progress it is refused
-    /// there.
+    /// Submits a call, which starts with the next [`flush`](Self::flush). If [`CALLS_MAX`] calls are in progress, `flush`
+    /// refuses it.
     pub fn submit(&mut self, id: CallId, call: Call) {
-        // Only this end increases the number.
+        // Only this side increases the number, so it can't grow between the check and the increment.
         let orders = match self.inbox.open.load(Ordering::Relaxed) < CALLS_MAX {
             true => &mut self.orders,
             false => &mut self.refused,
@@ -80,12 +81,12 @@ impl Port {
         self.inbox.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Cancels a call. Its outcome may arrive all the same.
+    /// Cancels a call. An outcome may still arrive for it.
     pub fn cancel(&mut self, id: CallId) {
         self.orders.push(PortCommand::Cancel(id));
     }
 
-    /// Sends submitted calls; has to be called once a turn.
+    /// Sends the submitted calls to the task; has to be called once per turn.
     pub fn flush(&mut self) {
         if !self.refused.is_empty() {
             let words = format!("{CALLS_MAX} calls are already in progress");
@@ -96,7 +97,7 @@ impl Port {
         if self.orders.is_empty() {
             return;
         }
-        // The next turn has a similar number.
+        // The capacity is a guess: the next turn probably has a similar number of commands.
         let next = Vec::with_capacity(self.orders.len());
         let orders = std::mem::replace(&mut self.orders, next);
         if let Err(error) = self.hand_over(orders) {
@@ -137,14 +138,14 @@ impl Port {
 
     /// Appends outcomes to `into`.
     pub fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>) {
-        // Cleared first, so that a later outcome wakes again.
+        // The flag is cleared before the outcomes are taken, so that an outcome that arrives later wakes the worker again.
         if self.inbox.is_announced.swap(false, Ordering::AcqRel) {
             into.append(&mut self.inbox.done.lock());
         }
     }
 }
 
-/// Commands of a connection that has ended.
+/// Commands that could not be sent, and the reason.
 struct PortClosed {
     orders: Vec<PortCommand>,
     why: String,
@@ -184,7 +185,7 @@ impl fmt::Debug for Inbox {
     }
 }
 
-/// The outcome of one call, or of those sent together.
+/// The outcome of one call, or of several calls sent together.
 enum CompletedCalls {
     One(CallId, CallOutcome),
     /// The call was cancelled.
@@ -235,7 +236,7 @@ async fn serve(
                     running.push(Either::Left(call));
                 }
                 for (keyspace, commands) in batches.drain() {
-                    // The command is not cancelled: it was sent together with others.
+                    // A command in a batch can't be cancelled, since it was sent together with others.
                     let client = clients.redis(&keyspace);
                     let batch = async move { CompletedCalls::Many(client.perform_all(commands).await) };
                     running.push(Either::Right(batch));
@@ -259,7 +260,7 @@ async fn serve(
                             done.append(&mut outcomes);
                         }
                     }
-                    // Other ready outcomes are delivered along with it.
+                    // Other outcomes that are ready are delivered together with this one.
                     next = running.next().now_or_never().flatten();
                 }
                 inbox.open.fetch_sub(over, Ordering::Relaxed);

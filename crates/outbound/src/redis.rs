@@ -1,4 +1,4 @@
-//! Redis, with the `redis` crate and RESP3.
+//! The client of Redis, on top of the `redis` crate, with RESP3.
 //!
 //! Ordinary commands of all workers share one pipelined connection. Blocking commands have connections from a pool, and
 //! each subscription has its own.
@@ -23,7 +23,7 @@ use shared_connection::{RedisDialer, SharedConnection};
 use subscription::RedisSubscription;
 use values::{call_error, from_server};
 
-/// First and longest pause between two attempts to connect.
+/// The first and the longest pause between two attempts to connect.
 pub(crate) const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
 /// The connections to one server.
@@ -37,7 +37,7 @@ pub(crate) struct RedisClient {
 }
 
 impl RedisClient {
-    /// Has to be called on the runtime.
+    /// Creates the client. Has to be called within the tokio runtime.
     pub(crate) fn new(keyspace: &Arc<RedisDatabase>, figures: Arc<ClientMetrics>) -> Self {
         let dialer = RedisDialer::new(keyspace);
         let limits = PoolLimits {
@@ -123,7 +123,7 @@ impl RedisClient {
         outcomes
     }
 
-    /// Returns the replies of commands sent together; of a transaction that of its end.
+    /// Sends commands together and returns their replies; for a transaction, the reply to EXEC.
     async fn run(
         &self,
         commands: &[&RedisCommand],
@@ -143,7 +143,7 @@ impl RedisClient {
                 Err(call_error(&error))
             }
             Err(_) => {
-                // Other commands may be waiting on a dead connection too.
+                // If no reply has arrived at all, the connection is probably dead, and is replaced for all commands.
                 if connection.is_silent() {
                     self.link.lost(&connection);
                 }
@@ -178,7 +178,7 @@ impl RedisClient {
 
     async fn block(&self, command: &RedisCommand) -> Result<RedisReply, CallError> {
         let mut taken = self.blocking.take(shown(command)).await?;
-        // The command's own timeout ends it in the server.
+        // There is no timeout here, because a blocking command contains its own timeout, which the server applies.
         let reply = send(taken.begin(), &[command], false).await;
         taken.finish_use();
         let mut replies = reply.map_err(|error| call_error(&error))?;
@@ -238,7 +238,7 @@ async fn send(
     for command in commands {
         pipeline.add_command(packed(command));
     }
-    // A transaction has a reply to MULTI and one to each command before that to EXEC.
+    // A transaction has a reply to MULTI and one to each queued command, followed by the reply to EXEC.
     let (skipped, expected) = if is_atomic {
         pipeline.atomic();
         (commands.len() + 1, 1)
@@ -250,7 +250,7 @@ async fn send(
         .await
 }
 
-/// Commands of one turn for the same server.
+/// The commands of one turn, in a batch for each server.
 #[derive(Debug, Default)]
 pub(crate) struct RedisBatches(Vec<Batch>);
 
@@ -262,7 +262,8 @@ impl RedisBatches {
         let RedisCall { keyspace, action } = call;
         match action {
             RedisAction::Run(command) => {
-                // An application's calls share one object, and there are few of them.
+                // Calls of an application share one settings object, so the pointer comparison usually succeeds; and there are
+                // few batches.
                 let is_it =
                     |(known, _): &mut Batch| Arc::ptr_eq(known, &keyspace) || *known == keyspace;
                 match self
@@ -299,7 +300,7 @@ impl Connector for RedisDialer {
     }
 
     async fn abort(&self, connection: MultiplexedConnection) {
-        // Closed with its last clone; the server then ends the blocking command.
+        // The connection is closed when its last clone is dropped; the server then ends the blocking command.
         drop(connection);
     }
 }

@@ -6,7 +6,7 @@ use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, ResolveCall}
 
 pub(crate) async fn perform(call: ResolveCall) -> CallOutcome {
     let host = &call.host;
-    // The system's function requires a port, which is ignored.
+    // The resolver's interface requires a port, which is ignored here.
     let found = match timeout(call.timeout, lookup_host((host.as_str(), 0))).await {
         Err(_) => {
             let words = format!("no answer from DNS for {host:?} within {:?}", call.timeout);

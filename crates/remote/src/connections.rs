@@ -1,4 +1,4 @@
-//! The state of connections between their events.
+//! The state of connections that is kept between their events.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use veche_types::ConnectionId;
 pub(crate) struct KnownConnection {
     /// The user, if known.
     pub(crate) user: Option<String>,
-    /// The application's data of the connection.
+    /// The attributes that the application has set on the connection.
     pub(crate) attributes: Attributes,
-    /// An event of the connection is being handled; later messages wait.
+    /// Whether an event of the connection is being handled; later messages wait until it is complete.
     pub(crate) is_busy: bool,
     /// Whether the connection is closing, so no data can be sent to it.
     pub(crate) is_closing: bool,

@@ -28,7 +28,7 @@ use crate::program::Program;
 /// The maximum size of one response's log lines, in bytes.
 const LOG_BYTES_MAX: usize = 16 << 10;
 
-/// An application that gets each event as a separate request, on one worker.
+/// The state of an application on one worker, whose events are delivered as separate requests.
 ///
 /// Requests leave as [`Effect::Call`], and their outcomes arrive in [`Runtime::handle_outcome`].
 #[derive(Debug)]
@@ -38,7 +38,8 @@ pub struct PerEvent {
     connections: KnownConnections,
     /// The events that are being handled, by the tokens of their calls, which are also their ids.
     in_hand: HashMap<u64, InHand, FixedState>,
-    /// Effects of accepted handshakes, which count once the connection is open: the frames as received.
+    /// For each accepted handshake, the event's id and the frames of the response as received. Their effects are executed once
+    /// the connection is open.
     opening: HashMap<ConnectionId, (u64, Vec<u8>), FixedState>,
     effects: Effects,
     last: u64,
@@ -50,7 +51,7 @@ pub struct PerEvent {
 struct InHand {
     name: EventName,
     origin: EventOrigin,
-    /// For an event that is repeated if all processes are busy.
+    /// A copy of the call, for an event that is sent again if all processes are busy: only a close.
     call: Option<Box<Call>>,
 }
 
@@ -197,7 +198,7 @@ impl PerEvent {
     /// Ends an event for which no process was free.
     fn busy(&mut self, id: u64, in_hand: InHand, fault: &CallError) {
         if let Some(call) = in_hand.call.clone() {
-            // The request moves to the end of the queue.
+            // Sends the request again, which puts it at the end of the queue for a process.
             self.in_hand.insert(id, in_hand);
             let token = Token(id);
             self.effects.list.push(Effect::Call { call, token });
@@ -214,7 +215,7 @@ impl PerEvent {
         self.done(in_hand.origin);
     }
 
-    /// Completes an event that needs a response with a refusal.
+    /// Responds to an event that needs a response with a refusal; does nothing for other events.
     fn refuse(&mut self, origin: EventOrigin, status: u16, words: &str) {
         let headers = vec![("Content-Type".into(), "text/plain; charset=utf-8".into())];
         let effect = match origin {
@@ -299,7 +300,7 @@ enum Parts {
     Effects,
 }
 
-/// Returns the user of an accepted handshake, if the effect is one.
+/// Returns `Some` with the user, if known, if the effect accepts a handshake.
 fn accepted(effect: &Effect) -> Option<Option<String>> {
     match effect {
         Effect::Handshake {
@@ -314,7 +315,7 @@ fn read(frame: Frame<'_>, id: u64, name: EventName) -> Result<FromWorker<'_>, St
     FromWorker::read(frame, |one| (one == id).then_some(name)).map_err(|error| error.message)
 }
 
-/// Checks that a response consists of frames of this event, of which the last one is its answer.
+/// Checks that a response consists of frames of this event and that the last frame is the answer.
 fn frames(body: &[u8], id: u64, name: EventName) -> Result<(), String> {
     let mut decoder = FrameDecoder::new(FrameLimits::default());
     let mut input = body;
@@ -413,7 +414,8 @@ impl Runtime for PerEvent {
 
     fn attach(&mut self, _: &Host) {}
 
-    /// Pending events are unaffected: their requests go to the script's current code.
+    /// Requests that were already sent are unaffected. Each request runs the script's file as it is at that time, so only the
+    /// configuration of the program is replaced.
     fn replace(&mut self, program: &Program, _: Replacement<'_, '_>) -> Result<(), Infallible> {
         self.program = program.clone();
         Ok(())

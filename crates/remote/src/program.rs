@@ -14,14 +14,14 @@ pub struct Program {
     pub options: String,
     /// The FastCGI server that runs the script.
     pub pool: Arc<FastcgiPool>,
-    /// The events that the script handles; others do not reach it.
+    /// The events that the script handles; no others are sent to it.
     pub events: Vec<EventName>,
-    /// Address of the API for the script, and its key.
+    /// The address of the server API and the API key, both passed to the script.
     pub api: Option<(String, Option<Secret>)>,
 }
 
 impl Program {
-    /// Returns whether the script handles such events.
+    /// Returns whether the script handles events of this name.
     #[must_use]
     pub fn handles(&self, event: EventName) -> bool {
         self.events.contains(&event)

@@ -1,11 +1,11 @@
-//! Attributes of a connection: plain values that outlive the code of the application.
+//! Attributes of a connection: plain values that are kept when the code of the application is replaced.
 
 use std::collections::BTreeMap;
 
-/// The most attributes that one connection can have.
+/// The maximum number of attributes of one connection.
 const ATTRIBUTES_MAX: usize = 64;
 
-/// The limit of a connection's attributes in bytes, including names.
+/// The maximum total size of a connection's attributes in bytes, including their names.
 pub const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
 /// The value of an attribute.

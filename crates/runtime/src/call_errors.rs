@@ -1,9 +1,9 @@
-//! Errors of calls, classified for programs: their kind, the other side's code, and whether the same call may succeed
-//! later.
+//! Classification of the errors of calls, so that programs can handle them: the kind, the other side's code, and whether the
+//! same call may succeed later.
 //!
-//! Errors are texts; those of clients end with their kind in brackets, from which it is parsed, so it survives any way
-//! that the text is passed on in Lua. The code of a database is parsed from its place in the text. Handlers in other
-//! processes get the same classification as fields of the wire.
+//! Errors are texts. An error of a call ends with its kind in brackets, from which the kind is parsed, so that it is still
+//! known after a Lua script has passed the text on. A database's error code is parsed from its position in the text. Handlers
+//! in other processes get the same classification as fields of a frame.
 
 use veche_calls::{CallError, CallErrorKind};
 use veche_types::codes::ErrorCode;
@@ -13,14 +13,15 @@ use crate::{CLOSED, GONE};
 /// The kind of errors caused by a full queue or limit.
 pub const FULL: &str = "full";
 
-/// The error text of waits of a cancelled coroutine.
+/// The error text of a wait whose coroutine was cancelled.
 const CANCELLED: &str = "cancelled";
 
 /// MySQL error codes of statements that had no effect and may succeed later: deadlocks, lock timeouts, too many
 /// connections, a row changed since the transaction started.
 const MYSQL_PASSES: [u32; 6] = [1020, 1040, 1203, 1205, 1213, 3572];
 
-/// The corresponding Redis errors: loading data, running a script, or separated from other nodes.
+/// Redis errors of commands that had no effect and may succeed later: the server is loading data, is running a script, or is
+/// separated from other nodes.
 const REDIS_PASSES: [&str; 6] = [
     "LOADING",
     "BUSY",
@@ -30,7 +31,8 @@ const REDIS_PASSES: [&str; 6] = [
     "NOREPLICAS",
 ];
 
-/// Appends the kind to an error text, and the other side's code if the text does not contain it.
+/// Appends the kind to an error text in brackets, with `code` if it is given: the other side's code, if the text does not
+/// contain it.
 #[must_use]
 pub fn tagged(words: &str, kind: &str, code: Option<u32>) -> String {
     match code {
@@ -46,7 +48,7 @@ pub struct ErrorInfo<'a> {
     pub kind: &'a str,
     /// The other side's code, if it has one.
     pub code: Option<CodeValue<'a>>,
-    /// Whether the call had no effect and the same one may succeed later.
+    /// Whether the call had no effect and may succeed if it is repeated later.
     pub is_retryable: bool,
     /// The text without its tag.
     pub message: &'a str,
@@ -55,9 +57,9 @@ pub struct ErrorInfo<'a> {
 /// The other side's code for the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeValue<'a> {
-    /// A number, as of MySQL, of HTTP and of our own API.
+    /// A number, as in MySQL, HTTP and Veche's own API.
     Number(u32),
-    /// A name, as of Redis.
+    /// A name, as in Redis.
     Name(&'a str),
 }
 
@@ -67,14 +69,16 @@ pub const SCRIPT: &str = "script";
 /// The kind of errors of closed connections.
 const IS_CLOSED: &str = "closed";
 
-/// Returns the other side's code in the error of a call, and whether the call had no effect and may succeed later.
+/// Returns the other side's code in the error of a call, and whether the call had no effect and may succeed if it is repeated
+/// later.
 #[must_use]
 pub fn of_call(error: &CallError) -> (Option<CodeValue<'_>>, bool) {
     let (code, passes) = code(&error.words);
     (code, is_retryable(error.kind.name(), passes))
 }
 
-/// Returns whether an error of that kind leaves no effect and may be gone later; `passes`: so the other side's code says.
+/// Returns whether a call with an error of this kind had no effect and may succeed if it is repeated later. `passes` says
+/// whether the other side's code means that.
 fn is_retryable(kind: &str, passes: bool) -> bool {
     match kind {
         _ if kind == CallErrorKind::PoolFull.name() || kind == FULL => true,
@@ -119,7 +123,7 @@ pub fn read(words: &str) -> ErrorInfo<'_> {
     }
 }
 
-/// Returns whether a text is empty or a position in a script, such as `app.lua:7: `.
+/// Returns whether a text is empty or only a position in a script, such as `app.lua:7: `.
 fn is_place(text: &str) -> bool {
     text.is_empty()
         || text
@@ -128,7 +132,7 @@ fn is_place(text: &str) -> bool {
             .is_some_and(|(_, line)| line.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Splits a text into the part before the tag, the kind and the code.
+/// Splits a text into the part before the tag in brackets, and the tag's kind and code.
 fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
     let (message, tag) = words.strip_suffix(']')?.rsplit_once(" [")?;
     let (kind, code) = match tag.split_once(' ') {
@@ -139,7 +143,7 @@ fn without_tag(words: &str) -> Option<(&str, &str, Option<u32>)> {
     is_known.then_some((message, kind, code))
 }
 
-/// Returns the server's code from its place in the text, and whether the condition is temporary.
+/// Returns the server's error code from its position in the text, and whether the condition is temporary.
 fn code(message: &str) -> (Option<CodeValue<'_>>, bool) {
     let behind = |client: &str| message.split_once(client).map(|(_, behind)| behind);
     if let Some(text) = behind("mysql: ") {
@@ -153,7 +157,7 @@ fn code(message: &str) -> (Option<CodeValue<'_>>, bool) {
     }
     if let Some(text) = behind("redis: ") {
         let (text, is_alone) = match text.strip_prefix("command ") {
-            // Other commands of the pipeline were executed.
+            // Other commands of the pipeline were executed, so the call is not retryable.
             Some(text) => (text.split_once(": ").map_or("", |(_, text)| text), false),
             None => (text, true),
         };

@@ -13,6 +13,6 @@ pub struct ChannelEventView<'a> {
     pub client: Option<&'a str>,
     /// The public data of the connection, as JSON.
     pub info: Option<&'a [u8]>,
-    /// When it happened, in milliseconds since 1970.
+    /// The time of the event, in milliseconds since 1970.
     pub at_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! A script's outgoing connection to another WebSocket server, validated and as plain data.
+//! A script's request for an outgoing connection to a WebSocket server: validated plain data.
 
 use std::net::SocketAddr;
 

@@ -10,7 +10,7 @@ use veche_types::{ConnectionId, MessageKind, Since};
 use crate::dial::Dial;
 use crate::hooks::HookResponse;
 
-/// Identifies the wait of a suspended handler. An application on a worker never uses one twice.
+/// Identifies a wait of a suspended handler. An application on a worker never uses the same token twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// Requests the client's position in the channel along with a subscription.
+/// A request for the position at which a subscription starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PositionRequest {
     /// The client's last known position; later publications are recovered.
@@ -80,14 +80,14 @@ pub enum Effect {
         /// The close reason, at most 123 bytes.
         reason: String,
     },
-    /// Subscribes a connection. Answered by [`WaitResult::Done`](crate::WaitResult::Done) once the connection receives
-    /// every new publication, or by an outcome if the position was requested.
+    /// Subscribes a connection to a channel. Answered by [`WaitResult::Done`](crate::WaitResult::Done) once the connection
+    /// receives every new publication, or by a call outcome if the position was requested.
     Subscribe {
         /// The connection to subscribe.
         connection: ConnectionId,
         /// The name of the channel, not validated.
         channel: String,
-        /// Requests the position at which the subscription starts.
+        /// Whether and how the position at which the subscription starts is requested.
         place: Option<PositionRequest>,
         /// The token of the waiting handler.
         token: Token,
@@ -99,7 +99,7 @@ pub enum Effect {
         /// The name of the channel, not validated.
         channel: String,
     },
-    /// Replaces the token that a connection was opened with. Answered by
+    /// Replaces the client's token with which a connection was opened. Answered by
     /// [`WaitResult::Number`](crate::WaitResult::Number), the new token's lifetime in seconds, or
     /// [`WaitResult::No`](crate::WaitResult::No).
     Renew {
@@ -197,7 +197,7 @@ pub enum Effect {
         /// The close reason, at most 123 bytes.
         reason: String,
     },
-    /// Searches all workers for connections of a user; answered by an outcome.
+    /// Searches all workers for connections of a user; answered by a call outcome.
     Find {
         /// The user to search for.
         user: String,
@@ -206,7 +206,7 @@ pub enum Effect {
         /// The token of the waiting handler.
         token: Token,
     },
-    /// Queries a channel; answered by an outcome.
+    /// Queries a channel; answered by a call outcome.
     Inquire {
         /// The name of the channel, not validated; `#user` is a user's personal channel.
         channel: String,
@@ -215,7 +215,7 @@ pub enum Effect {
         /// The token of the waiting handler.
         token: Token,
     },
-    /// Calls a method of the server API; answered by an outcome with [`CallReply::Api`](veche_calls::CallReply::Api).
+    /// Calls a method of the server API; answered by a call outcome with [`CallReply::Api`](veche_calls::CallReply::Api).
     Command {
         /// The name of the method, not validated.
         method: String,
@@ -224,7 +224,7 @@ pub enum Effect {
         /// The token of the waiting handler.
         token: Token,
     },
-    /// Performs a call to an external service; answered by an outcome.
+    /// Performs a call to an external service; answered by a call outcome.
     Call {
         /// The call to perform.
         call: Box<Call>,
@@ -287,7 +287,7 @@ pub struct LogContext {
     pub method: Option<String>,
     /// The path of that request.
     pub path: Option<String>,
-    /// The process of the handler, if it has one.
+    /// The worker process that runs the handler, if it runs in one.
     pub process: Option<LogProcess>,
 }
 
@@ -327,22 +327,22 @@ pub struct Effects {
     /// The effects in order of recording.
     pub list: Vec<Effect>,
     bytes: Vec<u8>,
-    /// Total bytes of log lines, for the limit.
+    /// Total bytes of the recorded log lines, for [`LOG_BYTES_MAX`].
     text_bytes: usize,
 }
 
-/// Limit of bytes recorded by one run; further effects are refused.
+/// The maximum number of bytes recorded before the effects are executed; further effects are refused.
 const BYTES_MAX: usize = 64 << 20;
-/// Limit of effects recorded by one run.
+/// The maximum number of effects recorded before they are executed.
 const COUNT_MAX: usize = 1 << 20;
-/// Limit of log bytes recorded by one run.
+/// The maximum number of log bytes recorded before the effects are executed; further lines are dropped.
 const LOG_BYTES_MAX: usize = 16 << 20;
-/// The longest message in bytes. A message is validated and copied by a single call.
+/// The longest message in bytes. It is limited because a message is validated and copied in one step.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Recorded bytes from which effects are executed before another handler runs.
+/// The number of recorded bytes above which effects are executed before another handler runs.
 const MUCH_BYTES: usize = 1 << 20;
 
-/// Buffer capacity retained between turns.
+/// The buffer capacity retained between turns, in bytes.
 const KEPT_BYTES: usize = 256 << 10;
 
 impl Effects {
@@ -391,7 +391,7 @@ impl Effects {
         self.bytes.len() + self.text_bytes > MUCH_BYTES || self.list.len() > MUCH_BYTES / 64
     }
 
-    /// Records a line for the log; drops it if the run has exceeded its log limit.
+    /// Records a line for the log; drops it if the recorded lines have reached the limit.
     pub fn log(&mut self, level: Level, text: String, about: Option<Box<LogContext>>) {
         let bytes = |about: &LogContext| {
             let texts = [&about.path, &about.user];

@@ -1,4 +1,4 @@
-//! Events of an application. Each is delivered once and in order, and borrowed for the call.
+//! Events of an application. Each event is delivered once, in order; its data is borrowed for the duration of the call.
 
 use veche_types::{ConnectionId, MessageKind};
 
@@ -12,14 +12,15 @@ use crate::request::Request;
 /// number of `Message` and `Drain`, `Close`. An application processes the events of one connection one after another.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A handshake whose 101 has not been sent. Answered by one [`Effect::Handshake`](crate::Effect::Handshake).
+    /// A WebSocket handshake whose 101 response has not been sent. Answered by one
+    /// [`Effect::Handshake`](crate::Effect::Handshake).
     Handshake {
         /// The id of the future connection.
         id: ConnectionId,
         /// The request of the handshake.
         request: Box<Request>,
     },
-    /// A WebSocket is open. Messages sent from now on follow the 101.
+    /// A WebSocket is open. Messages sent from now on are transmitted after the 101 response.
     Open {
         /// The id of the new connection.
         id: ConnectionId,
@@ -61,7 +62,7 @@ pub enum Event<'a> {
     Gone {
         /// The connection of the request.
         id: ConnectionId,
-        /// The application exceeded its time limit; otherwise the connection has closed.
+        /// Whether the application exceeded its time limit; otherwise the connection has closed.
         is_late: bool,
     },
     /// A command of a client of Centrifugo's protocol needs a decision. Answered by one

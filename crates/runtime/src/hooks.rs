@@ -1,4 +1,5 @@
-//! Requests of clients of Centrifugo's protocol that an application decides on, and its responses: plain values.
+//! Requests of clients of Centrifugo's protocol that an application decides on, and the application's responses, as plain
+//! values.
 //!
 //! The front ends determine when a command leads to a request and what a response causes.
 
@@ -7,21 +8,21 @@ use std::net::IpAddr;
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
-    /// A client connects without a token: its user, channels and data.
+    /// Decides on a client that connects without a token: its user, channels and data.
     Connect,
-    /// Whether an expired connection may stay.
+    /// Decides whether an expired connection may stay.
     Refresh,
-    /// Whether a client may subscribe to a channel.
+    /// Decides whether a client may subscribe to a channel.
     Subscribe,
-    /// Whether an expired subscription may stay.
+    /// Decides whether an expired subscription may stay.
     SubRefresh,
-    /// Whether a client may publish, and with which data.
+    /// Decides whether a client may publish, and with which data.
     Publish,
-    /// The result of an RPC method.
+    /// Returns the result of an RPC method.
     Rpc,
-    /// A message of a client that expects no reply.
+    /// Notifies of a message for which the client expects no reply.
     Message,
-    /// A connected client has disconnected.
+    /// Notifies that a connected client has disconnected.
     Disconnect,
 }
 
@@ -119,8 +120,8 @@ pub enum Blob {
 /// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookResponse {
-    /// The application has no handler for it, which only shows once its code is loaded: the command goes on as if there
-    /// were none.
+    /// The application has no handler for this hook, which is only known once its code is loaded. The command continues as if
+    /// the hook were not configured.
     Unhandled,
     /// The request is granted.
     Granted(Box<Grant>),
@@ -140,11 +141,11 @@ pub enum HookResponse {
         /// The reason of the close, at most 123 bytes.
         reason: String,
     },
-    /// The handler failed, which is logged, or was never called.
+    /// The handler failed, which was logged, or it could not be called.
     Failed,
 }
 
-/// A grant; each hook uses some of the fields, the others keep their defaults.
+/// The content of a granted request. Each hook uses some of the fields; the others keep their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// The user; empty for an anonymous client.
@@ -161,7 +162,7 @@ pub struct Grant {
     pub channels: Vec<ServerSubscription>,
     /// JSON that is included in every further request about the connection.
     pub meta: Option<Blob>,
-    /// The publication is not stored in the history.
+    /// Whether the publication is left out of the history.
     pub skips_history: bool,
 }
 

@@ -1,13 +1,12 @@
 //! The contract between Veche and the handlers of applications, in any language: events go in, effects come out.
 //!
-//! Plain data without a runtime: [`Runtime`] is the interface of one, Lua's in `veche-script` is the first, and the
-//! server executes the effects. [`wire`] has the same data in serialised form, for handlers in separate processes. This
-//! crate knows no socket, hub, clock or language.
+//! The crate contains plain data and the interface of a runtime, [`Runtime`]; `veche-script` implements it for Lua. The server
+//! executes the effects. [`wire`] has the same data in serialised form, for handlers in separate processes. This crate does no
+//! I/O, reads no clock, and does not depend on the hub or on a language.
 //!
-//! Some things are left to each runtime: its modules and libraries (Lua's tables, queues and dictionaries are functions
-//! of a VM, not effects), how a handler waits, and where attributes of connections are stored ([`Attributes`] enforces
-//! their limits). Every wait of a handler is an effect with a [`Token`], in any runtime: the answer is returned with
-//! that token, once.
+//! Each runtime defines its own modules and libraries (Lua's tables, queues and dictionaries are functions of a VM, not
+//! effects), how a handler waits, and where attributes of connections are stored ([`Attributes`] enforces their limits). In
+//! every runtime, each wait of a handler is an effect with a [`Token`], and its answer is delivered once, with the same token.
 
 mod attributes;
 pub mod call_errors;

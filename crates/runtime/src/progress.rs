@@ -25,7 +25,7 @@ pub enum WaitResult {
 /// A handler that ran for a long time without yielding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowHandler {
-    /// The handler's name, or the object that it belongs to.
+    /// The name of the handler, or of the object that it belongs to.
     pub handler: &'static str,
     /// The approximate duration in milliseconds.
     pub ms: u64,

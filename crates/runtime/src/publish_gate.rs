@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use foldhash::quality::RandomState;
 
-/// Shows scripts which publications are refused. Maintained by the worker, which queues the publications.
+/// Tells scripts which publications are refused. The worker, which queues the publications, keeps it up to date.
 #[derive(Debug, Default)]
 pub struct PublishGate {
     all: Cell<bool>,
@@ -25,7 +25,7 @@ impl PublishGate {
         };
     }
 
-    /// Refuses all publications, or lifts that; channels refused individually remain so.
+    /// Refuses all publications, or stops doing so. Channels that are refused individually stay refused.
     pub fn set_all_refused(&self, is_refused: bool) {
         self.count_reopening(is_refused);
         self.all.set(is_refused);

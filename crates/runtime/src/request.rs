@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// A range of the copied text.
+/// A range of bytes in [`Request`]'s text.
 #[derive(Clone, Copy, Debug)]
 struct TextRange {
     from: u32,
@@ -72,7 +72,7 @@ impl Request {
         self.params.push(pair);
     }
 
-    /// Sets the user that the route's `identity` determined.
+    /// Sets the user that the route's `identity` setting determined.
     pub fn set_user(&mut self, user: &str) {
         self.user = Some(self.append(user));
     }
@@ -95,7 +95,7 @@ impl Request {
         self.at(self.query)
     }
 
-    /// Returns the user that the route's `identity` determined.
+    /// Returns the user that the route's `identity` setting determined.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.map(|user| self.at(user))

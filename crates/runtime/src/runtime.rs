@@ -21,7 +21,7 @@ pub type WorkerWaker = Arc<dyn Fn() + Send + Sync>;
 pub struct Host {
     /// Wakes the worker's thread when another thread completes something.
     pub wake: Option<WorkerWaker>,
-    /// Returns whether the process is short of memory; handlers must not allocate more then.
+    /// Returns whether the process is short of memory; handlers must not allocate more in that case.
     pub is_short: Option<Rc<dyn Fn() -> bool>>,
     /// The channels that can't be published to at the moment.
     pub refused: Rc<PublishGate>,
@@ -34,7 +34,7 @@ pub enum ServiceState {
     Idle,
     /// The service is running, or work that it started is.
     Runs,
-    /// The service and everything that it started have ended.
+    /// The service and all work that it started have ended.
     Over,
     /// The service ended with an error, which was logged.
     Failed,
@@ -42,20 +42,20 @@ pub enum ServiceState {
 
 /// The replacement of an application's code.
 pub struct Replacement<'a, 'h> {
-    /// Whether the older code receives [`Event::Stop`].
+    /// Whether the code being replaced receives [`Event::Stop`].
     pub stops: bool,
-    /// The time by which suspended handlers of the older code have to end, in monotonic milliseconds.
+    /// The time by which suspended handlers of the code being replaced have to end, in monotonic milliseconds.
     pub until_ms: u64,
-    /// Unanswered hook requests by number; those that the older code has not started are passed to the newer.
+    /// Unanswered hook requests by number. Requests that the code being replaced has not started are passed to the new code.
     pub hooks: &'a mut dyn Iterator<Item = (u64, AppHookRequest<'h>)>,
-    /// The time of the turn.
+    /// The time of the current turn.
     pub now: Now,
 }
 
-/// An application on one worker, in whatever language its handlers are written.
+/// An application on one worker. There is one implementation for each kind of handlers, such as those in Lua.
 ///
 /// The worker delivers [events](Event), lets the runtime run in [`turn`](Runtime::turn), and after each call takes the
-/// [effects](Effects) and executes them in order, without calling back in between. The outcome of an effect with a
+/// [effects](Effects) and executes them in order, without calling the runtime in between. The outcome of an effect with a
 /// [`Token`] is delivered by [`answer`](Runtime::answer) or [`handle_outcome`](Runtime::handle_outcome), at most once.
 ///
 /// Each handshake, request and hook is answered by exactly one effect, even if its handler fails, and at the latest in
@@ -73,13 +73,13 @@ pub trait Runtime: Sized {
     /// The program can't start.
     fn start(program: &Self::Program, host: &Host, worker: u16) -> Result<Self, Self::Error>;
 
-    /// Updates the worker's facilities; those provided earlier remain.
+    /// Provides facilities of the worker that were missing so far. Those provided earlier stay in use.
     fn attach(&mut self, host: &Host);
 
     /// Replaces the code. Connections stay open.
     ///
     /// # Errors
-    /// The newer code can't start; nothing has changed.
+    /// The new code can't start; the running code is unchanged.
     fn replace(
         &mut self,
         program: &Self::Program,
@@ -98,7 +98,7 @@ pub trait Runtime: Sized {
     /// Returns whether the application has a handler for a hook.
     fn decides_on(&self, hook: Hook) -> bool;
 
-    /// Returns once whether [`Self::decides_on`] may have changed since it was last called.
+    /// Returns whether the results of [`Self::decides_on`] may have changed since the last call of this method.
     fn has_new_hooks(&mut self) -> bool {
         false
     }
@@ -106,7 +106,7 @@ pub trait Runtime: Sized {
     /// Delivers an event to the application's handler.
     fn handle_event(&mut self, event: Event<'_>, now: Now) -> HandlerProgress;
 
-    /// Completes the wait of a token.
+    /// Completes the wait that has the token.
     fn answer(&mut self, token: Token, answer: &WaitResult, now: Now);
 
     /// Delivers the outcome of the call with a token.
@@ -140,13 +140,13 @@ pub trait Runtime: Sized {
     /// Takes the recorded effects and leaves `empty` in their place.
     fn take_effects(&mut self, empty: &mut Effects);
 
-    /// Takes the longest-running handler since the last call, if it exceeded the reporting threshold.
+    /// Takes the handler that ran longest since the last call, if it exceeded the reporting threshold.
     fn take_slow(&mut self) -> Option<SlowHandler>;
 
     /// Returns whether messages can be sent to a connection.
     fn is_open(&self, id: ConnectionId) -> bool;
 
-    /// Marks a connection as closing for a reason other than the application; returns whether it was open.
+    /// Marks a connection as closing for a reason outside the application; returns whether it was open.
     fn mark_closing(&mut self, id: ConnectionId) -> bool;
 
     /// Returns the open client connections.
@@ -167,17 +167,17 @@ pub trait Runtime: Sized {
     /// Returns whether no handler of the newest code is running or suspended.
     fn is_idle(&self) -> bool;
 
-    /// Returns whether no client is left, including clients with a suspended last handler.
+    /// Returns whether no client is left. A closed client whose last handler is suspended still counts.
     fn has_no_clients(&self) -> bool;
 
-    /// Returns whether older code is still running.
+    /// Returns whether replaced code is still loaded.
     fn has_older(&self) -> bool;
 
-    /// Returns whether no handler of older code is running or suspended.
+    /// Returns whether no handler of replaced code is running or suspended.
     fn is_older_idle(&self) -> bool;
 
-    /// Ends older code that is idle or past its time limit; for each that was late, returns the number of handlers that
-    /// were cut off.
+    /// Ends replaced code that is idle or past its time limit. Returns, for each code that exceeded the limit, the number of
+    /// handlers that were cut off.
     fn retire(&mut self, now: Now) -> Vec<usize>;
 
     /// Returns whether the runtime can't continue and has to be [restarted](Runtime::restart).
@@ -186,13 +186,13 @@ pub trait Runtime: Sized {
     /// Returns the number of handlers of the newest code that are running, suspended or about to start.
     fn tasks(&self) -> usize;
 
-    /// Returns the number of handlers of all code.
+    /// Returns the number of handlers of the newest code and all replaced code.
     fn all_tasks(&self) -> usize;
 
-    /// Returns the memory of the newest code in bytes.
+    /// Returns the memory used by the newest code, in bytes.
     fn memory_bytes(&self) -> usize;
 
-    /// Returns the memory of all code in bytes.
+    /// Returns the memory used by the newest code and all replaced code, in bytes.
     fn all_memory_bytes(&self) -> usize;
 
     /// Fails all waits, so that every request gets a response.

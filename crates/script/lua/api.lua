@@ -7,7 +7,7 @@ local error, ipairs, setmetatable, tostring, type = error, ipairs, setmetatable,
 local command = native.command
 local api = {}
 
--- Without `batch`: calls of several coroutines run concurrently.
+-- `batch` is left out, because several coroutines can make calls concurrently.
 for _, name in ipairs {
   "push", "publish", "broadcast", "disconnect", "subscribe", "unsubscribe", "refresh", "user_status", "block_user",
   "unblock_user", "revoke_token", "invalidate_user_tokens", "history", "history_remove", "presence", "presence_stats",
@@ -16,7 +16,7 @@ for _, name in ipairs {
   api[name] = function(...) return await_reply(command, name, ...) end
 end
 
--- The API reports `taken` only if it is false.
+-- The API's result has the field `taken` only if it is false.
 local function published(result)
   result.taken = result.taken ~= false
   return result
@@ -24,7 +24,7 @@ end
 
 function api.publish(...) return published(await_reply(command, "publish", ...)) end
 
--- Without options it waits only if the hub has no room.
+-- Creates `publish` or `push`. Without options, the function waits only if the hub has no room.
 local function publishes(at_once, with_options)
   return function(to, data, options, ...)
     if type(options) == "table" then return published(await_reply(with_options, to, data, options, ...)) end

@@ -5,15 +5,15 @@ local native, inner, veche = ...
 local can_wait, pcall, spawn, sleep = inner.can_wait, inner.pcall, veche.spawn, veche.sleep
 local error, rawequal, setmetatable, tostring, type = error, rawequal, setmetatable, tostring, type
 
--- The pause between two checks whether the run has started, and after a failed session.
+-- The seconds between two checks whether the run has started, and the pause after a failed session.
 local LOOK_S, PAUSE_S = 0.01, 1
--- The most bytes of an action's name.
+-- The longest name of an action in bytes.
 local NAME_BYTES_MAX = 64
 
 local bench = {}
 
 local session
--- The error of the last failed action: the session that it ends is not counted as failed too.
+-- The error of the last failed action. A session that ends with this error is not counted as failed again.
 local action_error
 -- Ends a session whose time is over.
 local over = setmetatable({}, { __tostring = function() return "the run has ended" end, __metatable = false })
@@ -64,7 +64,8 @@ end
 bench.now = native.now
 bench.is_over = native.is_over
 
--- A sleep has the clock of the turn, which may be behind: what is recorded before the start would not be counted.
+-- Waits for the start of a user. A sleep uses the clock of the turn, which may be late, so the wait is repeated until the
+-- start: actions recorded before it would not be counted.
 local function await_start(number)
   local seconds = native.begins_in(number)
   repeat

@@ -1,6 +1,7 @@
--- `veche.channel`: values from one coroutine to another, in order, with back pressure.
+-- `veche.channel`: passes values between coroutines, in order and with back pressure.
 --
--- Values are in `items` from `head` on; `count` of them. A coroutine that waits to send keeps its value in its waiter.
+-- The buffered values are in `items` from index `head` on; their number is `count`. The value of a coroutine that waits to send
+-- is stored in its waiter.
 local inner = ...
 
 local new_line, give_way = inner.new_line, inner.give_way
@@ -62,7 +63,7 @@ local function poll(self)
   return value
 end
 
--- Takes back a value that was passed to a cancelled receiver: it is the next one again.
+-- Takes back a value that was passed to a receiver that was then cancelled. It becomes the next value again.
 local function put_back(self, value)
   if self.receivers.first then
     self.receivers:serve().value = value

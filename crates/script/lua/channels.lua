@@ -1,4 +1,4 @@
--- History and presence of channels.
+-- `veche.history`, `veche.presence` and other queries of channels.
 local inner = ...
 local await_reply, native = inner.await_reply, inner.native
 

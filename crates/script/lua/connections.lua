@@ -6,14 +6,14 @@ local identify, is_full, may_be_full, room = native.identify, native.client.is_f
 local await_reply = inner.await_reply
 local far, sleep, error, setmetatable, tostring = native.far, native.sleep, error, setmetatable, tostring
 
--- Waits until there is room for more.
+-- Waits until the connection has room for more data.
 function inner.connection_methods.drain(conn)
   local index, generation = identify(conn)
   if not can_wait() then error(cannot_wait(), 2) end
   while true do
     local full = is_full(index, generation)
     if full == nil then error("the connection is closed", 2) end
-    -- The size of data sent in this run is known only after it.
+    -- Whether the data sent in this run fills the connection is known only after the run.
     local is_unknown = not full and may_be_full(index, generation)
     if not full and not is_unknown then return true end
     local ok, why = park(is_unknown and sleep(0.001) or room(index, generation))
@@ -23,7 +23,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- other workers
 
--- By handle: worker, index, generation, id.
+-- The worker, index, generation and id of a connection by its handle.
 local places = setmetatable({}, { __mode = "k" })
 
 local function place(conn, name)
@@ -78,7 +78,7 @@ return {
     local found, list = await_reply(far.find, options), {}
     for at = 1, #found, 3 do
       local worker, index, generation = found[at], found[at + 1], found[at + 2]
-      -- One of this worker's may have closed while the others answered.
+      -- A connection of this worker may have closed while other workers answered.
       list[#list + 1] = worker == native.worker and native.near(index, generation)
         or worker ~= native.worker and far_one(worker, index, generation, worker .. "." .. index .. "." .. generation)
         or nil

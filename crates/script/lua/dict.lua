@@ -4,7 +4,7 @@ local inner = ...
 local native = inner.shared
 local error, pairs, setmetatable = error, pairs, setmetatable
 
--- A class of objects with these methods, each of which gets the object's number; the result makes one.
+-- Creates a class of objects with these methods, to which the number of the object is passed; returns its constructor.
 local function class(kind, methods)
   local numbers = setmetatable({}, { __mode = "k" })
   local index = {}

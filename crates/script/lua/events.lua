@@ -1,6 +1,7 @@
 -- `req:events`: a response of server-sent events (WHATWG HTML, section 9.2).
 --
--- While a script sends nothing, comments are sent: proxies keep the connection, and a closed client is noticed.
+-- While a script sends nothing, comments are sent periodically, so that proxies keep the connection open and a closed client is
+-- detected.
 local inner = ...
 
 local await, native, spawn, pcall = inner.await, inner.native, inner.spawn, inner.pcall
@@ -21,7 +22,7 @@ local function check(self, name)
   end
 end
 
--- Returns the lines of one field; or nil and the expected type.
+-- Functions that return the lines of one field; or nil and the expected type.
 local fields = {}
 
 local function line(name)
@@ -110,7 +111,7 @@ function inner.request_methods.events(request, f)
   local headers = {
     ["Content-Type"] = "text/event-stream",
     ["Cache-Control"] = "no-store",
-    -- nginx must not buffer the response.
+    -- Tells nginx not to buffer the response.
     ["X-Accel-Buffering"] = "no",
   }
   return 200, headers, function(write)

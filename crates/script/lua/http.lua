@@ -16,7 +16,7 @@ end
 
 function http.request(options) return await_reply(begin, "request", nil, nil, options) end
 
--- The number of a response's stream.
+-- Returns the number of a response's stream.
 local function stream_of(name, answer)
   local number = type(answer) == "table" and rawget(answer, "stream") or nil
   if type(number) == "number" then return number end

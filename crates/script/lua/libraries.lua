@@ -1,8 +1,8 @@
--- Functions of Lua's libraries whose cost or result may exceed a slice: they reserve memory first, or run in slices.
+-- Replacements for library functions that may take long or return large results. They check for memory first, or work in parts.
 --
--- The watchdog ends a run between two instructions of Lua, never within a function of C. So long operations are split
--- here. Short ones go directly to the library, by a tail call, so that errors name the script's line. Functions
--- of strings with patterns are in modules/string.
+-- The watchdog can end a run only between two Lua instructions, not within a C function. So long operations are split into
+-- parts here. Short ones call the library function by a tail call, so that errors name the script's line. Functions with string
+-- patterns are in modules/string.
 local native = ...
 
 local room, has_room, bytes_of, sort_kind, is_c = native.room, native.has_room, native.bytes_of, native.sort_kind, native.is_c
@@ -11,19 +11,20 @@ local to_number, date = tonumber, os.date
 local concat, sort, insert, maxn = table.concat, table.sort, table.insert, table.maxn
 local find, sub = string.find, string.sub
 
--- Bytes that a function of C handles in one call. A result of that length is never refused (raw/memory.rs, `LARGE_BYTES`).
+-- The maximum number of bytes that a C function handles in one call. Memory for a result of this length is never refused
+-- (raw/memory.rs, `LARGE_BYTES`).
 local PART_BYTES = 512 * 1024
--- Pieces of a list that are concatenated, or moved, in one step.
+-- The number of list items that are concatenated or moved in one step.
 local PIECES = 16384
--- This few are concatenated in one step regardless of their length: memory bounds it.
+-- Up to this many items are concatenated in one step whatever their length, which is limited by memory.
 local PIECES_FEW = 64
 
 local NO_MEMORY = "not enough memory: the application is over its limit"
 
--- The pieces from `i` to `j`, at most `PIECES`. `level` as of `error`.
+-- Concatenates the items from `i` to `j`, at most `PIECES`. `level` is that of `error`.
 local function join(list, separator, i, j, level)
   local bytes = bytes_of(list, #separator, i, j)
-  -- As a growing list, and as a string.
+  -- The result is in memory twice: in a growing list, and as a string.
   if bytes and not has_room(2 * bytes) then error(NO_MEMORY, level + 1) end
   return concat(list, separator, i, j)
 end
@@ -38,7 +39,7 @@ local function join_many(list, separator, i, j, level)
   return join(parts, separator, 1, count, level + 1)
 end
 
--- Builds a text of parts that `part(from, to)` returns; `is_backwards`: the last comes first.
+-- Builds a text from parts that `part(from, to)` returns. If `is_backwards` is set, the last part comes first.
 local function in_parts(length, part, is_backwards)
   local parts, count = {}, 0
   local places = ceil(length / PART_BYTES)
@@ -75,7 +76,7 @@ function string.reverse(...)
   return in_parts(#s, function(from, to) return reverse(sub(s, from, to)) end, true)
 end
 
--- Formats that are known to be short and without %q, which visits each byte. When the list is full, it is cleared.
+-- A cache of formats that are known to be short and to have no %q, which visits each byte. It is cleared when it is full.
 local format, plain_formats, plain_formats_count = string.format, {}, 0
 local PLAIN_FORMATS_MAX, PLAIN_FORMAT_BYTES_MAX = 512, 256
 
@@ -101,7 +102,7 @@ function string.format(...)
   return format_watched(...)
 end
 
--- A replacement that is a function is called from C.
+-- With a function as the replacement, a Lua function is called from C, so the depth of the C stack is checked first.
 local gsub = string.gsub
 function string.gsub(...)
   room()
@@ -124,8 +125,8 @@ end
 
 local function less(a, b) return a < b end
 
--- Sorts numbers, or strings, by merging: loops that are compiled, and take n log n steps in any case. C's own
--- sort compares all pairs in the worst case, and can't be interrupted.
+-- Sorts numbers or strings by merge sort. Its loops are compiled and always take n log n steps. The C function compares all
+-- pairs in the worst case and can't be interrupted.
 local function merge_sort(list, count)
   local from, to = {}, {}
   for at = 1, count do from[at] = rawget(list, at) end
@@ -153,7 +154,7 @@ function table.sort(list, compare)
   room()
   if type(list) ~= "table" then return sort(list, compare) end
   if compare ~= nil then
-    -- C is entered for each pair, at least to call C.
+    -- A C function is wrapped in a Lua function, so that the watchdog can end the run at each comparison.
     if is_c(compare) then
       local own = compare
       compare = function(a, b) return own(a, b) end
@@ -190,7 +191,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- others
 
--- A longer text is not a number.
+-- A text that is too long can't be a number and is not passed to the library.
 function tonumber(...)
   if is_long((...)) then return nil end
   return to_number(...)

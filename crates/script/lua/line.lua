@@ -1,7 +1,7 @@
--- A queue of waiting coroutines, first in, first out. A cancelled one leaves it.
+-- A FIFO queue of waiting coroutines. A cancelled coroutine is removed from it.
 --
--- A value passed to the first of a queue belongs to that coroutine from then on, before it runs. If it is cancelled in
--- between, `Line:wait` reports that, and its caller passes the value on: nothing is lost that way.
+-- A value passed to the first coroutine of a queue belongs to that coroutine at once, before it runs. If the coroutine is
+-- cancelled before it runs, `Line:wait` reports this, and its caller passes the value on, so no value is lost.
 local inner = ...
 
 local try_park, new_token, wake = inner.try_park, inner.new_token, inner.wake
@@ -19,8 +19,8 @@ local function leave(line, waiter)
   waiter.before, waiter.behind = nil, nil
 end
 
--- Waits until the waiter, a table of the caller's, is served, or for `seconds`. Returns true, or false and the reason why
--- it stopped waiting; `waiter.is_served` is set if it was served. Raises an error at `level` where nothing can wait.
+-- Waits until the waiter, a table provided by the caller, is served, or for `seconds`. Returns true, or false and the reason
+-- why the wait ended; `waiter.is_served` is set if the waiter was served. Raises an error at `level` if the caller can't wait.
 function Line:wait(waiter, level, seconds)
   if not can_wait() then error(cannot_wait(), level) end
   local last = self.last
@@ -39,7 +39,7 @@ function Line:wait(waiter, level, seconds)
       if not waiter.is_served then leave(self, waiter) end
       return false, why
     end
-    -- Otherwise the coroutine that woke it was stopped before it could serve.
+    -- If the waiter is not served, the coroutine that woke it was stopped before it could serve it.
     if waiter.is_served then return true end
     if by and now() >= by then
       leave(self, waiter)
@@ -48,7 +48,7 @@ function Line:wait(waiter, level, seconds)
   end
 end
 
--- Serves the first of the queue: it is removed, and continues soon.
+-- Serves the first waiter of the queue: removes it and resumes its coroutine soon.
 function Line:serve()
   local waiter = self.first
   wake(waiter.token)

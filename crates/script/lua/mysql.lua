@@ -1,8 +1,8 @@
 -- `veche.mysql`: databases and transactions as objects; Rust runs the statements.
 --
--- A transaction holds a connection by a lease. The end of the function of `transaction` always ends it too; a
--- coroutine that was stopped can't do that, so `reclaim` releases leases of dead ones. The lease of an abandoned one
--- is released when it is collected, so nothing here may reference it.
+-- A transaction holds a connection by a lease, and ends with the function passed to `transaction`. If the coroutine is stopped,
+-- the function does not end, so `reclaim` releases the leases of dead coroutines. The lease of a coroutine that is never
+-- resumed is released when the transaction is garbage-collected, so nothing here may reference it strongly.
 local inner = ...
 
 local native, await_reply, pcall = inner.native.mysql, inner.await_reply, inner.pcall
@@ -10,7 +10,7 @@ local drop_lease, running, status = inner.native.drop_lease, inner.coroutine_run
 local error, next, pairs, setmetatable, type, unpack, select =
   error, next, pairs, setmetatable, type, unpack, select
 
--- Numbers of databases; leases of transactions, with the numbers of their databases.
+-- The numbers of databases, and the leases of transactions with the numbers of their databases, by object.
 local databases = setmetatable({}, { __mode = "k" })
 local transactions = setmetatable({}, { __mode = "k" })
 
@@ -87,7 +87,7 @@ return {
       databases[database] = native.connect(options)
       return database
     end,
-    -- The server's code, from the text of an error.
+    -- Returns the server's error code, from the text of an error.
     code = function(why)
       local code = type(why) == "string" and why:match("mysql: (%d+) %(")
       return code and code + 0 or nil

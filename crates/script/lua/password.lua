@@ -1,4 +1,5 @@
--- Passwords. A full queue is not an error: a handler has to answer, and gets nil and the reason.
+-- `veche.password`. If too many calls are queued, the functions return nil and the reason instead of raising an error, because
+-- the handler has to respond anyway.
 local inner = ...
 
 local native, outcome, try_park = inner.native.password, inner.native.outcome, inner.try_park

@@ -1,4 +1,4 @@
--- The environment of every script: waiting, coroutines that pass waits through, connections, requests, tasks.
+-- The environment of every script: waits, coroutines of scripts in which operations can wait, connections, requests, and tasks.
 -- Runs once per VM, before the script. `native` holds Rust's functions; the result has the functions that Rust needs.
 local native, meta = ...
 
@@ -12,7 +12,7 @@ local WAITS, identify, new_token, wake = native.waits, native.identify, native.t
 
 local loading = true
 
--- A script's own coroutines that were resumed where nothing can wait: their waits would never end.
+-- Coroutines of the script that were resumed where nothing can wait, so that their waits would never end.
 local stuck = setmetatable({}, { __mode = "k" })
 
 local function can_wait()
@@ -39,14 +39,14 @@ local function await(start, ...)
   return finish(2, co_yield(WAITS, start(...)))
 end
 
--- `is_here`: the reply is available. If the wait has failed, the error is raised.
+-- Returns the reply if it is available (`is_here`). If the wait has failed, raises its error.
 local function replied(level, token, ok, is_here, reply)
   if not ok then error(is_here, level) end
   if is_here then return reply end
   return finish(level, native.outcome(token))
 end
 
--- The same for an outgoing call: returns its reply as Lua values.
+-- Does the same as `await` for an outgoing call, and returns the reply as Lua values.
 local function await_reply(start, ...)
   if not can_wait() then error(cannot_wait(), 2) end
   local token = start(...)
@@ -58,13 +58,13 @@ local function park(token)
   return finish(3, co_yield(WAITS, token))
 end
 
--- The same for callers that have to clean up first: true, or false and why the wait has failed.
+-- Waits like `park`, for callers that have to clean up after an error: returns true, or false and why the wait has failed.
 local function try_park(token)
   return co_yield(WAITS, token)
 end
 
--- Functions that may wait begin with this: a run that has used up its slice lets others run first, so that a loop never
--- blocks its worker, however much is ready for it. `level` is that of `error`, for the caller.
+-- Called first by functions that may wait. If the run has used up its slice, it lets other coroutines run first, so that a loop
+-- of calls that need not wait can't block the worker. `level` is that of `error`, for the caller.
 local function give_way(level)
   if is_long() and can_wait() then
     local ok, why = co_yield(WAITS, native.sleep(0))
@@ -74,7 +74,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- errors
 
--- Errors of Rust functions are objects; scripts get their text, as of any other error.
+-- Errors of Rust functions are objects; scripts get their text, like that of any other error.
 local raw_pcall, raw_xpcall, words, capture = pcall, xpcall, native.words, native.capture
 
 local function clean(ok, value, ...)
@@ -86,7 +86,7 @@ end
 
 function pcall(...) return clean(raw_pcall(...)) end
 
--- For coroutines in which a handler of xpcall runs: the place of the error that it handles.
+-- For each coroutine in which a handler of xpcall runs, the traceback of the error that it handles.
 local traces = setmetatable({}, { __mode = "k" })
 
 local function handled(place, before, ok, ...)
@@ -97,7 +97,7 @@ end
 
 local function handle(handler, ok, caught, ...)
   if ok then return true, caught, ... end
-  -- An error while it was captured, or a lack of memory for that, is passed on unchanged.
+  -- If the error could not be captured, for example for lack of memory, it is passed on unchanged.
   if type(caught) ~= "table" then return false, caught end
   local place = co_running() or native
   local before = traces[place]
@@ -130,7 +130,7 @@ debug = {
 
 ---------------------------------------------------------------------------------------------------- coroutines
 
--- Coroutines created by scripts that wait for an operation of ours, not for a resume.
+-- Coroutines created by scripts that wait for an operation of Veche, not for a resume.
 local waiting = setmetatable({}, { __mode = "k" })
 
 local function pass(co, ok, first, ...)
@@ -197,7 +197,7 @@ local function wake_stop_waits()
   for token in pairs(until_stop) do wake(token) end
 end
 
--- Tasks: coroutines of their own.
+-- Tasks, each of which runs in a coroutine of its own.
 
 local Task = {}
 Task.__index = Task
@@ -211,7 +211,7 @@ local function wake_all(waiters)
   end
 end
 
--- Tasks whose errors concern more than the joining coroutine, by number: they are kept.
+-- Tasks whose errors concern not only the coroutine that joins them, by number. The table keeps them from being collected.
 local kept = {}
 
 local function ended(task, ok, ...)
@@ -233,8 +233,8 @@ function veche.spawn(f, ...)
   return task
 end
 
--- A task that continues with `go_on` when it fails, for work that is needed even without memory. It begins with
--- `first`, unless a limit refuses that; without `first` no limit does.
+-- Starts a task that continues with `go_on` when it fails, for work that has to go on even if memory is short. It begins with
+-- `first`, unless a limit refuses this; without `first` no limit applies.
 local function spawn_lasting(go_on, first)
   local task = setmetatable({ state = "running", go_on = go_on }, Task)
   local spawn = first and native.spawn or native.respawn
@@ -329,7 +329,7 @@ function timer.every(every, f, ...)
   local count, arguments = select("#", ...), { ... }
   local due, task = native.now(), nil
   local function go_on()
-    -- Also errors that no pcall catches, such as the end of an overlong run, end only one call.
+    -- Errors that no pcall catches, such as the end of a run that took too long, also end only one call, not the timer.
     if not is_fragile then task.go_on = go_on end
     while true do
       local now = native.now()
@@ -339,7 +339,7 @@ function timer.every(every, f, ...)
       await(native.sleep, math.max(0, due - now))
       if native.is_retired() then return end
       f(unpack(arguments, 1, count))
-      -- `f` may have caught that.
+      -- `f` may have caught the error of the cancellation.
       if task.state ~= "running" then error("cancelled", 0) end
     end
   end

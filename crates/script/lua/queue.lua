@@ -1,13 +1,14 @@
--- `veche.queue`: waits for queues that Rust stores under a number as long as a guard exists; a handle has both.
+-- `veche.queue`: objects for queues that Rust stores under a number as long as a guard exists; an object has both.
 --
--- A wait that ends takes no value: a coroutine that continues tries again, and one that does not wakes the next one.
+-- The end of a wait does not take a value: the coroutine tries again when it continues; if it does not continue, the next
+-- waiting coroutine is woken.
 local inner = ...
 local native, class, try_park = inner.native.queue, inner.class, inner.try_park
 local can_wait, cannot_wait, now, give_way = inner.can_wait, inner.cannot_wait, inner.native.now, inner.give_way
 local push, pop, leave, deadline = native.push, native.pop, native.leave, native.deadline
 local error = error
 
--- Waits with the token of an attempt: true, or false and why not.
+-- Waits with the token of a failed attempt. Returns true, or false and why the wait has failed.
 local function wait(token)
   local ok, why = try_park(token)
   leave(token, ok)

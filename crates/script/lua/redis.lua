@@ -5,7 +5,7 @@ local inner = ...
 local native, await_reply, drop_lease = inner.native.redis, inner.await_reply, inner.native.drop_lease
 local error, rawset, setmetatable, type = error, rawset, setmetatable, type
 
--- Numbers of servers; leases of subscriptions, with the numbers of their servers.
+-- The numbers of servers, and the leases of subscriptions with the numbers of their servers, by object.
 local servers = setmetatable({}, { __mode = "k" })
 local subscriptions = setmetatable({}, { __mode = "k" })
 
@@ -21,7 +21,7 @@ end
 
 local pipeline, subscribe = native.pipeline, native.subscribe
 
--- Strings alone take the fast path; arguments with numbers, and special commands, are checked.
+-- Commands of strings only take the fast path `ask`; commands with numbers, and special commands, are checked by `look`.
 local ask, look = inner.native.ask_redis, native.run
 local function run(number, name, ...)
   local token = ask(number, name, ...)
@@ -56,10 +56,10 @@ local subscription_meta = {
 }
 
 local function subscribed(number, ok, lease, guard)
-  -- The error of a bad argument already has its place.
+  -- The error of a bad argument already has its position.
   if not ok then error(lease, lease:find("^%S+:%d+: ") and 0 or 3) end
   local subscription = setmetatable({}, subscription_meta)
-  -- Released with the subscription, if its script drops it.
+  -- The lease is released when the script drops the subscription object.
   subscriptions[subscription] = { server = number, lease = lease, guard = guard }
   return subscription
 end

@@ -1,4 +1,4 @@
--- Host names.
+-- `veche.resolve`: looks up host names.
 local inner = ...
 local await_reply, native = inner.await_reply, inner.native
 

@@ -67,7 +67,7 @@ local function node_of(tree, segments)
   return tree
 end
 
--- To be called as `return add(…)`: then errors name the script's line.
+-- Adds a route. Has to be called as `return add(…)`, so that errors name the script's line.
 local function add(self, name, number, method, path, f)
   local function bad(argument, words)
     return "bad argument #" .. argument .. " to 'router:" .. name .. "': " .. words
@@ -130,7 +130,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- finding
 
--- A request's path is decoded except for these two: a slash in a segment, and the percent sign itself.
+-- A request's path is already decoded, except for two characters: a slash within a segment, and the percent sign.
 local SPELLED = { ["%2F"] = "/", ["%25"] = "%" }
 
 local function decoded(segment)
@@ -138,14 +138,15 @@ local function decoded(segment)
   return (gsub(segment, "%%2[F5]", SPELLED))
 end
 
--- The value of a tail. A slash in a segment stays encoded, to be distinguished from one between segments.
+-- Returns the value of a tail. A slash within a segment stays encoded, so that it can be distinguished from one between
+-- segments.
 local function joined(segments, from, to)
   local tail = {}
   for index = from, to do tail[#tail + 1] = gsub(segments[index], "/", "%%2F") end
   return concat(tail, "/")
 end
 
--- The requested method; GET's function answers HEAD too.
+-- Returns the function for the requested method; the function for GET also serves HEAD.
 local function of_method(routes, method)
   return routes[method] or method == "HEAD" and routes.GET or routes["*"]
 end
@@ -234,7 +235,7 @@ function Router:__call(req)
   if not route then return refuse(self, req, method, allowed) end
   local names = route.names
   if #names > 0 then
-    -- In addition to those of the route in the configuration.
+    -- The parameters are added to those of the configuration's route.
     local params = req.params
     for index = 1, #names do params[names[index]] = values[index] end
     rawset(req, "params", params)

@@ -1,4 +1,4 @@
--- In tests: random numbers come from the seed, and the clocks are the test's.
+-- Only in tests: takes random numbers from the seed, and the time from the test's clock.
 local tools, native = ...
 
 local keys_of, word, identify = tools.keys, tools.word, native.identify
@@ -24,7 +24,8 @@ local function order_connections(keys, first)
   return first - 1 + count
 end
 
--- A list keeps its order; the other keys are in the seed's order, since they have none otherwise.
+-- The items of a list keep their order. The other keys, which have no defined order, are visited in an order determined by the
+-- seed.
 function pairs(t)
   if type(t) ~= "table" then return raw_pairs(t) end
   local keys, count, length = keys_of(t)
@@ -43,7 +44,7 @@ function pairs(t)
         if key == nil then return nil end
       end
       local value = rawget(t, key)
-      -- It may have been removed meanwhile.
+      -- The key may have been removed during the iteration.
       if value ~= nil then return key, value end
     end
   end, t, nil

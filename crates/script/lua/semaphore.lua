@@ -1,8 +1,8 @@
 -- `veche.semaphore`: limits concurrency.
 --
--- A returned permit goes to the first waiter; `free` counts the others. Calls of `with`
--- are kept in `under_way`, because a coroutine that was stopped (for its budget, for its memory) can't return
--- its permit: `reclaim` does it for dead ones.
+-- A returned permit goes to the first waiter; `free` is the number of permits that are not in use. Calls of `with` are listed
+-- in `under_way`, because a coroutine that was stopped (for its CPU time or memory) can't return its permit: `reclaim` returns
+-- the permits of dead coroutines.
 local inner = ...
 
 local new_line, give_way, pcall = inner.new_line, inner.give_way, inner.pcall

@@ -1,7 +1,7 @@
 -- `veche.test`, second part: stubs of other servers, and the requests that they received.
 --
--- A stub is Rust's, which answers by itself if the answer is fixed. A function is called here: a coroutine
--- waits for each call of its stub.
+-- Rust stores the stubs, and answers by itself if the answer is fixed. If the answer is a function, it is called here, by a
+-- coroutine that waits for calls of the stub.
 local native, inner, veche, test, tools = ...
 
 local pcall, json, show = inner.pcall, veche.json, native.show
@@ -14,7 +14,7 @@ local FAILS = {
   timeout = true, pool_full = true, unreachable = true, connection_lost = true, refused = true, invalid = true, broken = true,
 }
 
--- Returns whether an answer is an error; `level` as of `error`, of the caller.
+-- Returns whether an answer is an error. `level` is that of `error`, for the caller.
 local function is_failure(name, number, answer, level)
   if type(answer) ~= "table" or answer.fails == nil then return false end
   if not FAILS[answer.fails] then

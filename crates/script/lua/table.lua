@@ -11,10 +11,10 @@ local scan, values, more, sum = native.scan, native.values, native.more, native.
 local see, update_seen, note = native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
 
--- Rows of a scan after which other coroutines run, and those fetched at a time.
+-- The number of rows of a scan after which other coroutines run, and the number of rows fetched at a time.
 local ROWS_PER_TURN, SLICE_ROWS = 4096, 256
 
--- By number: the one object of each table, and its schema.
+-- By the number of a table: its only object, and its schema.
 local objects, known = {}, {}
 
 local function number_of(self, method, level)
@@ -73,7 +73,7 @@ function methods.clear(self) return native.clear(number_of(self, "clear")) end
 -- Finished scans, for reuse.
 local pool, POOL_MAX = {}, 16
 
--- Functions that build rows from a list, or return its values, by the columns' names.
+-- The maximum number of cached functions that build rows from a list or return its values, by the columns' names.
 local MAKERS_MAX = 100
 
 local function makers(object, names, as_values)
@@ -92,8 +92,8 @@ local function is_same(columns, names)
   return true
 end
 
--- The builder of rows of these columns: the list itself, with a function, the columns' indexes and their count. Most
--- lists are repeated. `number`: the argument that has the list.
+-- Returns the builder of rows with these columns: the list itself, with a function, the columns' indexes and their count.
+-- Builders are cached, because most lists are used repeatedly. `number` is that of the argument with the list.
 local function maker_of(object, about, columns, number)
   if not columns then return about.all end
   local known = about.lists[columns]
@@ -115,7 +115,7 @@ end
 local function refill(state)
   local cursor = state.cursor
   while cursor do
-    -- A slice counts fully, even if most of its rows have expired.
+    -- A slice is counted in full, even if most of its rows have expired.
     state.seen = state.seen + SLICE_ROWS
     if state.seen >= ROWS_PER_TURN and can_wait() then
       state.seen = 0

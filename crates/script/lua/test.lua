@@ -17,7 +17,7 @@ local function bad(name, number, what, level)
   error("bad argument #" .. number .. " to '" .. name .. "': " .. what .. " expected", (level or 2) + 1)
 end
 
--- Names of the services that run; nil for all.
+-- Returns the names of the services that run; nil for all.
 local function services_of(function_name, options)
   if options == nil then return nil end
   if type(options) ~= "table" then bad(function_name, 3, "a table of options", 4) end
@@ -41,7 +41,7 @@ local function add(function_name, name, run, is_skipped, options)
   if type(run) ~= "function" then bad(function_name, 2, "a function", 3) end
   local services = services_of(function_name, options)
   if can_wait() then error(function_name .. ": only while the file is loaded, not in another test", 3) end
-  -- Above pcall, this function and its caller: the script's own line.
+  -- The level above pcall, this function and its caller is the script's own line.
   local _, place = pcall(error, "", 5)
   cases[#cases + 1] = { name = name, run = run }
   native.case(name, place, is_skipped, services)
@@ -66,7 +66,8 @@ end
 
 local handlers = {}
 
--- Not caught here: a run that is stopped for its budget has its place only where it was stopped.
+-- Errors are not caught here, because the position of a run that is stopped for its CPU time is known only where it was
+-- stopped.
 function handlers.start()
   run_case()
   native.ended()
@@ -74,7 +75,7 @@ end
 
 ---------------------------------------------------------------------------------------------------- asking
 
--- Returns the answer, or nil and the reason. `level` as of `error`, of the caller.
+-- Sends a request to the runner. Returns the answer, or nil and the reason. `level` is that of `error`, for the caller.
 local function ask(name, request, level)
   if not can_wait() then
     error(name .. ": only in a test.case, where it can wait, and not in a callback of table.sort and the like", level + 1)
@@ -137,7 +138,7 @@ local function list_headers(name, number, options, deeper)
   return list
 end
 
--- Text or bytes for a message: a table is JSON.
+-- Returns the text or bytes of a message; a table is encoded as JSON.
 local function payload(name, number, data, kind)
   if type(data) == "table" then data = json.encode(data) end
   if type(data) == "number" then data = tostring(data) end

@@ -1,8 +1,8 @@
 -- `veche.websocket`: connections to other WebSocket servers.
 --
--- An object is one of Rust's; its state, a table, belongs to it. Rust calls `message` and `closed` for each event of
--- an open connection, one by one, each in a separate coroutine: while one waits, the next ones are queued, and
--- finally the socket is not read. So a bounded queue is all that a blocking `receive` needs.
+-- The object of a connection is created by Rust and owns a table with its state. For the events of an open connection Rust
+-- calls `message` and `closed` one by one, each in a separate coroutine. While one of them waits, further events are queued,
+-- and in the end the socket is not read. So a blocking `receive` needs only a bounded queue.
 local inner = ...
 
 local client, native, await, try_park = inner.client, inner.native, inner.await, inner.try_park
@@ -14,7 +14,8 @@ local running, status = inner.coroutine_running, inner.coroutine_status
 local state_of, raw_close = client.state, client.close
 local error, type, pairs, next, math = error, type, pairs, next, math
 
--- Messages that wait for `receive`, and their bytes: beyond either limit the next one waits.
+-- The maximum number of messages that wait for `receive`, and of their bytes. Beyond either limit, the handler of the next
+-- message waits.
 local QUEUE_MAX, QUEUE_BYTES_MAX = 256, 1048576
 
 local TIMEOUT_MAX = 31536000
@@ -65,14 +66,14 @@ local function offer(state, data, kind)
     try_park(token)
   end
   if state.is_left then return end
-  -- A receiver may have begun to wait since.
+  -- A receiver may have begun to wait meanwhile.
   if state.receivers.first then return offer(state, data, kind) end
   push(state, data, kind)
 end
 
 function inner.client_message(ws, data, kind)
   local state = state_of(ws)
-  -- `onopen` comes first. If it was stopped, that is not reported.
+  -- Waits for the end of `onopen`, which comes first. An error of this wait is not reported here.
   while state.opening and status(state.opening) ~= "dead" do
     local token = sleep(0.05)
     state.opened = token
@@ -89,7 +90,7 @@ end
 -- Returns the addresses of a host, the best first; or nil and the reason.
 local function resolve(host, is_address, seconds)
   if is_address then return { host } end
-  -- RFC 6761, section 6.3: that name is always this machine.
+  -- RFC 6761, section 6.3: `localhost` always is this machine.
   if host == "localhost" then return { "127.0.0.1", "::1" } end
   local ok, addresses = inner.pcall(inner.await_reply, native.resolve, host, { timeout = seconds })
   if ok then return addresses end
@@ -214,7 +215,7 @@ function inner.client_closed(ws, code, reason)
   state.closing = nil
 end
 
--- Newer code has taken over.
+-- Stops the reconnects of all objects, because newer code has taken over.
 function inner.retire_clients()
   for _, task in pairs(redialing) do task:cancel() end
 end
@@ -231,7 +232,7 @@ local function own(ws, name)
   return state, index, generation
 end
 
--- Raw, as a connection's: the hot path of messages.
+-- `send` is the C function itself, as for client connections, since it is called for each message.
 methods.send = client.send
 
 function methods.receive(ws, timeout)
@@ -248,7 +249,7 @@ function methods.receive(ws, timeout)
   local ok, why = receivers:wait(waiter, 3, timeout)
   if waiter.data then
     if ok then return waiter.data, waiter.kind end
-    -- Cancelled after it was served: the message goes to the next one.
+    -- The receiver was cancelled after it was served, so the message is passed to the next receiver.
     if receivers.first then
       local heir = receivers:serve()
       heir.data, heir.kind = waiter.data, waiter.kind
@@ -264,7 +265,7 @@ end
 function methods.drain(ws)
   local _, index, generation = own(ws, "drain")
   if not can_wait() then error(cannot_wait(), 2) end
-  -- Data sent in this run counts once it is on its way.
+  -- The amount of unsent data is known only after the run, so this waits for the next turn.
   await(sleep, 0)
   while true do
     local full = client.is_full(index, generation)
@@ -289,7 +290,7 @@ function methods.close(ws, code, reason)
   if state.is_left then return nil, "closed" end
   local was_open = state.state == "open"
   state.is_left = true
-  -- Received messages that were not taken are dropped.
+  -- Received messages that were not taken yet are dropped.
   if state.receivers then
     state.items, state.kinds, state.head, state.tail, state.bytes = {}, {}, 0, 0, 0
     if state.room then wake(state.room) end
@@ -322,7 +323,7 @@ meta.__metatable = false
 
 local websocket = {}
 
--- A script may change its tables afterwards.
+-- Copies a value, because the script may change its tables afterwards.
 local function copy(value, levels)
   if type(value) ~= "table" or levels == 0 then return value end
   local result = {}

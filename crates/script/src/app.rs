@@ -35,15 +35,15 @@ pub struct ScriptApp {
 pub struct ScriptLimits {
     /// Memory of one VM in bytes; at least 1 MiB is needed to start.
     pub memory_bytes_max: usize,
-    /// CPU time of a run, which lasts from one wait to the next.
+    /// Maximum CPU time of a run, which lasts from one wait of a coroutine to the next.
     pub cpu_budget: Duration,
-    /// The most coroutines of one VM that are suspended or about to start; beyond it `spawn` fails.
+    /// The maximum number of coroutines of one VM that are suspended or about to start; above it `spawn` fails.
     pub tasks_max: usize,
     /// The most outgoing WebSocket connections on one worker, including those being opened.
     pub clients_max: usize,
     /// The default limit of `veche.http` connections to one host.
     pub http_per_host: u32,
-    /// Where the application saves tables.
+    /// The folder in which the application saves tables.
     pub snapshots: Snapshots,
 }
 
@@ -52,7 +52,7 @@ pub struct ScriptLimits {
 pub struct Snapshots {
     /// The base of relative paths; `None`: the script's folder.
     pub folder: Option<PathBuf>,
-    /// The sandbox allows writing only there.
+    /// Whether the sandbox allows writing only to this folder.
     pub is_confined: bool,
 }
 
@@ -87,7 +87,7 @@ impl Snapshots {
 }
 
 impl ScriptLimits {
-    /// Returns the limits of a load script, each of whose users has its own connections.
+    /// Returns the limits of a load script. They allow many connections, since each simulated user has its own.
     #[must_use]
     pub fn of_load_script() -> Self {
         Self {
@@ -98,7 +98,7 @@ impl ScriptLimits {
     }
 }
 
-/// The most connections of a load script on one thread, limited by descriptors.
+/// The maximum number of connections of a load script on one thread; in practice file descriptors limit them earlier.
 const LOAD_CONNECTIONS_MAX: usize = 65_536;
 
 impl Default for ScriptLimits {

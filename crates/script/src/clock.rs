@@ -1,10 +1,10 @@
-//! The clock that divides a turn: coarse, and free to read.
+//! The coarse clock by which the time of a turn is divided among coroutines. Reading it costs no system call.
 
 use std::cell::Cell;
 
 use crate::watch::ThreadWatch;
 
-/// Checks after which a run counts as long if the clock does not advance.
+/// The number of checks after which a run counts as long even if the clock does not advance.
 const CHECKS_MAX: u32 = 64;
 
 /// The time source of turns and runs.

@@ -88,8 +88,8 @@ impl SourceCode {
         &self.folder
     }
 
-    /// Returns whether both have the same files with the same content, as far as they were read here. A module that
-    /// only this one has read so far is read by the other for the comparison.
+    /// Returns whether all files that this snapshot has read have the same content in the other one. A module that only this
+    /// snapshot has read so far is read by the other for the comparison.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         if std::ptr::eq(self, other) {

@@ -12,7 +12,7 @@ const CLIENT_RUN_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct ScriptConnection {
     generation: u32,
-    /// Nothing more is sent: our Close was sent, or the connection has closed.
+    /// Whether no more data can be sent: the server has sent a Close frame, or the connection has closed.
     is_closing: bool,
     /// The request that opened it; `None` for an outgoing connection.
     pub(crate) request: Option<Box<Request>>,
@@ -23,9 +23,9 @@ pub(crate) struct ScriptConnection {
 /// Data that waits to be sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct SendBacklog {
-    /// The backlog exceeds its limit; sends report it.
+    /// Whether the backlog exceeds its limit, which the result of each send reports.
     is_full: bool,
-    /// The batch of effects in which `bytes` were sent.
+    /// The number of the batch of effects in which `bytes` were sent.
     batch: u32,
     bytes: usize,
 }
@@ -41,8 +41,8 @@ pub(crate) enum SendRoom {
     No,
 }
 
-/// The bytes sent to one client in one run from which the connection may be full; its actual backlog is known after the
-/// effects are executed.
+/// The number of bytes sent to one client in one run from which its connection may be full. Whether it is full is only known
+/// once the effects are executed.
 const RUN_BYTES_HIGH: usize = 64 << 10;
 
 /// All connections, by index.

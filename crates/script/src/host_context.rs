@@ -1,7 +1,7 @@
 //! The interface between a VM and its host.
 //!
-//! Scripts run while the [`Vm`](crate::Vm) itself is borrowed, so their requests to it are stored here: effects,
-//! spawned coroutines, completed waits and wake-up times. All borrows are short; none lasts while Lua runs.
+//! Scripts run while the [`Vm`](crate::Vm) itself is borrowed, so they can't call it. Their requests to the VM are stored here:
+//! effects, spawned coroutines, completed waits and wake-up times. All borrows of these are short; none lasts while Lua runs.
 
 mod hooks;
 mod publishers;
@@ -50,7 +50,7 @@ pub(crate) struct AppState {
     pub(crate) store: Arc<Store>,
     pub(crate) queues: QueueWaits,
     tokens: Cell<u64>,
-    /// The random generator of a test.
+    /// The seeded random generator, in a test.
     seeded: Option<RefCell<Rng>>,
     /// The time source of turns and runs.
     pub(crate) pace: ClockMode,
@@ -92,14 +92,14 @@ impl AppState {
         self.seeded.is_some()
     }
 
-    /// Returns the seed's next number, in a test.
+    /// Returns the next number of the seeded random generator; `None` outside of tests.
     pub(crate) fn seeds_word(&self) -> Option<u64> {
         let rng = self.seeded.as_ref()?;
         Some(rng.borrow_mut().u64(..))
     }
 }
 
-/// The number of sleepers from which stale ones are purged.
+/// The number of stored wake-up times from which those of cancelled coroutines are purged.
 const SLEEPERS_MIN: usize = 1024;
 
 /// The host interface of one VM.
@@ -136,7 +136,7 @@ pub(crate) struct HostContext {
     dials: RefCell<HashMap<Token, Reference>>,
     /// Coroutines that wait for room to send to another server.
     senders: RefCell<HashMap<ConnectionId, Vec<Token>>>,
-    /// The coroutine that made that call.
+    /// The coroutine that made the call of `outcome`.
     caller: Cell<Option<Reference>>,
     /// Responses that are read in parts.
     pub(crate) streams: RefCell<StreamTable>,
@@ -148,7 +148,7 @@ pub(crate) struct HostContext {
 pub(crate) struct SpawnedCoroutine {
     pub(crate) coroutine: Coroutine,
     pub(crate) number: u64,
-    /// Replaces a coroutine that has ended, so it is exempt from the limit.
+    /// Whether it replaces a coroutine that has ended, so that it is exempt from the limit of coroutines.
     pub(crate) is_successor: bool,
 }
 
@@ -386,14 +386,14 @@ impl HostContext {
         self.spawned.borrow_mut().pop_front()
     }
 
-    /// Withdraws a coroutine that has not started.
+    /// Removes and returns a queued coroutine that has not started.
     pub(crate) fn withdraw_spawned(&self, number: u64) -> Option<SpawnedCoroutine> {
         let mut spawned = self.spawned.borrow_mut();
         let place = spawned.iter().position(|one| one.number == number)?;
         spawned.remove(place)
     }
 
-    /// Ends a wait; its coroutine is resumed in its turn.
+    /// Ends a wait. The coroutine is queued to be resumed after those woken before.
     pub(crate) fn wake(&self, token: Token, how: WakeReason) {
         self.woken.borrow_mut().push_back((token, how));
     }
@@ -530,7 +530,7 @@ impl HostContext {
         }
     }
 
-    /// Marks a call as completed whose outcome is passed to its coroutine directly.
+    /// Marks a call as completed, if its outcome is passed directly to the coroutine.
     pub(crate) fn ended(&self, token: Token) {
         self.calls.borrow_mut().remove(&token);
     }

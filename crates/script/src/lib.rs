@@ -4,8 +4,8 @@
 //! operation that has to wait yields a [`Token`], the worker continues, and the [answer](Vm::answer) resumes the
 //! coroutine.
 //!
-//! This crate knows no socket, hub or clock. Scripts record their actions as [`Effects`], which the caller executes
-//! afterwards; time is an argument ([`Now`]). Begin with [`vm`](Vm).
+//! This crate does no I/O, does not depend on the hub and reads no clock for scripts. Scripts record their actions as
+//! [`Effects`], which the caller executes afterwards; time is an argument ([`Now`]). Begin reading with [`vm`](Vm).
 //!
 //! # Calls
 //!

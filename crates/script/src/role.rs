@@ -6,7 +6,7 @@ pub enum AppRole {
     /// Serves connections and requests through its handlers.
     #[default]
     Clients,
-    /// Runs in the background: `run` is called, in one of several VMs.
+    /// Runs in the background: the VM calls the script's `run` function. A service may have several instances, each with a VM.
     Service {
         /// The number of the instance, from 1.
         instance: u32,

@@ -64,7 +64,7 @@ impl Script {
         let is_there = |vm: &mut Vm| vm.is_busy_with(id) || vm.has_client(id);
         match old.find_map(|old| is_there(&mut old.vm).then_some(&mut old.vm)) {
             Some(busy) => {
-                // After the handler that is suspended there.
+                // The close is handled by the older VM, after the handler that is suspended there.
                 busy.closed(id, code, reason, now);
                 self.vm.release_connection(id);
             }

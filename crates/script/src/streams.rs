@@ -1,12 +1,12 @@
 //! Streamed responses that a script reads in parts, by number.
 //!
-//! A stream belongs to the coroutine whose call returned it, and is closed when that ends.
+//! A stream belongs to the coroutine whose call returned it, and is closed when that coroutine ends.
 
 use veche_calls::Handle;
 
 use crate::raw::Reference;
 
-/// Bits of a number that are its index. The whole number is exact in Lua.
+/// The number of low bits of a stream's number that are its index. The complete number is small enough to be exact in Lua.
 const PLACE_BITS: u32 = 20;
 
 /// The streams of one VM.

@@ -55,7 +55,7 @@ impl TaskOwner {
 pub(crate) struct Task {
     pub(crate) coroutine: Coroutine,
     pub(crate) owner: TaskOwner,
-    /// The token that it waits for; `None` before it has started.
+    /// The token for which the task waits; `None` before it has started.
     pub(crate) token: Option<Token>,
 }
 

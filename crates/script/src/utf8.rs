@@ -8,7 +8,7 @@ const PART_BYTES: usize = 1 << 20;
 /// The longest encoding of a character.
 const CHARACTER_BYTES_MAX: usize = 4;
 
-/// Returns whether a text is UTF-8; `None` if the current run has to end before that is known.
+/// Returns whether a text is UTF-8; `None` if the CPU time of the current run is used up before the whole text is checked.
 #[inline]
 pub(crate) fn check(text: &[u8]) -> Option<bool> {
     match text.len() <= PART_BYTES {

@@ -1,8 +1,8 @@
 //! One VM: a loaded script, its handlers and its coroutines. Start reading here.
 //!
-//! A handler that does not wait costs a pooled coroutine and its message's string. One that waits becomes a [`Task`];
-//! further calls of its connection queue behind it, so that a connection's events are handled one by one and in order,
-//! independently of other connections.
+//! A handler that does not wait needs only a coroutine from a pool and the string of its message. A handler that waits becomes
+//! a [`Task`], and further calls of its connection are queued behind it. So the events of a connection are handled one by one
+//! and in order, independently of other connections.
 
 mod clients;
 mod departed;
@@ -41,7 +41,8 @@ use veche_runtime::{Effects, HandlerProgress, Level, ServiceState, SlowHandler, 
 
 pub use load::LoadError;
 
-/// The number of watchdog ticks from which a run is recorded as slow; a single one may be a short run.
+/// The number of watchdog ticks from which a run is recorded as slow. One tick is not enough, since it may fall into a short
+/// run.
 const SLOW_TICKS: u64 = 2;
 
 /// The error of a call that could not start.
@@ -92,11 +93,11 @@ pub struct Vm {
     is_stopping: bool,
     /// Wakes the coroutines that wait for the stop signal.
     wake_stop_waits: Function,
-    /// `app.start` has not ended: calls wait here, in order.
+    /// The calls that wait for the end of `app.start`, in order; `None` once it has ended.
     gate: Option<VecDeque<u32>>,
     context: Rc<HostContext>,
     tasks_max: usize,
-    /// Dropped last: all of the above refers to it.
+    /// The last field, so that it is dropped last: all other fields refer to it.
     lua: Lua,
 }
 
@@ -114,9 +115,9 @@ struct LocalConnection {
     object: Reference,
     /// An outgoing connection, which belongs to this VM.
     is_client: bool,
-    /// A handler is suspended, or calls wait for `app.start`.
+    /// Whether a handler is suspended, or calls wait for `app.start`.
     is_busy: bool,
-    /// The last handler is running or has run.
+    /// Whether the last handler, `app.close`, is running or has run.
     is_ending: bool,
     /// Prepared calls, in order.
     queue: VecDeque<u32>,
@@ -202,7 +203,7 @@ impl Vm {
             return HandlerProgress::Done;
         };
         let (object, is_busy, is_client) = (local.object, local.is_busy, local.is_client);
-        // A queued message is stored anyway; so is the order.
+        // If calls are queued already, the message is queued behind them instead, which keeps the order.
         if !is_busy && self.gate.is_none() && !self.has_room() {
             self.end_of(
                 id,
@@ -247,7 +248,7 @@ impl Vm {
         };
         local.is_ending = true;
         let (object, wait) = (local.object, local.wait);
-        // Coroutines waiting for room, possibly in a handler, would wait forever.
+        // Coroutines that wait for room to send on this connection are resumed, since there will be no further drain event.
         self.context.wake_senders(id);
         if let Some(token) = wait {
             self.fail_wait_of(id, token);
@@ -302,7 +303,7 @@ impl Vm {
         self.settle();
     }
 
-    /// Sets the time of the turn; a new time starts a new turn.
+    /// Sets the time of the turn. A time that differs from the last one starts a new turn.
     fn set_now(&mut self, now: Now) {
         if self.context.world.now.replace(now) != now {
             self.slice.begin(self.context.clock.ticks());
@@ -316,14 +317,14 @@ impl Vm {
             .or_else(|| self.leaving.get_mut(&id))
     }
 
-    /// Creates an object for a connection.
+    /// Creates the Lua object of a connection.
     fn know(&mut self, id: ConnectionId) -> Reference {
         let object = self.machine.connection(self.metatable, id);
         self.know_as(id, object, false);
         object
     }
 
-    /// Assigns an object to a connection.
+    /// Registers the Lua object of a connection.
     fn know_as(&mut self, id: ConnectionId, object: Reference, is_client: bool) {
         let index = id.index as usize;
         if self.locals.len() <= index {
@@ -399,7 +400,7 @@ impl Vm {
                 }
                 self.left(coroutine, owner, ran);
                 self.settle();
-                // The connection may have been removed meanwhile.
+                // The handler may have removed the connection.
                 match self.local(id) {
                     Some(local) if local.is_busy => HandlerProgress::Waits,
                     _ => HandlerProgress::Done,
@@ -468,7 +469,7 @@ impl Vm {
         ran
     }
 
-    /// Returns the connections that match; of the same index the closed one comes first.
+    /// Returns the connections that match. Of two connections with the same index, the closed one comes first.
     fn ids(&self, which: impl Fn(&LocalConnection) -> bool) -> impl Iterator<Item = ConnectionId> {
         let placed = self.locals.iter().enumerate();
         let placed = placed.filter_map(|(index, local)| {
@@ -516,7 +517,7 @@ impl Vm {
         }
     }
 
-    /// Closes streams that a coroutine has not read to the end. A coroutine that never waited has none.
+    /// Closes the streams that a coroutine has not read to the end.
     fn close_streams(&self, coroutine: &Coroutine) {
         let mut streams = self.context.streams.borrow_mut();
         streams.close_of(coroutine.reference());

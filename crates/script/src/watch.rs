@@ -1,10 +1,10 @@
-//! The watchdog: ends a run that has used its CPU time without waiting, and only that run.
+//! The watchdog: ends a run that has used up its CPU time without waiting, and no other run.
 //!
-//! A worker only records when a script's run starts and ends. One thread of the process checks every few milliseconds;
-//! if the same run has used up its CPU time, it sends a signal to that worker's thread, and the signal's handler, on
-//! that very thread, sets Lua's debug hook (as Lua's own interpreter does at Ctrl-C). The hook raises an error unless
-//! the run ends very soon: the collector may have taken the time. `raw` removes the hook. A signal that arrives too
-//! late finds another run, or none, and does nothing.
+//! A worker only records when a script's run starts and ends. One thread of the process checks every few milliseconds; if the
+//! same run has used up its CPU time, it sends a signal to that worker's thread, and the signal's handler, on that very thread,
+//! sets Lua's debug hook (as Lua's own interpreter does at Ctrl-C). The hook raises an error unless the run ends very soon,
+//! because the garbage collector may have used the time. `raw` removes the hook. A signal that arrives too late finds another
+//! run, or none, and does nothing.
 
 use std::cell::Cell;
 use std::ptr;
@@ -66,7 +66,8 @@ static DOG: WatchdogState = WatchdogState {
 };
 
 thread_local! {
-    /// For the signal's handler: no destructor, no lazy initialization.
+    /// The state that the signal's handler reads. It has no destructor and no lazy initialization, so that reading it is safe
+    /// in a signal handler.
     static CURRENT: Cell<*const WatchedThread> = const { Cell::new(ptr::null()) };
 }
 

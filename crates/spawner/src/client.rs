@@ -1,4 +1,4 @@
-//! The client's side of a spawner: starts one, and starts processes with it.
+//! The client's side of a spawner: starts the spawner, and requests worker processes from it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,7 +18,7 @@ use veche_clock::now;
 use crate::helper::SELF;
 use crate::wire::{FromSpawner, MessageSocket, SpawnerSetup, ToSpawner, WorkerProgram, to_memory};
 
-/// The longest wait for an answer: the spawner forks, and other pools may be served first.
+/// The longest wait for an answer. It is generous because the spawner may first fork processes for other pools.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// How a spawner is started.
@@ -30,15 +30,16 @@ pub struct Start<'a> {
     pub removed: &'a [&'a str],
 }
 
-/// A spawner that is not started yet. The process that will use it may get its socket before the start.
+/// A spawner whose process is not started yet. Its socket exists already, so it can be given to the process that will use the
+/// spawner.
 #[derive(Debug)]
 pub struct PendingSpawner {
     socket: OwnedFd,
 }
 
 impl PendingSpawner {
-    /// Prepares a spawner for a configuration. Returns it and the socket for the server process; it ends after that socket
-    /// and those of all pools are closed.
+    /// Prepares a spawner for a configuration. Returns the spawner and the socket for the server process. The spawner's process
+    /// ends once that socket and the sockets of all pools are closed.
     ///
     /// # Errors
     /// Errors of the system, such as too many descriptors.
@@ -64,7 +65,7 @@ impl PendingSpawner {
         command
             .arg0("veche")
             .arg(crate::SPAWNER)
-            // Signals of a terminal are for the supervisor.
+            // A separate process group, so that signals from a terminal reach only the supervisor.
             .process_group(0)
             .stdin(Stdio::from(self.socket))
             .spawn()
@@ -77,14 +78,14 @@ pub struct Spawner(Mutex<Source>);
 
 #[derive(Debug)]
 enum Source {
-    /// The main socket of one that the supervisor started.
+    /// The main socket of a spawner that the supervisor started.
     Given(MessageSocket),
-    /// The programs of one that this process starts when it is first needed.
+    /// The programs of a spawner that this process starts on first use, with its process and main socket once it has started.
     Own(Vec<WorkerProgram>, Option<(Child, MessageSocket)>),
 }
 
 impl Spawner {
-    /// Returns a spawner that the supervisor has started.
+    /// Wraps the socket of a spawner that the supervisor has started.
     ///
     /// # Errors
     /// The descriptor is not a socket.
@@ -92,13 +93,13 @@ impl Spawner {
         Ok(Self(Mutex::new(Source::Given(MessageSocket::new(socket)?))))
     }
 
-    /// Returns a spawner of this process, for programs that run with its rights.
+    /// Creates a spawner that this process starts itself, for programs that run with the rights of this process.
     #[must_use]
     pub fn own(programs: Vec<WorkerProgram>) -> Self {
         Self(Mutex::new(Source::Own(programs, None)))
     }
 
-    /// Uses another spawner that the supervisor has started, since the previous one has ended.
+    /// Switches to another spawner started by the supervisor, after the previous one has ended.
     ///
     /// # Errors
     /// The descriptor is not a socket.
@@ -120,7 +121,7 @@ impl Spawner {
         }
     }
 
-    /// Opens a socket for one pool; a spawner of this process is started first.
+    /// Opens a socket for one pool. A spawner of this process that is not running is started first.
     ///
     /// # Errors
     /// The spawner has ended, or can't be started.
@@ -163,15 +164,15 @@ pub struct Spawned {
     pub pid: u32,
     /// Its socket, which does not block.
     pub socket: UnixStream,
-    /// Its output.
+    /// The process's standard output.
     pub stdout: File,
-    /// Its error output.
+    /// The process's standard error.
     pub stderr: File,
-    /// `/proc/PID/statm`.
+    /// The open file `/proc/PID/statm`, for the memory of the process.
     pub statm: Option<File>,
 }
 
-/// A pool's socket to the spawner. Dropping it ends all processes that it started.
+/// A pool's socket to the spawner. Dropping it ends all processes that were started over it.
 #[derive(Debug)]
 pub struct PoolLink {
     port: MessageSocket,
@@ -188,7 +189,7 @@ impl PoolLink {
         })
     }
 
-    /// Starts a process of an application and waits until it runs its command, or can't.
+    /// Starts a process of an application, and waits until the process runs its command or the start has failed.
     ///
     /// # Errors
     /// The error of the system; [`io::ErrorKind::NotConnected`] if the spawner has ended.
@@ -205,7 +206,7 @@ impl PoolLink {
         loop {
             let left = until.saturating_duration_since(now());
             if left.is_zero() {
-                // The process may still start.
+                // The start may still succeed later.
                 self.kill(key);
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -239,17 +240,17 @@ impl PoolLink {
 
     /// Kills a process and its children.
     pub fn kill(&mut self, key: u64) {
-        // An error means that the spawner has ended, and with it all processes.
+        // An error means that the spawner has ended, and all its processes with it.
         let _ = self.send(&ToSpawner::Kill { key }, &[]);
     }
 
-    /// Returns whether [`take_ended`](Self::take_ended) has ends that arrived during a start.
+    /// Returns whether [`take_ended`](Self::take_ended) has results that arrived during a start.
     #[must_use]
     pub fn has_ends(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// Takes the ends of processes that were reaped; `false` once the spawner has ended.
+    /// Calls `end` for each process that was reaped, with its key and exit status; returns `false` once the spawner has ended.
     pub fn take_ended(&mut self, mut end: impl FnMut(u64, ExitStatus)) -> bool {
         let is_alive = loop {
             match self.port.receive() {
@@ -270,7 +271,7 @@ impl PoolLink {
         self.ended.push_back((key, ExitStatus::from_raw(status)));
     }
 
-    /// Sends a request, and receives messages in the meantime, so that the two sides never wait for each other forever.
+    /// Sends a request. Receives messages while it waits for the socket, so that the two sides can't deadlock.
     fn send(&mut self, message: &ToSpawner, with: &[BorrowedFd<'_>]) -> io::Result<()> {
         let until = now() + ANSWER_WAIT;
         loop {

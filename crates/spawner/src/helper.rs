@@ -1,7 +1,7 @@
 //! The spawner itself: a single thread that starts, kills and reaps worker processes.
 //!
-//! It trusts the first message, which comes from the process that started it. What follows comes from a server process
-//! that may be in the hands of an attacker: it can only start the programs of the configuration.
+//! It trusts the first message, which comes from the process that started it. Later messages come from a server process that an
+//! attacker may control, so they can only start the programs of the configuration.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -24,16 +24,17 @@ use crate::wire::{
     FromSpawner, MessageSocket, SpawnerSetup, ToSpawner, WorkerProgram, from_memory,
 };
 
-/// The running binary, even if its file has been replaced.
+/// The path of the running binary, which stays valid if the file was replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// The time in which processes have to end after their pool has ended, which closes their sockets too.
+/// The time that processes have to end on their own after their pool has ended. The end of the pool closes their sockets, which
+/// tells them to end.
 const LEFT_WAIT: Duration = Duration::from_secs(1);
 
-/// The most messages of a pool in one turn, so that pools take turns.
+/// The maximum number of messages handled for one pool per loop iteration, so that no pool starves the others.
 const MESSAGES_MAX: usize = 64;
 
-/// Runs a spawner, whose standard input is its main socket. `programs` reads the worker programs of a configuration.
+/// Runs a spawner, whose standard input is its main socket. `programs` returns the worker programs of a configuration.
 pub fn run(programs: impl FnOnce(&SpawnerSetup) -> Result<Vec<WorkerProgram>, String>) -> ExitCode {
     match Spawner::begin(programs) {
         Ok(mut spawner) => {
@@ -58,9 +59,9 @@ struct Running {
 
 /// A pool of the server process.
 struct Pool {
-    /// `None` once it has ended.
+    /// The pool's socket; `None` once the pool has ended.
     port: Option<MessageSocket>,
-    /// Messages that its socket has not accepted: at most one per request, and one per process.
+    /// Messages that the pool's socket has not accepted yet: at most one per request, and one per process.
     unsent: VecDeque<(FromSpawner, Option<OwnedFd>)>,
     running: Vec<Running>,
     /// When the remaining processes of an ended pool are killed.
@@ -68,7 +69,7 @@ struct Pool {
 }
 
 struct Spawner {
-    /// `None` once no pool can come any more.
+    /// The main socket, over which pools connect; `None` once it is closed and no further pool can connect.
     main: Option<MessageSocket>,
     children: UnixStream,
     programs: Vec<WorkerProgram>,
@@ -86,9 +87,10 @@ impl Spawner {
             .map_err(named)?;
         let null = File::open("/dev/null").map_err(named)?;
         rustix::stdio::dup2_stdin(null).map_err(|error| error.to_string())?;
-        // Set-user-ID programs would give a worker more rights than its account has.
+        // Prevents worker processes from gaining more rights than their account has by executing set-user-ID programs.
         rustix::thread::set_no_new_privs(true).map_err(|error| error.to_string())?;
-        // A drain takes longer than a signal to the whole service. Handlers, since ignored signals would be inherited.
+        // The spawner survives signals sent to the whole service, since its processes are needed until the drain is over.
+        // Handlers are installed because ignored signals would be inherited by the worker processes.
         for signal in [SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2] {
             let flag = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register(signal, flag).map_err(named)?;
@@ -105,7 +107,7 @@ impl Spawner {
             ToSpawner::Programs => from_memory(memory).map_err(named)?,
             _ => return Err("its first message is not the setup".to_owned()),
         };
-        // A server process without worker programs needs no spawner.
+        // Without worker programs the spawner is not needed, so it closes its main socket and ends.
         let main = Some(main).filter(|_| !programs.is_empty());
         Ok(Self {
             main,
@@ -225,7 +227,7 @@ impl Pool {
         }
     }
 
-    /// Handles a pool whose socket is closed: its processes have to end.
+    /// Handles the end of a pool, whose socket was closed: sets the time at which its remaining processes are killed.
     fn end(&mut self, now: Instant) {
         self.port = None;
         self.unsent.clear();
@@ -236,7 +238,7 @@ impl Pool {
         let unsent = &mut self.unsent;
         let has_port = self.port.is_some();
         self.running.retain_mut(|one| {
-            // An error means that it is not our child any more, which only its end can cause.
+            // An error means that the process is no longer our child, which is only possible once it has ended.
             let status = match one.child.try_wait() {
                 Ok(None) => return true,
                 Ok(Some(status)) => std::os::unix::process::ExitStatusExt::into_raw(status),
@@ -271,13 +273,13 @@ impl Pool {
 }
 
 impl Running {
-    /// Kills the process with its children. It is not reaped, so its id has not been reused.
+    /// Kills the process and its children. The process is not reaped yet, so its id can't have been reused.
     fn kill(&self) {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
     }
 }
 
-/// Starts a worker process with its socket, its output and its error output.
+/// Starts a worker process. `with` has its socket, standard output and standard error.
 fn start(program: &WorkerProgram, instance: u32, with: Vec<OwnedFd>) -> io::Result<Child> {
     let [socket, output, errors] =
         <[OwnedFd; 3]>::try_from(with).map_err(|_| io::Error::from(Errno::INVAL))?;
@@ -293,7 +295,8 @@ fn start(program: &WorkerProgram, instance: u32, with: Vec<OwnedFd>) -> io::Resu
         .current_dir(&program.folder)
         .process_group(0);
     if let Some((uid, gid)) = program.account {
-        // Programs that open /dev/stderr need the right to.
+        // The pipes are given to the process's account, since programs that open `/dev/stdout` or `/dev/stderr` need access to
+        // them.
         for pipe in [&output, &errors] {
             let owner = (
                 rustix::fs::Uid::from_raw(uid),
@@ -301,7 +304,7 @@ fn start(program: &WorkerProgram, instance: u32, with: Vec<OwnedFd>) -> io::Resu
             );
             let _ = rustix::fs::fchown(pipe, Some(owner.0), Some(owner.1));
         }
-        // Also drops the supplementary groups of root.
+        // Setting the user id also drops the supplementary groups of root.
         command.uid(uid).gid(gid);
     }
     command

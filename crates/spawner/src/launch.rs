@@ -1,17 +1,16 @@
-//! The program that starts a worker process: it makes sure that the process ends together with its spawner, then
-//! executes the configured command in its place.
+//! The first program of a worker process: it makes the kernel end the process together with its spawner, then executes the
+//! configured command in the same process.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-/// Moves the socket from standard input to descriptor 3, then executes the command. Without unsafe code, only a shell
-/// can do that.
+/// A shell script that moves the socket from standard input to descriptor 3, then executes the command. A shell is used because
+/// Rust can't assign a descriptor number without `unsafe`.
 const SHELL: &str = r#"exec "$0" "$@" 3<&0 </dev/null"#;
 
-/// Executes the command in the arguments of this process, which begin with the spawner's process id. Returns only if
-/// that fails.
+/// Executes the command in the arguments of this process, where it follows the spawner's process id. Returns only on failure.
 pub fn launch() -> ExitCode {
     let mut arguments = std::env::args_os().skip(2);
     let parent = arguments.next();
@@ -20,7 +19,7 @@ pub fn launch() -> ExitCode {
         eprintln!("veche: the worker process can't be bound to its spawner: {error}");
         return ExitCode::FAILURE;
     }
-    // The spawner may have ended before the call above.
+    // If the spawner had ended before the call above, the kernel would not end this process.
     if parent.is_none() || getppid().map(|pid| pid.as_raw_nonzero().get()) != parent {
         return ExitCode::FAILURE;
     }

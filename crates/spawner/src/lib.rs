@@ -1,7 +1,8 @@
-//! The process that starts worker processes of applications for a server process that is confined.
+//! The spawner: a process that starts the worker processes of applications for a server process, which is confined and can't
+//! start them itself.
 //!
-//! [`run`] is the spawner, [`launch`] the first program of a worker process, [`Spawner`] and [`PoolLink`] are the server
-//! process's side. It does not know the runtime protocol: a worker's socket is passed through. The crate's README
+//! [`run`] is the spawner, [`launch`] the first program of a worker process; [`Spawner`] and [`PoolLink`] are the server
+//! process's side. The spawner does not know the runtime protocol: it only passes a worker's socket on. The crate's README
 //! describes the ends of each socket.
 
 #![forbid(unsafe_code)]

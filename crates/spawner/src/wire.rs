@@ -1,4 +1,4 @@
-//! Messages to and from a spawner: one JSON object per packet, with descriptors.
+//! Messages to and from a spawner: one JSON object per packet, with file descriptors.
 //!
 //! The sockets are `SOCK_SEQPACKET`, so a message arrives whole or not at all and needs no framing. The main socket
 //! carries `Setup` and `Pool`; each pool's own socket carries the rest.
@@ -17,7 +17,7 @@ use veche_net::scm_rights;
 /// The longest message in bytes: the name of an application, or an error.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// What a spawner starts: read once, before the server process can reach it.
+/// The configuration of a spawner, which the spawner reads once, before the server process can send it messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpawnerSetup {
     /// The path of the configuration.
@@ -47,11 +47,11 @@ pub struct WorkerProgram {
 pub(crate) enum ToSpawner {
     /// The first message: a descriptor of a file with a [`SpawnerSetup`].
     Setup,
-    /// The first message of a process that starts its own programs: a descriptor of a file with them.
+    /// The first message from a process that starts its own spawner: a descriptor of a file with the [`WorkerProgram`]s.
     Programs,
-    /// A pool's socket.
+    /// Opens a pool: the spawner's end of the pool's socket is attached.
     Pool,
-    /// Starts a process with its socket, its output and its error output.
+    /// Starts a process. Its socket, standard output and standard error are attached.
     Start {
         /// The number by which the pool knows the process.
         key: u64,
@@ -71,7 +71,7 @@ pub(crate) enum ToSpawner {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FromSpawner {
-    /// The process runs; a descriptor of its memory figures comes with it, if they are accessible.
+    /// The process runs. A descriptor of its `/proc/PID/statm` is attached, if that file is accessible.
     Started {
         /// The number of the process.
         key: u64,
@@ -82,7 +82,7 @@ pub(crate) enum FromSpawner {
     Failed {
         /// The number of the process.
         key: u64,
-        /// The error of the system, if it is one.
+        /// The system's error number, if the failure is an error of the system.
         code: Option<i32>,
         /// The error as text.
         why: String,
@@ -91,12 +91,12 @@ pub(crate) enum FromSpawner {
     Ended {
         /// The number of the process.
         key: u64,
-        /// Its status as `wait` returns it.
+        /// The process's wait status, as `wait` returns it.
         status: i32,
     },
 }
 
-/// One end of a socket of messages.
+/// One end of a message socket.
 #[derive(Debug)]
 pub(crate) struct MessageSocket(OwnedFd);
 
@@ -106,7 +106,7 @@ impl MessageSocket {
         Ok(socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)?)
     }
 
-    /// Wraps a socket, whose operations never wait from now on.
+    /// Wraps a socket and makes it non-blocking.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Self(socket))
@@ -129,10 +129,10 @@ impl MessageSocket {
         Ok(())
     }
 
-    /// Receives a message with its descriptors; `None` at the end of the socket.
+    /// Receives a message with its descriptors; `None` once the other side has closed the socket.
     ///
     /// # Errors
-    /// `WouldBlock`: there is none yet. `InvalidData`: it is not a message.
+    /// `WouldBlock`: no message has arrived yet. `InvalidData`: the packet is not a valid message.
     pub(crate) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
         let mut descriptors = Vec::new();
@@ -153,7 +153,7 @@ impl AsFd for MessageSocket {
     }
 }
 
-/// Writes a value to a file in memory, which may be longer than a message.
+/// Writes a value as JSON to a file in memory (`memfd`), for values that may be longer than a message.
 pub(crate) fn to_memory(value: &impl Serialize) -> io::Result<OwnedFd> {
     let memory = memfd_create("veche-spawner", MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(memory);
@@ -162,7 +162,7 @@ pub(crate) fn to_memory(value: &impl Serialize) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Reads such a file.
+/// Reads a value from a file written by [`to_memory`].
 pub(crate) fn from_memory<T: DeserializeOwned>(memory: OwnedFd) -> io::Result<T> {
     let mut bytes = Vec::new();
     std::fs::File::from(memory).read_to_end(&mut bytes)?;

@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub struct Counter(AtomicI64);
 
 impl Counter {
-    /// The maximum absolute value: up to here all integers are exact as `f64`.
+    /// The maximum absolute value of a counter: all integers up to it are exact as `f64`.
     pub const MAX: i64 = 1 << 53;
 
-    /// Adds to the counter and returns the new value; `None`, without a change, if it would exceed ±[`MAX`](Self::MAX).
+    /// Adds to the counter and returns the new value. Returns `None` and changes nothing if the value would exceed
+    /// ±[`MAX`](Self::MAX).
     pub fn add(&self, by: i64) -> Option<i64> {
         let sum = |value: i64| {
             let sum = value.checked_add(by)?;
             (-Self::MAX..=Self::MAX).contains(&sum).then_some(sum)
         };
-        // Relaxed suffices: no other data is published with the value.
+        // Relaxed ordering suffices, because no other data is published with the value.
         let before = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);

@@ -1,8 +1,8 @@
-//! A dictionary that all workers read and write.
+//! A dictionary shared by all workers.
 //!
-//! Its entries are distributed over [shards](crate::shard) by a hash of the key. The limit in bytes applies to all of
-//! them together; room is reserved before an entry grows, so the limit holds at any moment. Expired entries are
-//! invisible; later changes remove some of them, and as many as necessary before a change is refused for lack of room.
+//! Its entries are distributed over [shards](crate::shard) by a hash of the key. The memory limit applies to all shards
+//! together. Room is reserved before an entry grows, so the limit is never exceeded. Expired entries are invisible. Each later
+//! change removes some of them, and as many as necessary before a change is refused for lack of room.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::shard::{DictEntry, EntryKey, Shard, cost};
 use crate::value::Value;
 
-/// Number of locks: more than there will be workers using the dictionary at the same moment.
+/// Number of shards, each with a lock: more than the number of workers that use the dictionary at the same moment.
 const SHARDS: usize = 32;
 
 /// Expired entries removed per change, so that they are removed faster than new ones can arrive.
@@ -24,7 +24,7 @@ const EXPIRED_PER_CHANGE: usize = 8;
 /// Maximum number of expired entries removed under one lock of a shard to make room.
 const EXPIRED_PER_LOCK: usize = 64;
 
-/// Up to here all integers are exact: a counter beyond it would not change any more.
+/// All integers up to this absolute value are exact as `f64`. Beyond it, adding 1 to a number would not change it.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Maximum length of a key in bytes.
@@ -58,12 +58,12 @@ pub struct Dict {
     options: Options,
 }
 
-/// A shard on its own cache lines, because other workers use its neighbours.
+/// A shard aligned to its own cache lines, so that workers that use neighbouring shards don't slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Padded(Mutex<Shard>);
 
-/// The effect of a change on an entry.
+/// What a change does to an entry.
 enum Change<R> {
     Leave(R),
     Remove(R),
@@ -153,7 +153,7 @@ impl Dict {
                 None => Change::Leave(false),
             })
         });
-        // A key that is too long has no value.
+        // The only possible error is a key that is too long, which can't have a value.
         result.unwrap_or(false)
     }
 
@@ -211,8 +211,9 @@ impl Dict {
         })
     }
 
-    /// Returns the first `most` keys with a prefix, in byte order. The dictionary may change while its shards are
-    /// visited one after the other. Returns `None` if `goes_on`, which is called before each of them, returns false.
+    /// Returns the first `most` keys with a prefix, in byte order. The shards are visited one after the other, and the
+    /// dictionary may change in between. `goes_on` is called before each shard; if it returns false, the search ends and `None`
+    /// is returned.
     pub fn keys(
         &self,
         prefix: &[u8],
@@ -225,7 +226,7 @@ impl Dict {
             if !goes_on() {
                 return None;
             }
-            // No shard has to search beyond the last of enough keys.
+            // Once enough keys are found, the following shards need not search beyond the last of them.
             let last = found.get(most.wrapping_sub(1)).cloned();
             found.extend(shard.lock().keys(prefix, most, last.as_deref(), now_ms));
             found.sort();
@@ -241,9 +242,9 @@ impl Dict {
         shards.map(|Padded(shard)| shard.lock().count(now_ms)).sum()
     }
 
-    /// Removes some expired entries, of each shard those that expired first. Returns whether there may be more.
+    /// Removes some expired entries from each shard, those that expired first. Returns whether there may be more.
     ///
-    /// For maintenance: expired entries that remain only take memory.
+    /// Meant for periodic maintenance, since expired entries that are not removed still take memory.
     pub fn expire(&self, now_ms: u64) -> bool {
         let mut may_be_more = false;
         for Padded(shard) in &self.shards {
@@ -259,8 +260,8 @@ impl Dict {
         &self.shards[hash as usize % SHARDS].0
     }
 
-    /// Changes an entry. `decide` may be called several times: expired entries are removed in between if there is no
-    /// room.
+    /// Changes an entry as `decide` says. `decide` may be called several times: if there is no room, expired entries are
+    /// removed and it is called again.
     fn change<R>(
         &self,
         key: &[u8],
@@ -289,7 +290,8 @@ impl Dict {
                 shard.put(key, value, expires_ms);
                 return Ok(result);
             }
-            // One lock at a time: another worker may be doing the same.
+            // The lock is released first: another worker may also be making room, and each of the two could wait for the
+            // other's lock.
             drop(shard);
             if !self.make_room(needed, now_ms) {
                 let bytes_max = self.options.bytes_max;
@@ -298,8 +300,8 @@ impl Dict {
         }
     }
 
-    /// Removes expired entries until `needed` more bytes are within the limit. Returns whether there were any. Another
-    /// thread may take the room, but no entry is removed twice, so retries terminate.
+    /// Removes expired entries until `needed` more bytes are within the limit. Returns whether it removed any. Another thread
+    /// may use the room first, but each retry removes further entries, so retries terminate.
     fn make_room(&self, needed: usize, now_ms: u64) -> bool {
         if needed > self.options.bytes_max {
             return false;
@@ -327,7 +329,7 @@ impl Dict {
             let used = used.checked_add(bytes)?;
             (bytes == 0 || used <= self.options.bytes_max).then_some(used)
         };
-        // Relaxed suffices: entries are protected by their locks.
+        // Relaxed ordering suffices, because the entries themselves are protected by locks.
         let used = &self.used_bytes;
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
             .is_ok()

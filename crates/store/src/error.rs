@@ -1,8 +1,8 @@
-//! Errors of dictionaries, counters and queues, for callers.
+//! Errors of dictionaries, counters and queues.
 
 use crate::value::ValueKind;
 
-/// Why an operation failed; nothing has changed.
+/// Why an operation failed. A failed operation has changed nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A name is empty or too long.
@@ -17,13 +17,13 @@ pub enum Error {
     /// The dictionary exists with other options.
     #[error("it already exists with a limit of {bytes_max} bytes")]
     Options {
-        /// The limit of the existing one.
+        /// The memory limit of the existing dictionary in bytes.
         bytes_max: usize,
     },
     /// A key is too long.
     #[error("a key may have at most 1024 bytes")]
     Key,
-    /// The limit leaves no room. Nothing is evicted.
+    /// The memory limit leaves no room. Dictionaries evict nothing.
     #[error("it is full: {needed} bytes more would exceed its limit of {bytes_max}")]
     Full {
         /// The additional bytes needed.

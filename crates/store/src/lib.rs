@@ -1,9 +1,9 @@
 //! State shared by all workers and applications of a process: dictionaries, counters, queues, tables and metrics, by
 //! name.
 //!
-//! Nothing here knows Lua, sockets or clocks: values are plain, time is an argument. A lock is held for one operation
-//! on one shard, never while application code runs, so no worker waits for another's script. The state lives as long as
-//! the [`Store`]: a reload of code keeps it, a restart of the process loses it.
+//! The crate does not depend on Lua, does no network I/O and reads no clock: values are plain data, and time is an argument. A
+//! lock is held for one operation on one shard and never while application code runs, so no worker waits for another worker's
+//! script. The state lives as long as the [`Store`]: it survives a reload of code, but not a restart of the process.
 
 mod counter;
 mod dict;
@@ -31,7 +31,7 @@ pub use value::{Value, ValueKind};
 /// Maximum length of a name in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Maximum number of dictionaries per process, because each has its own locks.
+/// Maximum number of dictionaries per process. They are limited because each has its own locks.
 pub const DICTS_MAX: usize = 1024;
 
 /// Maximum number of tables per process.
@@ -43,13 +43,13 @@ const EXPIRED_PER_PASS: usize = 256;
 /// Maximum number of queues per process.
 pub const QUEUES_MAX: usize = 1024;
 
-/// Below this number a search for unused queues does not pay.
+/// The number of queues below which unused queues are not searched for, since they take little memory.
 const QUEUES_MIN: usize = 64;
 
 /// Maximum number of counters per process.
 pub const COUNTERS_MAX: usize = 65_536;
 
-/// All shared objects by name. A name is looked up once; callers keep the object.
+/// All shared objects by name. Callers look a name up once and keep the object.
 #[derive(Debug, Default)]
 pub struct Store {
     dicts: Mutex<BTreeMap<Box<[u8]>, Arc<Dict>>>,
@@ -68,7 +68,8 @@ struct Queues {
 }
 
 impl Queues {
-    /// Removes empty queues that are no longer referenced, if there may be many.
+    /// Removes empty queues that are no longer referenced, if the number of queues has doubled since the last removal or has
+    /// reached its limit.
     fn tidy(&mut self) {
         let count = self.named.len();
         if count >= QUEUES_MAX || count >= QUEUES_MIN.max(2 * self.known) {
@@ -80,7 +81,7 @@ impl Queues {
 }
 
 impl Store {
-    /// Returns the dictionary of a name and creates it on first use. `options` apply at creation; later they must be
+    /// Returns the dictionary with a name, and creates it on first use. `options` apply at the creation; later they must be
     /// omitted or equal.
     ///
     /// # Errors
@@ -104,8 +105,8 @@ impl Store {
         Ok(dict)
     }
 
-    /// Returns the queue of a name and creates it on first use; `options` apply from now on. An empty queue that is no
-    /// longer referenced is removed.
+    /// Returns the queue with a name, and creates it on first use. `options`, if given, apply from now on. An empty queue that
+    /// is no longer referenced may be removed.
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::TooMany`].
@@ -127,8 +128,7 @@ impl Store {
         Ok(queue)
     }
 
-    /// Returns the table of a name and creates it with `schema` on first use; later the schema must be omitted or
-    /// equal.
+    /// Returns the table with a name, and creates it with `schema` on first use. Later the schema must be omitted or equal.
     ///
     /// # Errors
     /// [`TableError::Schema`], [`TableError::Missing`], [`TableError::Differs`], [`TableError::TooMany`].
@@ -160,8 +160,8 @@ impl Store {
         self.tables.lock().values().cloned().collect()
     }
 
-    /// Removes some expired entries of each dictionary and table, holding each lock only briefly. Returns whether there
-    /// may be more. For maintenance.
+    /// Removes some expired entries of each dictionary and table, holding each lock only briefly. Returns whether there may be
+    /// more. Meant for periodic maintenance.
     pub fn expire(&self, now_ms: u64) -> bool {
         let dicts: Vec<_> = self.dicts.lock().values().cloned().collect();
         let mut may_be_more = false;
@@ -174,7 +174,7 @@ impl Store {
         may_be_more
     }
 
-    /// Returns the counter of a name and creates it with 0 on first use.
+    /// Returns the counter with a name, and creates it with the value 0 on first use.
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::TooMany`].

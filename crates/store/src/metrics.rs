@@ -1,7 +1,8 @@
-//! Metrics of applications: counters, gauges and histograms by name, each with series by labels.
+//! Metrics defined by applications: named counters, gauges and histograms, each with one series per combination of label
+//! values.
 //!
-//! All workers update the same numbers, so readers need not sum. Everything is bounded: a label with ever new values
-//! would make each scrape more expensive.
+//! All workers update the same numbers, so a scrape need not add up values of workers. The number of series is limited, because
+//! a label with ever new values would make each scrape more expensive.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 
 /// Maximum number of metrics per process.
 pub const METRICS_MAX: usize = 512;
-/// Maximum number of series per metric: combinations of label values.
+/// Maximum number of series per metric, that is of combinations of label values.
 pub const SERIES_MAX: usize = 1000;
 /// Maximum number of labels per metric.
 pub const LABELS_MAX: usize = 8;
@@ -19,7 +20,7 @@ pub const LABELS_MAX: usize = 8;
 pub const LABEL_BYTES_MAX: usize = 128;
 /// Maximum length of a metric or label name in bytes.
 pub const METRIC_NAME_BYTES_MAX: usize = 128;
-/// Maximum number of buckets of a histogram, not counting the one above all bounds.
+/// Maximum number of buckets of a histogram, without the bucket above all bounds.
 pub const BUCKETS_MAX: usize = 64;
 
 /// The type of a metric.
@@ -76,13 +77,13 @@ pub struct Metrics {
 pub struct Metric {
     /// The name, without the `_total` of a counter.
     pub name: Box<str>,
-    /// The description of the metric, for people.
+    /// The description of the metric, shown to people who read the metrics.
     pub help: Box<str>,
     /// The type of the metric.
     pub kind: MetricKind,
-    /// The names of its labels.
+    /// The names of the metric's labels.
     pub labels: Box<[Box<str>]>,
-    /// By the label values, concatenated with a separator byte that no text contains.
+    /// The series by their label values, which are concatenated with a separator byte that can't occur in a text.
     series: Mutex<HashMap<Box<[u8]>, Arc<Series>>>,
 }
 
@@ -91,14 +92,14 @@ pub struct Metric {
 pub struct Series {
     /// The value of a counter or gauge; the sum of a histogram.
     value: AtomicU64,
-    /// Not cumulative. The last one is for values above all bounds.
+    /// The counts of values by bucket, not cumulative. The last bucket is for values above all bounds.
     buckets: Box<[AtomicU64]>,
 }
 
 const SEPARATOR: u8 = 0xff;
 
 impl Metrics {
-    /// Returns the metric of a name and creates it on first use. The first help text counts.
+    /// Returns the metric with a name, and creates it on first use. Later help texts are ignored.
     ///
     /// # Errors
     /// [`MetricError`]; an invalid label name is reported as an invalid name.
@@ -149,7 +150,7 @@ impl Metrics {
 }
 
 impl Metric {
-    /// Returns the series of label values.
+    /// Returns the series with the given label values, and creates it on first use.
     ///
     /// # Errors
     /// [`MetricError::Labels`], [`MetricError::TooManySeries`].
@@ -181,7 +182,7 @@ impl Metric {
         Ok(one)
     }
 
-    /// Returns all series with their label values, in order.
+    /// Returns all series with their label values, ordered by these.
     pub fn all(&self) -> Vec<(Vec<String>, Arc<Series>)> {
         let series = self.series.lock();
         let mut all: Vec<_> = series
@@ -211,7 +212,7 @@ impl Series {
     /// Adds to a counter or gauge.
     pub fn add(&self, by: f64) {
         let sum = |bits| Some((f64::from_bits(bits) + by).to_bits());
-        // Relaxed suffices: no other data is published with it.
+        // Relaxed ordering suffices, because no other data is published with the value.
         let _ = self
             .value
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
@@ -353,7 +354,7 @@ mod tests {
             metric.series(&["1", &long]).err(),
             Some(MetricError::Labels(2))
         );
-        // Distinct although their concatenations are equal.
+        // These label values are distinct although their concatenations are equal.
         for values in [["ab", "c"], ["a", "bc"], ["abc", ""]] {
             metric.series(&values).expect("room").add(1.0);
         }

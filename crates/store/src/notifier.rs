@@ -1,4 +1,5 @@
-//! Notification of a waiter by other threads: each waiter has a notifier, to which others send the number of a wait.
+//! Notification of waits across threads. Each thread that waits has a notifier, to which other threads send the numbers of
+//! completed waits.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +8,11 @@ use parking_lot::Mutex;
 
 type WakeCallback = Box<dyn Fn() + Send + Sync>;
 
-/// A waiter's notifier. It receives the numbers of completed waits, and only its owner reads them.
+/// Receives the numbers of completed waits from any thread. Only the thread that owns the notifier reads them.
 #[derive(Default)]
 pub struct Notifier {
     numbers: Mutex<Vec<u64>>,
-    /// Whether there are any; for checks without the lock.
+    /// Whether `numbers` is not empty, so that this can be checked without the lock.
     has_numbers: AtomicBool,
     wake: OnceLock<WakeCallback>,
 }
@@ -23,7 +24,8 @@ impl std::fmt::Debug for Notifier {
 }
 
 impl Notifier {
-    /// Sets the wake of the owner's thread; only the first call counts. Without it the owner has to poll.
+    /// Sets the function that wakes the owner's thread; only the first call has an effect. Without such a function the owner
+    /// has to poll.
     pub fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
     }

@@ -1,8 +1,8 @@
-//! A queue shared by all workers: first in, first out, each value to one consumer.
+//! A FIFO queue shared by all workers. Each value is delivered to one consumer.
 //!
-//! A waiter leaves the number of its wait and a [`Notifier`]. A notification transfers nothing: the value stays in the
-//! queue until its consumer takes it, so a cancelled consumer loses nothing. But a notified consumer that stops waiting must
-//! say so ([`Queue::cancel_wait`]), because another one may be waiting for the same value.
+//! A caller that waits registers the number of its wait and a [`Notifier`]. A notification does not transfer the value, which
+//! stays in the queue until a consumer takes it, so nothing is lost if a consumer is cancelled. But a notified consumer that
+//! stops waiting must call [`Queue::cancel_wait`], so that another waiting consumer is notified of the value.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use crate::notifier::Notifier;
 use crate::value::Value;
 
-/// Overhead of a value in bytes.
+/// Memory overhead of a queued value in bytes.
 const ENTRY_BYTES: usize = 48;
 
 /// Limits of a queue.
@@ -33,12 +33,12 @@ impl Default for QueueOptions {
     }
 }
 
-/// A value as it is queued.
+/// A queued value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueItem {
     /// The value, or its JSON text.
     pub value: Value,
-    /// Whether the value is the JSON text of a table.
+    /// Whether `value` is the JSON text of a Lua table.
     pub is_json: bool,
 }
 
@@ -77,9 +77,9 @@ impl Waiter {
 pub enum PushResult {
     /// The value was added.
     Pushed,
-    /// The queue is full; the waiter, if any, was queued.
+    /// The queue is full, and the value is returned. The waiter, if given, will be notified.
     Full(QueueItem),
-    /// The value exceeds the queue's limit.
+    /// The value alone exceeds the queue's limit in bytes.
     TooLarge,
 }
 
@@ -99,7 +99,7 @@ struct State {
 }
 
 impl State {
-    /// Notifies the first waiter.
+    /// Notifies and removes the first waiter.
     fn notify_first(line: &mut VecDeque<Waiter>) {
         if let Some(waiter) = line.pop_front() {
             waiter.notifier.notify(waiter.number);
@@ -142,7 +142,7 @@ impl Queue {
         }
     }
 
-    /// Adds a value, or queues `waiter` until there is room.
+    /// Adds a value. If the queue is full, registers `waiter`, which is notified when there is room.
     pub fn push(&self, item: QueueItem, waiter: Option<Waiter>) -> PushResult {
         let cost = item.cost();
         let mut state = self.state.lock();
@@ -157,13 +157,13 @@ impl Queue {
         state.items.push_back(item);
         State::notify_first(&mut state.poppers);
         if state.has_room(ENTRY_BYTES) {
-            // The room of one large value may suffice for several.
+            // The room left by one large value may suffice for several values, so the next waiter is notified too.
             State::notify_first(&mut state.pushers);
         }
         PushResult::Pushed
     }
 
-    /// Takes the first value, or queues `waiter` until there is one.
+    /// Takes the first value. If the queue is empty, registers `waiter`, which is notified when there is a value.
     pub fn pop(&self, waiter: Option<Waiter>) -> Option<QueueItem> {
         let mut state = self.state.lock();
         let Some(item) = state.items.pop_front() else {
@@ -175,7 +175,7 @@ impl Queue {
         Some(item)
     }
 
-    /// Cancels a wait: if the waiter was notified, the next one is notified instead.
+    /// Cancels a wait. If the waiter was notified already, the next waiter is notified in its place.
     pub fn cancel_wait(&self, side: WaitSide, number: u64, notifier: &Arc<Notifier>) {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(notifier.take(), [1]);
         queue.cancel_wait(WaitSide::Pop, 1, &notifier);
         assert_eq!(notifier.take(), [3]);
-        // The queue still has an item, so this does not wait.
+        // The queue still has an item, so this call returns it and does not register the waiter.
         assert_eq!(queue.pop(None), Some(item(7)));
         queue.pop(waiter(4, &notifier));
         queue.cancel_wait(WaitSide::Pop, 3, &notifier);
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(queue.push(item(9), None), PushResult::Pushed);
     }
 
-    /// Threads that sleep until they are notified, as workers do.
+    /// The threads sleep until they are notified, as workers do.
     #[test]
     fn each_value_reaches_one_consumer_and_no_waiter_is_lost() {
         const EACH: u64 = 5_000;

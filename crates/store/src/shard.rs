@@ -1,6 +1,6 @@
-//! A part of a dictionary behind one lock: its entries by key, and by expiry.
+//! A part of a dictionary behind one lock: entries by key, and by expiry.
 //!
-//! It enforces no limit: the caller accounts for the bytes added and removed.
+//! A shard enforces no limit: the caller accounts for the bytes that are added and removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use crate::value::Value;
 
-/// Overhead of an entry in bytes: map nodes, reference counts, the fixed part of the value.
+/// Memory overhead of an entry in bytes: map nodes, reference counts, and the fixed part of the value.
 const ENTRY_BYTES: usize = 112;
 
-/// Additional overhead of an entry that expires.
+/// Additional overhead in bytes of an entry that expires.
 const EXPIRY_BYTES: usize = 48;
 
-/// A key, shared with the list of expiries.
+/// A key, shared by the map of entries and the set of expiries.
 pub(crate) type EntryKey = Arc<[u8]>;
 
 #[derive(Debug)]
@@ -35,12 +35,12 @@ impl DictEntry {
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
     entries: BTreeMap<EntryKey, DictEntry>,
-    /// Entries that expire, soonest first.
+    /// The expiry times and keys of entries that expire, soonest first.
     expiries: BTreeSet<(u64, EntryKey)>,
     changes: u64,
 }
 
-/// Returns the memory cost of an entry.
+/// Returns the memory of an entry in bytes.
 pub(crate) fn cost(key: &[u8], value: &Value, expires_ms: u64) -> usize {
     let expiry = if expires_ms == u64::MAX {
         0
@@ -57,7 +57,7 @@ impl Shard {
         entry.is_alive(now_ms).then_some(entry)
     }
 
-    /// Returns the memory cost of the entry of a key, expired or not.
+    /// Returns the memory of a key's entry in bytes, whether it has expired or not; 0 without one.
     pub(crate) fn cost_of(&self, key: &[u8]) -> usize {
         let entry = self.entries.get(key);
         entry.map_or(0, |entry| cost(key, &entry.value, entry.expires_ms))
@@ -72,7 +72,7 @@ impl Shard {
             expires_ms,
             version,
         };
-        // Keeps the existing key, so that both maps continue to share one.
+        // Keeps the existing key object, so that the map and the set continue to share it.
         let (key, before_ms) = match self.entries.get_key_value(key) {
             Some((key, before)) => (Arc::clone(key), before.expires_ms),
             None => (Arc::from(key), u64::MAX),
@@ -96,7 +96,7 @@ impl Shard {
         Some(entry)
     }
 
-    /// Removes at most `most` expired entries. Returns their memory cost.
+    /// Removes at most `most` expired entries. Returns their memory in bytes.
     pub(crate) fn expire(&mut self, now_ms: u64, most: usize) -> usize {
         let mut freed = 0;
         for _ in 0..most {
@@ -121,7 +121,7 @@ impl Shard {
         self.entries.len() - expired.count()
     }
 
-    /// Collects the first keys with a prefix, in order, up to `last`.
+    /// Returns the first `most` keys with a prefix in order, none after `last`.
     pub(crate) fn keys(
         &self,
         prefix: &[u8],

@@ -46,7 +46,7 @@ impl Value {
         }
     }
 
-    /// Returns the bytes beyond its fixed part.
+    /// Returns the memory in bytes that the value uses in addition to its fixed size.
     pub(crate) fn extra_bytes(&self) -> usize {
         match self {
             Self::Boolean(_) | Self::Number(_) => 0,

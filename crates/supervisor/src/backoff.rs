@@ -1,11 +1,11 @@
-//! Delays before a dead server process is restarted: none, unless it dies soon after its start repeatedly.
+//! The delay before a dead server process is restarted: zero, unless processes repeatedly die soon after they become ready.
 //!
-//! Pure: lifetimes in, delays out.
+//! Pure: lifetimes go in, delays come out.
 
 use std::time::{Duration, Instant};
 
-/// A process that served for less time died early: a fault at its start kills it, and restarting at once would only
-/// waste CPU.
+/// A process that served for less than this time has died early. Something at its start probably kills it, so restarting at
+/// once would only waste CPU.
 pub(crate) const YOUNG: Duration = Duration::from_secs(5);
 /// The delay after the first early death.
 const WAIT_FIRST: Duration = Duration::from_millis(200);
@@ -18,8 +18,8 @@ pub(crate) struct RestartBackoff {
     young_deaths: u32,
 }
 
-/// Returns how long a process has served since it was ready. The start itself doesn't count, or a process that dies
-/// whenever it gets ready would be restarted at once forever.
+/// Returns how long a process has served since it was ready. The time of the start does not count; otherwise a process with a
+/// slow start that dies as soon as it is ready would always be restarted at once.
 pub(crate) fn served(ready_at: Option<Instant>, now: Instant) -> Duration {
     ready_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
 }

@@ -1,7 +1,7 @@
 //! One connection to the control socket: request lines in, response lines out.
 //!
-//! The supervisor never blocks on the other end or grows with it: buffers are bounded, one request is processed at a
-//! time, and silent clients are dropped. The effect of commands is not known here.
+//! The supervisor never blocks on a client, and a client can't make it use unbounded memory: buffers are bounded, one request
+//! is processed at a time, and silent clients are dropped. This module does not execute the commands.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +17,7 @@ use veche_net::scm_rights;
 
 /// The longest request line in bytes.
 const REQUEST_BYTES_MAX: usize = 4 << 10;
-/// The time limit for sending a request, and for reading the response.
+/// The time limit for the client to send a request, and to read the response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A client of the control socket.
@@ -26,12 +26,12 @@ pub(crate) struct ControlClient {
     pub(crate) id: u64,
     socket: UnixStream,
     received: Vec<u8>,
-    /// The last descriptor sent with a request.
+    /// The last file descriptor that came with a request.
     descriptor: Option<OwnedFd>,
     unsent: Vec<u8>,
     deadline: Instant,
     state: State,
-    /// The client sends no more but may still wait for its response.
+    /// Whether the client has closed its sending direction. It may still wait for its response.
     is_half_closed: bool,
 }
 
@@ -41,7 +41,7 @@ enum State {
     Waiting,
     /// The supervisor is processing a request.
     Asked,
-    /// The client requested a stop and waits for the end.
+    /// The client requested a stop, and waits until the supervisor ends.
     Staying,
     /// The connection can't be used any more.
     Gone,
@@ -62,7 +62,7 @@ impl ControlClient {
         })
     }
 
-    /// Returns the events to poll for; `None` while only the supervisor can make progress.
+    /// Returns the events to poll for; `None` while the client waits for the supervisor, so that no event can make progress.
     pub(crate) fn poll_events(&self) -> Option<PollFlags> {
         let reads = !self.is_half_closed && self.state == State::Waiting && self.unsent.is_empty();
         match (reads, !self.unsent.is_empty()) {
@@ -72,7 +72,7 @@ impl ControlClient {
         }
     }
 
-    /// Returns the time at which the client is dropped, unless there is progress.
+    /// Returns the time at which the client is dropped unless it makes progress before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let is_ours_to_move = self.state == State::Waiting || !self.unsent.is_empty();
         is_ours_to_move.then_some(self.deadline)
@@ -87,8 +87,8 @@ impl ControlClient {
             || self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// Transfers bytes both ways as far as possible, and returns a complete request if there is one. Invalid ones are
-    /// answered here.
+    /// Reads and writes as much as the socket allows, and returns a complete request if there is one. Answers invalid requests
+    /// itself.
     pub(crate) fn pump(&mut self, now: Instant) -> Option<ControlRequest> {
         self.send();
         if self.poll_events() != Some(PollFlags::IN) {
@@ -127,7 +127,7 @@ impl ControlClient {
         .inspect(|_| self.deadline = now + PATIENCE)
     }
 
-    /// Takes the descriptor sent with the request, if there is one.
+    /// Takes the file descriptor that came with the request, if there is one.
     pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
         self.descriptor.take()
     }
@@ -161,7 +161,8 @@ impl ControlClient {
         self.unsent.is_empty() && self.state != State::Asked
     }
 
-    /// Keeps the connection open until the supervisor exits, so that the client can wait for its end.
+    /// Keeps the connection open until the supervisor exits: the end of the connection tells the client that the supervisor has
+    /// ended.
     pub(crate) fn stay(&mut self) {
         self.state = State::Staying;
     }
@@ -170,12 +171,12 @@ impl ControlClient {
         let line = format!("{}\n", json!({"ok": false, "error": why}));
         self.unsent.extend_from_slice(line.as_bytes());
         self.received.clear();
-        // Data after an invalid line can't be trusted.
+        // Data after an invalid line is ignored.
         self.is_half_closed = true;
         self.send();
     }
 
-    /// Reads once per pump, so that a client that sends endlessly gets only its share.
+    /// Reads once per call of [`Self::pump`], so that a client that sends continuously can't starve others.
     fn fill(&mut self) {
         let mut bytes = [0; REQUEST_BYTES_MAX];
         let room = REQUEST_BYTES_MAX - self.received.len();

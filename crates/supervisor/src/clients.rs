@@ -18,9 +18,9 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::clients";
 
-/// The most clients at a time; more wait in the socket's queue.
+/// The maximum number of clients at a time; further ones wait in the socket's backlog.
 const CLIENTS_MAX: usize = 32;
-/// The pause after a failed accept, which happens when descriptors run out.
+/// The pause after a failed accept, which happens if the process has no free descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The control socket and its connections.
@@ -65,7 +65,7 @@ impl ControlClients {
             .min()
     }
 
-    /// Drops clients that are served or have timed out.
+    /// Drops clients that have received their response or have timed out.
     pub(super) fn expire(&mut self, now: Instant) {
         self.clients.retain(|client| !client.is_done(now));
         self.paused_until = self.paused_until.filter(|&until| now < until);

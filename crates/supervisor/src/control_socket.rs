@@ -1,7 +1,7 @@
 //! The control socket's file: claimed at the start, removed at the end.
 //!
-//! A file left by a killed supervisor is replaced; if a server answers on it, it isn't, so that a second `veche serve`
-//! with the same configuration fails. Clients are handled in `client`.
+//! A socket file left by a killed supervisor is replaced. If a server answers on the socket, it is not replaced, so a second
+//! `veche serve` with the same configuration fails. Clients are handled in `client`.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,10 +18,10 @@ use veche_files::{PinnedPath, WriteOptions, lock_holder};
 
 use veche_clock::now;
 
-/// The most clients in the queue.
+/// The maximum number of clients in the socket's backlog.
 const BACKLOG: i32 = 16;
 
-/// How long to wait for the lock, which is held for a few system calls.
+/// How long and how often to try to get the lock, which other processes hold only for a few system calls.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_STEP: Duration = Duration::from_millis(20);
 
@@ -55,7 +55,8 @@ impl ControlSocket {
             path: path.to_owned(),
             source,
         };
-        // Two processes that start at once must not both find a dead file and remove each other's.
+        // The lock prevents that two processes that start at the same time both find a dead socket file, and one then removes
+        // the other's new file.
         let _turn = SocketLock::take(path)?;
         match fs::symlink_metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -66,7 +67,7 @@ impl ControlSocket {
             Ok(_) => match is_answered(path) {
                 Ok(true) => return Err(ControlSocketError::Answered(path.to_owned())),
                 Ok(false) => fs::remove_file(path).map_err(io)?,
-                // Its owner has ended in the meantime.
+                // The owner of the socket has ended and removed the file in the meantime.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(io(e)),
             },
@@ -107,7 +108,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // The file may have been removed by hand.
+        // An error is ignored, since the file may have been removed by hand.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -118,7 +119,8 @@ impl AsFd for ControlSocket {
     }
 }
 
-/// The right to check and replace the socket's file, held for a few system calls. Its own file is removed afterwards.
+/// A lock that gives the right to check and replace the socket's file. It is held for a few system calls, and its own file is
+/// removed afterwards.
 struct SocketLock {
     place: PinnedPath,
     _file: File,
@@ -136,13 +138,14 @@ impl SocketLock {
         };
         let deadline = now() + LOCK_WAIT;
         loop {
-            // Not the folder itself: any user who can read it could lock it.
+            // A separate file is locked rather than the folder, because any user who can read the folder could lock it.
             let file = WriteOptions::private().open(&path).map_err(io)?.file;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
                     let place = PinnedPath::open(&path).map_err(io)?;
                     let ours = file.metadata().map_err(io)?;
-                    // Otherwise the previous holder has removed the file, and others lock another one.
+                    // If the path leads to another file by now, the previous holder has removed the locked one, and other
+                    // processes lock the new file.
                     if place.identity().map_err(io)? == Some((ours.dev(), ours.ino())) {
                         return Ok(Self { place, _file: file });
                     }
@@ -160,7 +163,7 @@ impl SocketLock {
 
 impl Drop for SocketLock {
     fn drop(&mut self) {
-        // A file that remains can be locked as well as a new one.
+        // If the removal fails, the remaining file can be locked like a new one.
         let _ = self.place.remove();
     }
 }
@@ -169,7 +172,7 @@ fn of_process(pid: Option<u32>) -> String {
     pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
 }
 
-/// Returns whether a server listens on a socket. One that accepts nothing counts too, and is not waited for.
+/// Returns whether a server listens on a socket. A server whose backlog is full counts too; the connect does not block.
 fn is_answered(path: &Path) -> io::Result<bool> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -183,7 +186,7 @@ fn is_answered(path: &Path) -> io::Result<bool> {
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // Before the bind: Linux gives the file the socket's mode, so that it is never open to others.
+    // Set before the bind: Linux creates the file with the mode of the socket, so the file is never accessible to others.
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, BACKLOG)?;
@@ -290,7 +293,7 @@ mod tests {
         fs::remove_file(&lock).expect("removed");
     }
 
-    /// A socket whose server accepts no connections and whose queue is full.
+    /// Tests a socket whose server accepts no connections and whose backlog is full.
     #[test]
     fn a_socket_that_is_full_is_answered() {
         let path = place("full");

@@ -1,9 +1,10 @@
-//! The supervisor executes another program in its own process: the pid, children, listening sockets and control socket
-//! remain; only the program is new.
+//! Replaces the supervisor by another program in the same process (exec): the pid, children, listening sockets and control
+//! socket remain.
 //!
-//! The state for the new program is a JSON object in a memory file. It precedes the other descriptors on a socket that
-//! is the new program's standard input (`link` explains why they are not passed by number). Signals are blocked from
-//! before the exec until the new program catches them, so that none is lost or takes its default action.
+//! The state for the new program is a JSON object in a memory file (`memfd`). Its descriptor is sent first, followed by the
+//! other descriptors, on a socket that becomes the new program's standard input (`link` explains why descriptors are not passed
+//! by number). Signals are blocked from before the exec until the new program catches them, so that no signal is lost or has
+//! its default action.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
@@ -42,13 +43,14 @@ const REHEARSAL: &str = "rehearsal";
 /// The purpose of a start that takes over from another supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartRole {
-    /// To verify that it could take over: the process reads the state and exits.
+    /// To verify that the program could take over: the process checks the configuration and exits.
     Rehearsal,
     /// To take over from the previous supervisor in this process.
     Successor,
 }
 
-/// Plain values only. The descriptors follow in the order of the fields that refer to them.
+/// The state passed to the new program: plain values only. The descriptors are sent separately, in the order of the fields that
+/// refer to them.
 #[derive(Debug, Serialize, Deserialize)]
 struct SupervisorState {
     version: u32,
@@ -66,7 +68,7 @@ struct SupervisorState {
     #[serde(default)]
     restarts: Restarts,
     upgrades: u64,
-    /// The path of the program's file, as it was first given.
+    /// The path of the program's file, as given at the first start.
     binary: PathBuf,
 }
 
@@ -74,7 +76,7 @@ struct SupervisorState {
 struct ServerState {
     pid: i32,
     uptime_ms: u64,
-    /// The part of a line that was received.
+    /// The received part of an incomplete line from the server process.
     received: Vec<u8>,
     holds_services: bool,
     have_services_ended: bool,
@@ -120,8 +122,8 @@ pub(super) fn role() -> Option<StartRole> {
     (marker == std::process::id().to_string()).then_some(StartRole::Successor)
 }
 
-/// Starts `binary` to rehearse the handover with the arguments of this process and the configuration `text`; it exits
-/// with 0 if it could take over.
+/// Starts `binary` to rehearse the handover, with the arguments of this process and the configuration `text`. The new process
+/// exits with 0 if it could take over.
 pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
     let mut memory = written(text.as_bytes())?;
     memory.rewind()?;
@@ -132,7 +134,7 @@ pub(super) fn rehearsal(binary: &Path, text: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// Runs the rehearsal: everything that has to work before the point of no return.
+/// Runs the rehearsal in the new program: tries everything that could fail after the exec, when the old program is gone.
 pub(super) fn rehearse(file: &Path) -> Result<SupervisorEnd, ServeError> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;
@@ -172,12 +174,13 @@ impl ServerState {
 }
 
 impl Supervisor {
-    /// Executes the program at `binary` with the configuration `text`. Returns only on failure, with everything as
-    /// before.
+    /// Executes the program at `self.binary` with the configuration `text`. Returns only on failure, with the supervisor
+    /// unchanged.
     pub(super) fn exec_program(&mut self, text: &str) -> ExecFailure {
         self.logs.flush();
         let everything = SigSet::all();
-        // Signals from now on are left to the new program: no other thread receives them.
+        // Signals are blocked from now on, so that the new program receives them. No other thread of this process receives
+        // signals.
         if let Err(error) = everything.thread_block() {
             return ExecFailure::Failed(error.into());
         }
@@ -332,7 +335,8 @@ fn c_string(text: &std::ffi::OsStr) -> io::Result<CString> {
     Ok(CString::new(text.as_bytes())?)
 }
 
-/// Makes a socket with these descriptors the standard input. Its other end has to live until the exec.
+/// Replaces standard input by a socket on which these descriptors were sent. Returns the sending end, which has to stay open
+/// until the exec.
 fn as_stdin(descriptors: &[BorrowedFd<'_>]) -> io::Result<ControlLink> {
     let (mut ours, theirs) = ControlLink::pair()?;
     ours.send_descriptors(descriptors)?;

@@ -1,9 +1,9 @@
 //! The listening sockets bound by the supervisor, and their distribution among workers.
 //!
-//! Several sockets listen on each address (`SO_REUSEPORT`). The kernel distributes connections over the largest number
-//! of them that is a multiple of the workers ([`spread_evenly`](veche_net::spread_evenly)), or over all if that can't
-//! be set. Every socket has to be adopted by some worker, or connections queued on it wait forever: another process on
-//! the same sockets may have another number of workers. Accepted connections go to the worker's driver.
+//! Several sockets listen on each address (`SO_REUSEPORT`). The kernel distributes connections over the largest number of them
+//! that is a multiple of the workers ([`spread_evenly`](veche_net::spread_evenly)), or over all if that can't be set. Every
+//! socket must belong to some worker, or connections queued on it would wait forever. The number of sockets may differ from the
+//! number of workers, because another process on the same sockets may have had another number of workers.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -13,15 +13,15 @@ use std::os::fd::OwnedFd;
 pub struct InheritedListener {
     /// The bound address, with the port chosen by the system if the configuration has port 0.
     pub address: SocketAddr,
-    /// Listening, non-blocking and `CLOEXEC`. The supervisor holds duplicates of all of them until it ends: closing one
-    /// here refuses no connection, but removes it from a poll set only after `EPOLL_CTL_DEL`.
+    /// The sockets: listening, non-blocking and `CLOEXEC`. The supervisor holds duplicates of all of them until it ends. So
+    /// closing one here refuses no connection, and epoll keeps reporting it unless it is removed with `EPOLL_CTL_DEL` before.
     pub sockets: Vec<OwnedFd>,
 }
 
 /// Assigns socket `j` of each listener to worker `j mod workers`.
 ///
-/// Returns for each worker its sockets with the index of their listener. With more workers than sockets some workers
-/// get none of a listener; the supervisor binds enough.
+/// Returns for each worker its sockets, each with the index of its listener. If there were more workers than sockets, some
+/// workers would get no socket of a listener; the supervisor binds enough to prevent this.
 pub fn distribute(listeners: Vec<InheritedListener>, workers: usize) -> Vec<Vec<(usize, OwnedFd)>> {
     let mut hands: Vec<Vec<(usize, OwnedFd)>> = (0..workers).map(|_| Vec::new()).collect();
     for (listener, inherited) in listeners.into_iter().enumerate() {

@@ -128,13 +128,14 @@ pub enum ServeError {
 
 const NOT_STORED: &str = "the service manager does not store the listening sockets, so connections are refused during a restart";
 
-/// Returns whether this process was already running and only its program is new: [`run`] continues then.
+/// Returns whether this program was executed by a running supervisor in its own process, so that [`run`] continues that
+/// supervisor's work.
 pub fn goes_on() -> bool {
     handover::role().is_some()
 }
 
-/// Runs with the configuration at `file` until the server is stopped; with `dev`, pages show errors. Nothing starts
-/// unless everything is in order.
+/// Runs the supervisor with the configuration at `file` until the server is stopped. With `dev`, errors are shown on the
+/// developer's pages. Nothing is started if the configuration or an address can't be used.
 pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let signals = Signals::catch(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD])?;
     match handover::role() {
@@ -147,9 +148,9 @@ pub fn run(file: PathBuf, dev: bool) -> Result<SupervisorEnd, ServeError> {
     let control_socket = ControlSocket::claim(&config.server.control)?;
     let raised = descriptors::raise()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // Enough for each worker even after a restart with another number of workers, up to the cores.
+    // At least one socket per core, so that there are enough after a restart with more workers, up to the number of cores.
     let sockets_each = cores.max(usize::from(config.server.workers.resolve(cores)));
-    // Stored until there is a log.
+    // Warnings that are kept until the log is open.
     let mut remarks = Vec::new();
     let notifier = ServiceNotifier::from_environment(now(), &mut remarks);
     let listening = listen(&config, sockets_each, &notifier, &mut remarks)?;
@@ -215,7 +216,7 @@ fn go_on(file: PathBuf, dev: bool, signals: Signals) -> Result<SupervisorEnd, Se
         }
     };
     let account = Account::of(loaded.config.server.run_as.as_ref())?;
-    // No error may end the supervisor from here on, since that would end the running server process too.
+    // From here on no error may end the supervisor, since that would end the running server process too.
     let owner = account.as_ref().map(Account::owner);
     let log = loaded.config.server.log.for_dev(dev);
     let logs = Signals::keep_from(|| logging::start_or_stderr(&log, owner))??;
@@ -278,7 +279,7 @@ fn listen(
 ) -> Result<Vec<ListeningSockets>, ListenError> {
     let mut kept = stored::take(remarks);
     let mut assigned = listening::assign(&config.listeners, &mut kept);
-    // The addresses of unused stored sockets may conflict with new ones.
+    // Unused stored sockets are closed first, since their addresses may conflict with those of new sockets.
     kept.into_iter().for_each(ListeningSockets::close);
     notifier.forget_stored();
     for listening in assigned.iter_mut().flatten() {
@@ -326,10 +327,10 @@ struct Supervisor {
     account: Option<Account>,
     server: Option<ServerChild>,
     restart_backoff: RestartBackoff,
-    /// When the next server process is started, while there is none.
+    /// When the next server process is started, if none is running.
     revive_at: Option<Instant>,
     begun: Instant,
-    /// Some server process has been ready.
+    /// Whether any server process has been ready so far.
     was_ready: bool,
     starts: u64,
     /// Counts of server processes that ended unexpectedly.
@@ -337,9 +338,9 @@ struct Supervisor {
     upgrades: u64,
     last_exit: Option<LastExit>,
     upgrade: Option<UpgradeState>,
-    /// The server process has been replaced and the supervisor is next.
+    /// The replacement of the supervisor itself, which is pending after that of the server process.
     change: Option<PendingSelfUpgrade>,
-    /// Why the supervisor was not replaced.
+    /// Why the supervisor was not replaced in the last upgrade, for `veche status`.
     change_error: Option<String>,
     retiring: Vec<RetiringServer>,
     stopping: Option<Shutdown>,
@@ -351,7 +352,7 @@ struct Supervisor {
     statuses: Vec<PendingStatus>,
 }
 
-/// The parts of a supervisor, newly made or inherited.
+/// The parts of a supervisor, either new or inherited from the previous program.
 struct SupervisorParts {
     file: PathBuf,
     dev: bool,
@@ -414,7 +415,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits for an event, then checks everything: each check is a cheap call, and none can be forgotten.
+    /// Waits for an event, then performs all checks, whatever the event was. Each check is cheap, and so none can be missed.
     fn turn(&mut self) -> Result<(), ServeError> {
         self.wait()?;
         for signal in self.signals.take() {
@@ -458,7 +459,8 @@ impl Supervisor {
             self.watchdog.deadline(),
         ];
         let timeout = deadline.into_iter().flatten().min().map(|deadline| {
-            // Rounded up: waking just before a deadline would spin until it.
+            // Rounded up to the next millisecond: a wakeup just before the deadline would make the loop spin until the
+            // deadline.
             deadline.saturating_duration_since(now()) + Duration::from_millis(1)
         });
         poll_once(&mut fds, timeout)
@@ -501,7 +503,7 @@ impl Supervisor {
                 info!(target: TARGET, "SIGUSR2: upgrading");
                 self.begin_upgrade(ReplacementKind::Upgrade, None);
             }
-            // `reap_server` checks in every turn.
+            // The server process itself is reaped by `reap_server` in every turn.
             SIGCHLD => self.reap_other_children(),
             _ => {}
         }
@@ -517,7 +519,7 @@ impl Supervisor {
         }
     }
 
-    /// Creates the folders of ordered certificates and of history likewise.
+    /// Creates the folders for ACME certificates and for history, writable for the server process's account.
     fn own_cache(&self, config: &Config) -> Result<(), String> {
         match &self.account {
             None => Ok(()),
@@ -537,7 +539,8 @@ impl Supervisor {
         self.expire_pending_requests(now);
         self.clients.expire(now);
         self.watch(now);
-        // A server process that hangs and can't be killed is left to the service manager.
+        // If the server process hangs, no watchdog notification is sent: should killing it fail, the service manager restarts
+        // the service.
         if !self.watchdog.is_hung {
             self.notifier.tick(now);
         }

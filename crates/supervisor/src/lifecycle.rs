@@ -59,7 +59,7 @@ impl Supervisor {
                 self.server = Some(server);
             }
             Err(error) => {
-                // Too many processes or too little memory, which may be temporary.
+                // The cause may be temporary, such as too many processes or too little memory.
                 let wait = self.restart_backoff.wait_after(Duration::ZERO);
                 error!(target: TARGET, %error, ?wait, "can't start the server process");
                 self.revive_at = Some(now() + wait);
@@ -107,12 +107,12 @@ impl Supervisor {
             ToSupervisor::Status { id, report } => self.answer_status(id, Ok(report)),
             ToSupervisor::Pulse { stuck } => self.take_pulse(stuck),
             ToSupervisor::SpawnerEnded => self.replace_spawner(),
-            // Recorded by the server process.
+            // `ServerChild::receive` has already recorded it.
             ToSupervisor::ServicesEnded => {}
         }
     }
 
-    /// Gives the server process another spawner of worker processes.
+    /// Starts a new spawner of worker processes for the server process, whose spawner has ended.
     fn replace_spawner(&mut self) {
         let setup = worker_spawner::setup(&self.file, &self.current.text, self.account.as_ref());
         let Some(server) = &mut self.server else {
@@ -134,7 +134,7 @@ impl Supervisor {
         let Some(mut how) = server.reap()? else {
             return Ok(());
         };
-        // The last messages of the process may have arrived since.
+        // The process's last messages may have arrived after the previous read.
         self.read_server();
         let Some(server) = self.server.take() else {
             return Ok(());
@@ -179,7 +179,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Logs the addresses to open in a browser, under `veche dev`.
+    /// Logs the addresses that a developer can open in a browser, under `veche dev`.
     fn log_addresses(&self) {
         let listeners = self.current.config.listeners.iter();
         for (listener, listening) in listeners.zip(&self.listening) {
@@ -192,7 +192,7 @@ impl Supervisor {
                 "http"
             };
             let mut address = listening.address;
-            // A browser on this machine reaches that address too.
+            // An unspecified address is shown as the loopback address, which a browser on this machine can open.
             if address.ip().is_unspecified() {
                 address.set_ip(Ipv4Addr::LOCALHOST.into());
             }
@@ -209,7 +209,7 @@ impl Supervisor {
         {
             error!(target: TARGET, pid = server.pid(), wait = ?server.patience, "the server process did not become ready in time: killing it");
             server.kill();
-            // Killed once; its death is handled in a later turn.
+            // Set so that the process is killed only once. Its death is handled in a later turn.
             server.is_ready = true;
         }
     }

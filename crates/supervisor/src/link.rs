@@ -1,7 +1,8 @@
-//! One end of the control socket between supervisor and server process: lines both ways, descriptors one way.
+//! One end of the control socket between supervisor and server process. Both sides send lines; only one side sends descriptors.
 //!
-//! Non-blocking, with bounded buffers: neither side can block the other. It does not know the lines' meaning (`message`
-//! does): its owner polls [`ControlLink::as_fd`] and calls [`ControlLink::receive`] and [`ControlLink::flush`].
+//! The socket is non-blocking and the buffers are bounded, so neither side can block the other. The meaning of the lines is
+//! defined in `message`. The owner of a link polls [`ControlLink::as_fd`], and calls [`ControlLink::receive`] and
+//! [`ControlLink::flush`].
 //!
 //! Descriptors are passed as `SCM_RIGHTS` rather than inherited by number, since turning a number into a descriptor
 //! requires `unsafe`; the socket itself is inherited as standard input for the same reason.
@@ -21,9 +22,9 @@ use veche_net::scm_rights;
 /// The longest line in bytes. It can contain two configurations of at most 1 MiB as JSON strings, in which a character
 /// takes up to six bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// The limit of unsent bytes.
+/// The maximum number of unsent bytes.
 const UNSENT_BYTES_MAX: usize = 2 * LINE_BYTES_MAX;
-/// The most descriptors received but not yet taken.
+/// The maximum number of descriptors that are received but not yet taken.
 const DESCRIPTORS_MAX: usize = 1 << 16;
 const RECEIVE_BYTES: usize = 64 << 10;
 
@@ -48,7 +49,7 @@ impl ControlLink {
     /// Wraps the end that this process was started with, its standard input.
     pub(crate) fn from_stdin() -> io::Result<Self> {
         let socket = io::stdin().as_fd().try_clone_to_owned()?;
-        // Fails if standard input is not a socket: the server process was started by hand.
+        // Fails if standard input is not a socket, which means that the server process was started by hand.
         rustix::net::sockopt::socket_type(&socket)?;
         Self::new(UnixStream::from(socket))
     }
@@ -99,7 +100,7 @@ impl ControlLink {
         self.flush()
     }
 
-    /// Sends descriptors ahead of the next message, with empty lines, which the reader skips.
+    /// Sends descriptors ahead of the next message. Each group is attached to an empty line, which the receiver skips.
     ///
     /// # Errors
     /// Errors of the socket, including `WouldBlock`, which does not occur on a new socket.
@@ -113,7 +114,7 @@ impl ControlLink {
     /// Sends a message with a descriptor ahead of it.
     ///
     /// # Errors
-    /// `WouldBlock`: earlier messages have not been sent completely, and this one is not sent. Those of
+    /// `WouldBlock`: earlier messages have not been sent completely, and this one is not sent. Also the errors of
     /// [`Self::send_descriptors`] and [`Self::send`].
     pub(crate) fn send_with(
         &mut self,
@@ -121,7 +122,7 @@ impl ControlLink {
         message: &impl Serialize,
     ) -> io::Result<()> {
         self.flush()?;
-        // The descriptor would arrive in the middle of a line.
+        // Otherwise the empty line with the descriptor would be inserted in the middle of an unsent line.
         if !self.is_flushed() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -129,7 +130,7 @@ impl ControlLink {
         self.send(message)
     }
 
-    /// Sends pending bytes as far as the socket accepts them.
+    /// Sends as many pending bytes as the socket accepts.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.ended {
             self.unsent.clear();
@@ -173,7 +174,7 @@ impl ControlLink {
     /// Reads available data.
     ///
     /// # Errors
-    /// Errors of the socket, or a line or number of descriptors over the limits; the link can't be used then.
+    /// Errors of the socket, or a line or a number of descriptors over the limits. The link can't be used after an error.
     pub(crate) fn receive(&mut self) -> io::Result<()> {
         let mut bytes = [0; RECEIVE_BYTES];
         loop {
@@ -182,7 +183,8 @@ impl ControlLink {
                 Ok(taken) => taken,
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Ok(()),
-                // The peer died with our bytes unread; its last messages have been read.
+                // The peer died without reading all of our data. Its last messages have been read by now, so this is the end of
+                // the stream.
                 Err(Errno::CONNRESET) => 0,
                 Err(e) => return Err(e.into()),
             };

@@ -1,8 +1,8 @@
 //! The listening sockets: bound once, kept for the supervisor's lifetime, and under systemd [beyond it](super::stored).
 //!
-//! For each address a fixed number of sockets listens with `SO_REUSEPORT`. The server process gets duplicates, so that
-//! connections queue while there is none and nothing is refused. No socket is closed early, since closing one resets
-//! the connections in its queue. The supervisor never accepts a connection.
+//! For each address a fixed number of sockets listens with `SO_REUSEPORT`. The server process gets duplicates of the sockets.
+//! So while no server process is running, connections wait in the queues of the sockets instead of being refused. No socket is
+//! closed early, since closing it resets the connections in its queue. The supervisor never accepts a connection.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -19,20 +19,20 @@ use crate::message::ListenerSockets;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::listening";
 
-/// The most connections queued on each socket; the kernel caps it at `net.core.somaxconn`.
+/// The maximum number of connections queued on each socket; the kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
-/// The bytes that the kernel queues for a client that does not read. The rest waits in the client's outbox, where it is
-/// counted: by default the kernel would queue megabytes for each, and all connections of the machine suffer when its
-/// memory runs short.
+/// The number of unsent bytes that the kernel queues for a client that does not read. Further data waits in the client's
+/// outbox, where it counts against limits. By default the kernel would queue megabytes per client, and when its TCP memory runs
+/// short, all connections of the machine suffer.
 const KERNEL_UNSENT_BYTES: u32 = 128 << 10;
-/// The idle time before keep-alive probes start; after a number of unanswered probes the connection ends as timed out.
-/// Peers that vanish silently, such as machines that lose power, are noticed within two minutes; a session's own pings
-/// notice it earlier.
+/// The idle time before TCP keep-alive probes start, and the time between probes. After a number of unanswered probes the
+/// kernel ends the connection as timed out. So peers that vanish silently, such as machines that lose power, are detected
+/// within two minutes; the pings of a session detect them earlier.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_PROBES: u32 = 4;
-/// The number of retries for an address in use: a server process whose supervisor was killed needs a moment to notice
-/// and close its listeners.
+/// The number of retries if an address is in use, and the time between them. A server process whose supervisor was killed needs
+/// a moment to notice that and to close its listeners.
 const IN_USE_RETRIES: u32 = 20;
 const IN_USE_RETRY_EVERY: Duration = Duration::from_millis(100);
 
@@ -53,7 +53,7 @@ impl ListeningSockets {
         })
     }
 
-    /// Adds a socket bound by an earlier run of this program, possibly of another version.
+    /// Adds a socket bound by an earlier run of this program, which may have had another version.
     pub(super) fn add_kept(all: &mut Vec<Self>, socket: OwnedFd) -> io::Result<()> {
         let found = SockRef::from(&socket);
         let address = found.local_addr()?.as_socket();
@@ -97,7 +97,7 @@ impl ListeningSockets {
 }
 
 impl ListenerSockets {
-    /// Describes the sockets for a message.
+    /// Returns the description of the sockets for a message to the server process.
     pub(crate) fn of(listening: &ListeningSockets) -> Self {
         Self {
             address: listening.address,
@@ -125,7 +125,7 @@ fn explain(source: &io::Error) -> String {
     }
 }
 
-/// Takes the sockets out of `kept` that are bound to each listener's address, in order.
+/// Takes from `kept`, for each listener in order, the sockets that are bound to its address.
 pub(super) fn assign(
     listeners: &[ListenerConfig],
     kept: &mut Vec<ListeningSockets>,
@@ -134,7 +134,7 @@ pub(super) fn assign(
     let mut take = |wanted| {
         let is_for = |kept: &ListeningSockets| {
             let address = kept.address;
-            // Port 0 takes no socket that another listener names.
+            // A listener with port 0 must not take a socket whose address another listener configures explicitly.
             ListenerSockets::are_for(address, wanted) && (address == wanted || !is_named(address))
         };
         let place = kept.iter().position(is_for)?;
@@ -144,7 +144,8 @@ pub(super) fn assign(
     addresses.map(&mut take).collect()
 }
 
-/// Binds `sockets_each` sockets for every listener, in order, that has none `assigned`.
+/// Binds `sockets_each` sockets for each listener that has no `assigned` sockets; returns the sockets of all listeners in
+/// order.
 pub(crate) fn listen_on(
     listeners: &[ListenerConfig],
     sockets_each: usize,
@@ -178,7 +179,8 @@ fn bind_set(address: SocketAddr, count: usize) -> io::Result<ListeningSockets> {
     })
 }
 
-/// With `SO_REUSEPORT` two servers of one user would silently share an address. A bind without it detects the other.
+/// Waits until no other server uses the address. With `SO_REUSEPORT` two servers of the same user would silently share it; a
+/// bind without the option detects the other server.
 fn wait_until_free(address: SocketAddr) -> io::Result<()> {
     if address.port() == 0 {
         return Ok(());
@@ -207,17 +209,19 @@ fn bind(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     socket.set_reuse_port(reuse_port)?;
     set_options(&SockRef::from(&socket))?;
     if address.is_ipv6() {
-        // IPv6 only: `[::]:80` next to `0.0.0.0:80` is no conflict, and peers of the latter have IPv4 addresses.
+        // The socket accepts only IPv6, so `[::]:80` does not conflict with `0.0.0.0:80`, and IPv4 clients are seen with IPv4
+        // addresses.
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// Sets options that may differ between versions. Accepted sockets inherit them.
+/// Sets options that may differ between versions of the program. Accepted sockets inherit them.
 fn set_options(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    // A turn's output leaves in one write, and later data must not wait for its acknowledgement.
+    // Disables Nagle's algorithm: a turn's output is already one write, and later data must not wait for the acknowledgement of
+    // earlier data.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(KERNEL_UNSENT_BYTES)?;
     let keep_alive = TcpKeepalive::new()
@@ -234,7 +238,8 @@ mod tests {
 
     use super::*;
 
-    /// Back ends on push listeners may be silent for any time, so nothing else would notice their end.
+    /// Keep-alive is needed because back ends on push listeners may be silent for any time, so nothing else would detect that
+    /// they have vanished.
     #[test]
     fn accepted_connections_are_kept_alive() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -277,13 +282,13 @@ mod tests {
                     }
                 }
             }
-            // None waits on a socket without a worker.
+            // No connection waits on a socket without a worker.
             assert_eq!(shares.iter().sum::<usize>() - before, peers.len());
         }
         shares
     }
 
-    /// The number of workers may change while the sockets stay.
+    /// The number of workers may change while the sockets stay the same.
     #[test]
     fn workers_have_even_shares_where_they_do_not_divide_the_sockets() {
         let set = bind_set(([127, 0, 0, 1], 0).into(), 8).expect("a free port");
@@ -291,8 +296,8 @@ mod tests {
             veche_net::spread_evenly(&set.sockets, workers).expect("Linux 4.5");
             let shares = shares(&set, workers);
             let mean = 5000.0 / workers as f64;
-            // More than four standard deviations; without the option some workers have 60 % more than others, or twice
-            // as much.
+            // More than four standard deviations. Without the socket option, some workers get 60 % more connections than
+            // others, or even twice as many.
             let slack = 5.0 * mean.sqrt();
             let is_even = |share: &usize| (*share as f64 - mean).abs() < slack;
             assert!(shares.iter().all(is_even), "{workers} workers: {shares:?}");

@@ -1,8 +1,9 @@
-//! The messages between supervisor and server process: one JSON object a line over the control socket.
+//! The messages between supervisor and server process: one JSON object per line on the control socket.
 //!
-//! Plain types. Lines and descriptors are transported by `link`; messages are handled by the supervisor and by
-//! [`process`](crate::process). Either side logs and skips an unknown line, so that a supervisor may be one version
-//! away from its server process during an upgrade; [`VERSION`] changes when that is not sufficient.
+//! The module contains only plain types. `link` transports lines and descriptors; the supervisor and
+//! [`process`](crate::process) handle the messages. Both sides log and skip unknown lines, so that the supervisor and the
+//! server process may differ by one version during an upgrade. If that is not sufficient for a change, [`VERSION`] is
+//! increased.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,23 +31,24 @@ pub(crate) enum ToServer {
     Reload {
         /// The id of the request, repeated in the answer.
         id: u64,
-        /// The file's text as read by the supervisor.
+        /// The text of the configuration file as read by the supervisor.
         text: String,
-        /// The time after which it is refused, in milliseconds of the monotonic clock, which both processes share.
+        /// The time after which the server process refuses the configuration, in milliseconds of the monotonic clock, which
+        /// both processes share.
         #[serde(default)]
         until_ms: Option<u64>,
         /// Whether the socket of a spawner of worker processes precedes the message.
         #[serde(default)]
         has_spawner: bool,
     },
-    /// The spawner has ended: the socket of another one precedes the message.
+    /// The spawner of worker processes has ended. The socket of a new spawner precedes the message.
     Spawner,
     /// Under `veche dev`: a new configuration was rejected.
     Refused {
-        /// The problems that were found, as the developer is to read them.
+        /// The problems that were found, formatted for the developer.
         why: String,
     },
-    /// The services of all previous processes have ended: those held back start.
+    /// The services of all previous server processes have ended: starts the services that were held back.
     StartServices,
     /// The log files were moved away and have to be reopened.
     ReopenLogs,
@@ -57,7 +59,7 @@ pub(crate) enum ToServer {
         /// The delay before the drain, during which `/health` returns 503.
         #[serde(default)]
         lame_duck_ms: u64,
-        /// Another server process has taken over: clients may reconnect at once.
+        /// Whether another server process has taken over, so that clients may reconnect at once.
         #[serde(default)]
         replaced: bool,
     },
@@ -66,11 +68,11 @@ pub(crate) enum ToServer {
         /// The id of the request, repeated in the answer.
         id: u64,
     },
-    /// Requests whether workers make progress, answered by `Pulse`.
+    /// Asks whether workers make progress; answered by `Pulse`.
     Pulse,
     /// Writes the rows of a table to the descriptor that precedes it.
     Dump(DumpRequest),
-    /// Writes decisions about clients to the descriptor that precedes the message, until its reader has gone.
+    /// Writes decisions about clients to the descriptor that precedes the message, until the reader of that descriptor is gone.
     Watch(DecisionFilter),
 }
 
@@ -110,8 +112,8 @@ pub(crate) struct StartMessage {
     pub(crate) config_path: PathBuf,
     /// The configuration in force.
     pub(crate) text: String,
-    /// The configuration at the supervisor's start, if another was loaded since: directives that need a restart keep
-    /// its values.
+    /// The configuration at the supervisor's start, if another was loaded since. Directives that need a restart keep the values
+    /// of this configuration.
     pub(crate) started_text: Option<String>,
     /// Whether this is `veche dev`.
     #[serde(default)]
@@ -119,7 +121,8 @@ pub(crate) struct StartMessage {
     /// Whether the configuration has not been checked yet.
     #[serde(default)]
     pub(crate) is_unjudged: bool,
-    /// Whether services of another process may still run: those of this one start with `StartServices`.
+    /// Whether services of another server process may still be running. If so, this process starts its services only at
+    /// `StartServices`.
     #[serde(default)]
     pub(crate) holds_services: bool,
     /// Counts of server processes that ended unexpectedly.
@@ -185,7 +188,7 @@ pub(crate) enum ToSupervisor {
     },
     /// The spawner of worker processes has ended, and the server process needs another one.
     SpawnerEnded,
-    /// In a drain: all services have ended, and none will start.
+    /// All services have ended during a drain, and none will start.
     ServicesEnded,
     /// The server process can't start; sent before it exits.
     Failed {
@@ -196,7 +199,7 @@ pub(crate) enum ToSupervisor {
     Reloaded {
         /// The id of the request.
         id: u64,
-        /// Why the old configuration stays, if it does.
+        /// Why the old configuration stays in force; `None` if the new one is in force.
         error: Option<String>,
     },
     /// The result of [`ToServer::Status`].
@@ -208,7 +211,7 @@ pub(crate) enum ToSupervisor {
     },
     /// The result of [`ToServer::Pulse`].
     Pulse {
-        /// The worker that has been in the same turn for the most checks, if any.
+        /// The worker that has been in the same turn for the largest number of checks, if any is stuck.
         stuck: Option<StuckWorker>,
     },
 }

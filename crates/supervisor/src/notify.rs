@@ -1,8 +1,8 @@
 //! Notifications to the service manager (`sd_notify`): readiness, reloads, the end, and the watchdog. The service
 //! manager also stores the listening sockets for the next start.
 //!
-//! Datagrams to the socket in `NOTIFY_SOCKET`, if set. One that can't be sent is dropped: the service manager is gone
-//! or does not listen, and neither is a reason to stop.
+//! Notifications are datagrams to the socket named by the variable `NOTIFY_SOCKET`, if it is set. A datagram that can't be sent
+//! is dropped: it means that the service manager is gone or does not listen, which is no reason to stop.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,7 +18,7 @@ use super::listening::ListeningSockets;
 use super::stored::NAME;
 use veche_net::scm_rights;
 
-/// How long the service manager may leave a message with sockets unread.
+/// How long to wait for the service manager to read a message that carries sockets.
 const STORE_WAIT: Duration = Duration::from_secs(1);
 /// The variable with the socket's address. The server process does not get it: only the supervisor represents the
 /// service.
@@ -33,7 +33,7 @@ pub(super) struct ServiceNotifier {
 }
 
 impl ServiceNotifier {
-    /// Connects as the environment says; adds the reason to `remarks` if that fails.
+    /// Connects to the socket named by the environment; adds a remark to `remarks` if that fails.
     pub(super) fn from_environment(now: Instant, remarks: &mut Vec<String>) -> Self {
         let Some(address) = std::env::var_os(SOCKET) else {
             return Self::default();
@@ -100,7 +100,7 @@ impl ServiceNotifier {
     /// Makes the service manager store exactly these sockets for the next start.
     ///
     /// # Errors
-    /// It can't be notified: connections are refused between this run and the next one.
+    /// The service manager can't be notified, so connections will be refused between this run and the next one.
     pub(super) fn store(&self, listening: &[ListeningSockets]) -> io::Result<()> {
         let Some((_, address)) = &self.socket else {
             return Ok(());
@@ -111,7 +111,7 @@ impl ServiceNotifier {
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(address)?;
         socket.set_write_timeout(Some(STORE_WAIT))?;
-        // By default the service manager polls for hang-ups and closes such sockets.
+        // FDPOLL=0, because by default the service manager closes stored sockets on which it detects a hang-up.
         let message = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={NAME}");
         for some in sockets.chunks(scm_rights::DESCRIPTORS_MAX) {
             scm_rights::send(&socket, message.as_bytes(), some)?;
@@ -126,7 +126,7 @@ impl ServiceNotifier {
     }
 }
 
-/// A leading `@` stands for the NUL of an abstract address.
+/// Parses the socket's address, in which a leading `@` stands for the NUL byte of an abstract address.
 fn address_of(text: &OsStr) -> io::Result<SocketAddr> {
     match text.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),

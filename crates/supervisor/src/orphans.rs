@@ -1,5 +1,5 @@
-//! Children that are not server processes: the spawners of worker processes, and what the supervisor inherits as PID 1
-//! of a container. Only it can reap them.
+//! Reaps children of the supervisor that are not server processes: the spawners of worker processes, and orphaned processes
+//! that the supervisor inherits as PID 1 of a container.
 
 use std::fs;
 use std::io;
@@ -14,8 +14,8 @@ use super::upgrade::UpgradeState;
 const TARGET: &str = "veche::supervisor::orphans";
 
 impl Supervisor {
-    /// Reaps spawners and inherited processes that have ended. They are not listed, so that a handover need not
-    /// transfer a list.
+    /// Reaps spawners and inherited processes that have ended. The supervisor keeps no list of them, so a handover need not
+    /// pass one on.
     pub(super) fn reap_other_children(&self) {
         let candidate = self.upgrade.as_ref().map(UpgradeState::candidate);
         let retiring = self.retiring.iter().map(|retiring| &retiring.server);

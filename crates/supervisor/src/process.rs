@@ -1,12 +1,12 @@
 //! The server process's side of the supervisor: how the process starts, receives commands and stops.
 //!
-//! [`run`] receives the config and the listening sockets from the control socket, starts the server and then remains
-//! the process's only control thread: it blocks on the control socket and on signals, and calls a [`ServerControl`]. It
-//! does not know workers; `ServerControl` turns each call into messages to them.
+//! [`run`] receives the config and the listening sockets from the control socket, starts the server and then remains the
+//! process's only control thread: it blocks on the control socket and on signals, and calls a [`ServerControl`]. This module
+//! does not know workers; `ServerControl` turns each call into messages to workers.
 //!
-//! Signals: SIGTERM drains, SIGUSR1 reopens the logs. SIGINT and SIGHUP are for the supervisor, which also receives
-//! them when they come from a terminal; they and SIGUSR2 are ignored here. A closed control socket means that the
-//! supervisor died: the process drains and exits, because nothing could stop it any more.
+//! Signals: SIGTERM drains, SIGUSR1 reopens the logs. SIGINT, SIGHUP and SIGUSR2 are ignored here, since the supervisor handles
+//! them; a terminal sends the first two to both processes. A closed control socket means that the supervisor has died: the
+//! process drains and exits, because nothing could stop it any more.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,7 +35,7 @@ use veche_clock::{monotonic_ms, now};
 
 /// The target of this module's log lines.
 const TARGET: &str = "veche::process";
-/// The time limit for the supervisor's `Start`, which it sends at once.
+/// The time limit for receiving `Start`, which the supervisor sends at once.
 const START_WAIT: Duration = Duration::from_secs(10);
 /// The interval at which a draining server is checked for completion.
 const DRAINED_EVERY: Duration = Duration::from_millis(20);
@@ -43,7 +43,7 @@ const DRAINED_EVERY: Duration = Duration::from_millis(20);
 /// The minimum time for closing connections with a code, however short the drain.
 const CLOSE_WAIT: Duration = Duration::from_millis(100);
 
-/// The time for cutting off connections that outlast the drain; the supervisor's grace period is longer.
+/// The time for cutting off connections that outlast the drain. The supervisor waits longer before it kills the process.
 const CUT_OFF_WAIT: Duration = Duration::from_millis(250);
 
 /// The longest drain of a process whose supervisor has ended: another server may be about to start and needs the
@@ -83,40 +83,40 @@ pub trait ServerProgram {
     /// The handle of the running server.
     type Control: ServerControl;
 
-    /// Drops privileges that the process does not need. It is single-threaded and has no log yet.
+    /// Drops privileges that the process does not need. Called while the process is single-threaded and has no log yet.
     ///
     /// # Errors
-    /// The process must not serve with this configuration, as one line.
+    /// Why the process must not serve with this configuration, as one line.
     fn confine(&mut self, config: &Config) -> Result<(), String>;
     /// Logs the result of [`Self::confine`].
     fn log_confined(&self);
     /// Warns of paths in a new configuration that the confined process can't access.
     fn warn_unreachable(&self, config: &Config);
-    /// Starts the workers and returns once all of them accept.
+    /// Starts the workers, and returns once all of them accept connections.
     ///
     /// # Errors
-    /// They can't be started, as one line.
+    /// Why the workers can't be started, as one line.
     fn start(&mut self, start: StartOptions) -> Result<Self::Control, String>;
 }
 
-/// The running server as seen by the control thread. No call may block for long, since the supervisor gets no answers
-/// meanwhile.
+/// The running server as seen by the control thread. No call may block for long, since the supervisor gets no answers during
+/// the call.
 pub trait ServerControl {
-    /// Applies a new configuration completely or not at all; open connections stay. Settings that can't change without
-    /// a restart have their old values. Worker processes of its applications come from `spawner`.
+    /// Applies a new configuration completely or not at all; open connections stay. Settings in `config` that can't change
+    /// without a restart have their old values. `spawner` starts the worker processes of the configuration's applications.
     ///
     /// # Errors
     /// The old configuration stays, with the reason as one line.
     fn reload(&self, config: Arc<Config>, spawner: Option<Arc<Spawner>>) -> Result<(), String>;
-    /// Runs periodic checks, such as for changed files, which are cheap; returns when to call it again, if ever. Also
-    /// called after a reload.
+    /// Runs cheap periodic checks, such as for changed files. Returns the time at which it has to be called again, if ever.
+    /// Also called after a reload.
     fn run_periodic(&self) -> Option<Instant>;
     /// Reports a rejected configuration; shown to the developer under `veche dev`.
     fn refused(&self, why: &str);
     /// Makes `/health` return 503 and changes nothing else.
     fn announce_end(&self);
-    /// Stops accepting and closes connections, spread over the time, then cuts off the rest. May be called again with a
-    /// shorter time.
+    /// Stops accepting, closes the connections spread evenly over the time `within`, then cuts off the rest. May be called
+    /// again with a shorter time.
     fn drain(&self, within: Duration, reason: DrainReason);
     /// Ends the remaining connections at the end of the drain, and logs them.
     fn cut_off(&self);
@@ -150,7 +150,7 @@ pub fn run(program: impl ServerProgram) -> ExitCode {
     run_on(ControlLink::from_stdin(), program)
 }
 
-/// Does the same with a given end of the control socket.
+/// Runs a server process like [`run`], with the given end of the control socket.
 pub(crate) fn run_on(link: io::Result<ControlLink>, program: impl ServerProgram) -> ExitCode {
     match ServerRun::begin(link, program) {
         Ok((process, started)) => process.serve(started),
@@ -177,9 +177,9 @@ struct ServerRun<P> {
     drain_begins: Option<(Instant, Duration)>,
     /// When a running drain ends.
     drain_ends: Option<Instant>,
-    /// Connections that outlasted the drain have been cut off.
+    /// Whether the connections that outlasted the drain have been cut off.
     has_cut_off: bool,
-    /// The supervisor has been notified that services have ended.
+    /// Whether the supervisor was notified that all services have ended.
     has_reported_services_ended: bool,
     holds_services: bool,
     restarts: Restarts,
@@ -187,11 +187,11 @@ struct ServerRun<P> {
     listening: Vec<OwnedFd>,
     /// The spawner of the configuration in force, if it has worker processes.
     spawner: Option<Arc<Spawner>>,
-    /// Whether the supervisor was asked for another spawner.
+    /// Whether another spawner was requested from the supervisor and has not arrived yet.
     asks_spawner: bool,
 }
 
-/// The result of the supervisor's first message.
+/// The state prepared from the supervisor's first message.
 struct PreparedServer {
     started: Arc<Config>,
     config: Arc<Config>,
@@ -295,7 +295,7 @@ impl PreparedServer {
 }
 
 impl<P: ServerProgram> ServerRun<P> {
-    /// Returns errors that have not been reported.
+    /// Starts the server. Returns only errors that were not reported to the supervisor or the log.
     fn begin(
         link: io::Result<ControlLink>,
         mut program: P,
@@ -343,7 +343,7 @@ impl<P: ServerProgram> ServerRun<P> {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             handover: HANDOVER_VERSION,
         });
-        // Messages that arrived together with `Start` would cause no wake-up.
+        // Messages that arrived together with `Start` are already in the buffer, so polling would not report them.
         self.read_messages(&control);
         while !self.is_done(&control) {
             if let Err(error) = self.turn(&control) {
@@ -407,7 +407,7 @@ impl<P: ServerProgram> ServerRun<P> {
         Ok(())
     }
 
-    /// Asks for another spawner if that of the configuration has ended.
+    /// Requests another spawner from the supervisor if the current one has ended.
     fn watch_spawner(&mut self) {
         let has_ended = self.spawner.as_ref().is_some_and(|one| one.has_ended());
         let is_used = self.config.apps.iter().any(|app| app.processes.is_some());
@@ -433,7 +433,8 @@ impl<P: ServerProgram> ServerRun<P> {
                 error!(target: TARGET, ?within, "the supervisor is gone: draining");
                 self.drain(control, within, DrainReason::Stopping);
             }
-            // Connections would queue there unanswered, and another supervisor may need the addresses at once.
+            // The listening sockets are shut down, because connections would wait in their queues unanswered, and a new
+            // supervisor may need the addresses at once.
             for socket in self.listening.drain(..) {
                 if let Err(error) = rustix::net::shutdown(&socket, Shutdown::Both) {
                     warn!(target: TARGET, %error, "a listening socket can't be closed");
@@ -525,7 +526,7 @@ impl<P: ServerProgram> ServerRun<P> {
         let new =
             veche_config::parse(&self.config.file, text).map_err(|report| report.to_string())?;
         let config = Arc::new(new.on_top_of(&self.started));
-        // Fallible steps come first, so that a rejected configuration has no effect.
+        // All steps that can fail come first, so that a rejected configuration has no effect.
         let log = config.server.log.for_dev(self.dev);
         let output = logging::open(&log, None).map_err(|error| error.to_string())?;
         control.reload(Arc::clone(&config), spawner.clone())?;
@@ -542,7 +543,7 @@ impl<P: ServerProgram> ServerRun<P> {
         info!(target: TARGET, "log files reopened");
     }
 
-    /// Drains after `lame_duck`; at once if a drain has already started.
+    /// Starts a drain after `lame_duck`, or at once if a drain has already started.
     fn stop(&mut self, control: &P::Control, lame_duck: Duration, within: Duration) {
         if lame_duck.is_zero() || self.drain_ends.is_some() {
             return self.drain(control, within, DrainReason::Stopping);
@@ -560,7 +561,7 @@ impl<P: ServerProgram> ServerRun<P> {
         control.drain(within, reason);
     }
 
-    /// Send errors are ignored: the end of the link is handled in this or the next turn.
+    /// Sends a message. Errors are only logged: the end of the link is handled in this or the next turn.
     fn say(&mut self, message: &ToSupervisor) {
         if let Err(error) = self.link.send(message) {
             warn!(target: TARGET, %error, "the supervisor does not read a response");
@@ -568,7 +569,8 @@ impl<P: ServerProgram> ServerRun<P> {
     }
 }
 
-/// Checks that the sockets match a configuration, which may be newer when this process replaces another.
+/// Checks that the sockets match a configuration. They may not match if this process replaces another and the configuration has
+/// changed since.
 fn check_listeners(bound: &[ListenerSockets], config: &Config) -> Result<(), String> {
     let wanted = &config.listeners;
     let fits = bound.len() == wanted.len()
@@ -636,7 +638,7 @@ fn await_start(link: &mut ControlLink) -> Result<message::StartMessage, String> 
 fn wait(link: &ControlLink, signals: &Signals, timeout: Option<Duration>) -> io::Result<bool> {
     let signal = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
     let mut fds = [signal, PollFd::from_borrowed_fd(link.as_fd(), link.wants())];
-    // A closed link is always readable.
+    // A closed link is not polled, since it is always readable.
     let some = if link.has_ended() {
         &mut fds[..1]
     } else {

@@ -1,7 +1,8 @@
-//! Detects stuck workers: each records its turn and step, and the control thread checks periodically.
+//! Detects stuck workers: each worker records its turn and the step in the turn, and the control thread checks this
+//! periodically.
 //!
-//! Checks are counted instead of time: after a pause of the whole machine a healthy worker may have been in a turn for
-//! all of it.
+//! Checks are counted instead of time: after a pause of the whole machine, a healthy worker may have been in a turn for the
+//! entire pause.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -26,7 +27,7 @@ pub enum TurnStep {
     Logs,
     /// Output to sockets and other workers.
     Sending,
-    /// A step of a later version.
+    /// A step that this version does not know, reported by a server process of a later version.
     #[serde(other)]
     Unknown,
 }
@@ -50,7 +51,8 @@ impl TurnStep {
     }
 }
 
-/// Written by one worker and read by the control thread: the number of the turn above the eight bits of the step.
+/// The progress of one worker, which writes it; the control thread reads it. The low eight bits are the step, the others the
+/// number of the turn.
 #[derive(Debug, Default)]
 pub struct WorkerPulse(AtomicU64);
 
@@ -83,17 +85,17 @@ pub struct StuckWorker {
     pub worker: usize,
     /// The step that does not end.
     pub step: TurnStep,
-    /// The number of checks after the first that found it in this turn.
+    /// The number of further checks that found the worker in this turn, after the first one.
     pub looks: u32,
 }
 
-/// The last check's results: the turn of each worker, and how many checks have found it.
+/// The results of the last check: for each worker its turn, and the number of further checks that found it in that turn.
 #[derive(Debug, Default)]
 pub struct PulseWatch(Mutex<Vec<(u64, u32)>>);
 
 impl PulseWatch {
-    /// Checks all workers. Returns the one that has been in its turn for the most checks, if any has for more than this
-    /// one.
+    /// Checks all workers. Returns the worker that was found in the same turn by the largest number of checks, if any was found
+    /// by more than this check.
     pub fn look<'p>(
         &self,
         pulses: impl IntoIterator<Item = &'p WorkerPulse>,
@@ -138,7 +140,7 @@ mod tests {
         let pulses: [WorkerPulse; 2] = Default::default();
         let watch = PulseWatch::default();
         let look = || watch.look(&pulses);
-        // One waits all along; the other is in another turn at each check, though in the same step.
+        // One worker waits all the time; the other is in a new turn at each check, but in the same step.
         for _ in 0..5 {
             pulses[1].set_idle();
             pulses[1].set(TurnStep::Events);

@@ -1,9 +1,9 @@
-//! Reloads the configuration: checked here, then applied by the server process, or rejected.
+//! Reloads the configuration: it is checked here, then applied or rejected by the server process.
 //!
-//! The file is read once. The server process gets the text that was checked, so that both have the same configuration
-//! even if the file changes; it is in force here when the server process confirms it. If the server process reads it
-//! too late, it is rejected there; if it started in time and answers late, it is in force on both sides, which is
-//! logged.
+//! The file is read once. The server process gets the text that was checked, so that both processes have the same configuration
+//! even if the file changes meanwhile. The configuration is in force in the supervisor once the server process confirms it. If
+//! the server process reads the message too late, it rejects the configuration; if it reads it in time but answers late, the
+//! configuration is in force in both processes, which is logged.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -27,7 +27,7 @@ const TARGET: &str = "veche::supervisor::reload";
 /// The time within which the server process has to start applying a configuration; the client waits no longer.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
 
-/// A configuration and its text.
+/// A parsed configuration and its text.
 #[derive(Clone)]
 pub(super) struct LoadedConfig {
     pub(super) config: Arc<Config>,
@@ -57,7 +57,7 @@ pub(super) struct PendingReload {
     kept: Vec<String>,
     /// The client of the control socket that waits for the result.
     client: Option<u64>,
-    /// When it is abandoned; `None` afterwards.
+    /// When the client gets an error because no answer has come; `None` afterwards.
     pub(super) deadline: Option<Instant>,
 }
 
@@ -132,7 +132,7 @@ impl Supervisor {
             deadline,
         };
         let Some(server) = &mut self.server else {
-            // The next process starts with it.
+            // No server process is running; the next one starts with the new configuration.
             self.put_in_force(pending);
             return Ok(());
         };
@@ -159,7 +159,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Handles the server process's answer.
+    /// Handles the server process's answer to a reload.
     pub(super) fn reloaded(&mut self, id: u64, error: Option<String>) {
         let Some(place) = self.reloads.iter().position(|reload| reload.id == id) else {
             return;
@@ -232,7 +232,7 @@ impl Supervisor {
     }
 
     fn tell(&mut self, client: Option<u64>, outcome: Result<serde_json::Value, String>) {
-        // Before any server was ready, `READY=1` would be wrong.
+        // Before any server process was ready, the notification `READY=1` would be wrong.
         if self.was_ready && self.stopping.is_none() {
             self.notifier.ready();
         }
@@ -241,8 +241,8 @@ impl Supervisor {
         }
     }
 
-    /// Drops reloads that a dead server process had not confirmed: the next one starts with the old configuration,
-    /// since the new one may have killed it.
+    /// Drops reloads that a dead server process had not confirmed. The next process starts with the old configuration, since
+    /// the new one may have caused the death.
     pub(super) fn forget_reloads(&mut self) {
         for pending in std::mem::take(&mut self.reloads) {
             self.refuse(

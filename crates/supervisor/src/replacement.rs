@@ -1,8 +1,8 @@
 //! The rules of a replacement: when it may start, and when the supervisor follows the new server process.
 //!
-//! Pure: facts in, decisions out. Processes, sockets and files are handled by [`upgrade`](super::upgrade).
+//! Pure: facts go in, decisions come out. [`upgrade`](super::upgrade) handles processes, sockets and files.
 
-/// The most server processes that may be draining at a time.
+/// The maximum number of server processes that may be draining at a time.
 const RETIRING_MAX: usize = 8;
 
 /// The kinds of replacements of the server process.
@@ -20,7 +20,7 @@ impl ReplacementKind {
         }
     }
 
-    /// Returns the supervisor's state during it, for `veche status`.
+    /// Returns the name of the supervisor's state during the replacement, for `veche status`.
     pub(super) fn state(self) -> &'static str {
         match self {
             Self::Upgrade => "upgrading",
@@ -28,7 +28,7 @@ impl ReplacementKind {
         }
     }
 
-    /// Returns the reason why other changes are refused during it.
+    /// Returns the reason why other changes are refused during the replacement.
     pub(super) fn under_way(self) -> &'static str {
         match self {
             Self::Upgrade => "an upgrade is under way",
@@ -37,7 +37,7 @@ impl ReplacementKind {
     }
 }
 
-/// The facts when a replacement is requested.
+/// The facts that decide whether a requested replacement may start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReplacementContext {
     pub(super) is_stopping: bool,
@@ -51,7 +51,7 @@ pub(super) struct ReplacementContext {
 }
 
 impl ReplacementContext {
-    /// Returns why no replacement may start now, if so.
+    /// Returns why no replacement may start now; `None` if it may.
     pub(super) fn refusal(&self) -> Option<String> {
         let why = if self.is_stopping {
             "veche is stopping"
@@ -72,19 +72,19 @@ impl ReplacementContext {
     }
 }
 
-/// The facts while the server process has been replaced and the supervisor has not.
+/// The facts that decide the supervisor's own replacement, after the server process has been replaced.
 #[derive(Clone, Debug)]
 pub(super) struct SelfUpgradeContext {
-    /// Server processes have received all messages.
+    /// Whether all messages to server processes have been sent.
     pub(super) is_flushed: bool,
-    /// Clients of the control socket have received their responses.
+    /// Whether all responses to clients of the control socket have been sent.
     pub(super) are_clients_answered: bool,
-    /// The time limit for both has passed.
+    /// Whether the time limit for sending these has passed.
     pub(super) is_late: bool,
     pub(super) is_stopping: bool,
-    /// The new server process is the one that serves.
+    /// Whether the new server process is still the one that serves.
     pub(super) is_served: bool,
-    /// The program's file is still the one that the server process was started from.
+    /// Whether the program's file is still the one that the new server process was started from.
     pub(super) is_same_file: bool,
 }
 
@@ -109,7 +109,7 @@ impl SelfUpgradeContext {
             return SelfUpgradeStep::Drop;
         }
         if !self.is_served {
-            // The next server process is of the old program with the old configuration: everything is rolled back.
+            // The upgrade is rolled back: the next server process runs the old program with the old configuration.
             return SelfUpgradeStep::Stay("the new server process has died".to_owned());
         }
         if !self.is_flushed {

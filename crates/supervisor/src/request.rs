@@ -1,8 +1,8 @@
 //! The protocol of the control socket: the client sends one line of JSON, and the supervisor answers with one line.
 //!
-//! A request is `{"version":1,"command":"status"}`. A response has `"ok": true` and further members, or `"ok": false`
-//! and an `"error"`. `dump` and `log` include a descriptor (`SCM_RIGHTS`). Shared by `client` in the supervisor and
-//! `cli::control` in the commands.
+//! A request is `{"version":1,"command":"status"}`. A response has `"ok": true` and further members, or `"ok": false` and an
+//! `"error"`. `dump` and `log` include a descriptor (`SCM_RIGHTS`). The supervisor's `client` and the commands' `cli::control`
+//! share these types.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +16,11 @@ pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// A request of a client of the control socket: one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ControlRequest {
-    /// The client's [`VERSION`]; the supervisor rejects others than its own.
+    /// The client's [`VERSION`]; the supervisor rejects versions other than its own.
     pub version: u32,
     /// The command that the supervisor executes.
     pub command: ControlCommand,
-    /// For `stop`: without draining.
+    /// For `stop`: whether to kill the server process instead of draining.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub now: bool,
     /// For `dump`: the table and format.
@@ -50,16 +50,16 @@ impl ControlRequest {
 pub enum ControlCommand {
     /// Returns the state as `"status": {…}`.
     Status,
-    /// Writes the rows of a table to the request's descriptor; answered when the server process has it.
+    /// Writes the rows of a table to the request's descriptor; answered once the request was sent to the server process.
     Dump,
     /// Writes decisions about clients to the request's descriptor until its reader is gone.
     Log,
     /// Reloads the configuration file; answered when it is in force, or with the reason why not.
     Reload,
-    /// Starts the installed program, which takes over; answered when it serves, or with the reason why not.
+    /// Upgrades to the installed program; answered when the new server process serves, or with the reason for the failure.
     Upgrade,
-    /// Starts another server process with the current configuration file, which takes over; answered like `Upgrade`.
+    /// Replaces the server process by a new one with the current configuration file; answered like `Upgrade`.
     Restart,
-    /// Drains and exits; answered at once, and the connection closes with the supervisor.
+    /// Drains and exits. Answered at once; the connection stays open until the supervisor ends.
     Stop,
 }

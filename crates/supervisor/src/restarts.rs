@@ -1,5 +1,5 @@
-//! Counts of server processes that ended unexpectedly, by reason. The supervisor counts and passes them to each process
-//! that it starts.
+//! Counts of server processes that ended unexpectedly, by reason. The supervisor passes the counts to each server process that
+//! it starts, which publishes them as metrics.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,9 +16,9 @@ pub struct Restarts {
 pub enum ExitReason {
     /// The process exited, with any code.
     Exit,
-    /// It was ended by a signal: a crash, the kernel's OOM killer, or manually.
+    /// The process was ended by a signal: a crash, the kernel's OOM killer, or a manual kill.
     Signal,
-    /// The supervisor killed it because it did not respond.
+    /// The supervisor killed the process because it did not respond.
     Hang,
 }
 

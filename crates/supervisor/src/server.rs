@@ -1,6 +1,6 @@
-//! A server process: started, ready, and finally reaped.
+//! A server process as a child of the supervisor, from its start until it is reaped.
 //!
-//! The supervisor decides when to start or kill one.
+//! This module does not decide when a process is started or killed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,12 +26,13 @@ const TARGET: &str = "veche::supervisor::server";
 
 /// The time limit for a server process to be ready before it is killed.
 pub(crate) const READY_WAIT: Duration = Duration::from_secs(30);
-/// The time limit if it reads history first: millions of publications take some seconds each.
+/// The time limit for a server process that reads history before it is ready: each million publications takes some seconds.
 pub(crate) const RESTORED_WAIT: Duration = Duration::from_secs(300);
 /// The running binary, even if its file has been replaced.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
-/// Creates a control socket with the listening sockets and the first message for a server process; returns both ends.
+/// Creates a control socket for a server process and sends the listening sockets and the first message on it. Returns both
+/// ends.
 pub(super) fn introduce(
     listening: &[ListeningSockets],
     spawner: Option<OwnedFd>,
@@ -51,28 +52,28 @@ pub(super) fn introduce(
     Ok((link, theirs))
 }
 
-/// A running server process, a child of this one. Dropping it neither ends nor reaps it.
+/// A server process, which is a child of this process. Dropping the value neither ends nor reaps the process.
 pub(crate) struct ServerChild {
     pid: Pid,
     link: ControlLink,
-    /// Its program's file, for its spawners.
+    /// The file of the process's program, from which its spawners are started too.
     binary: PathBuf,
     pub(crate) started: Instant,
-    /// The time limit for it to be ready.
+    /// The time limit for the process to become ready.
     pub(crate) patience: Duration,
-    /// The process has reported that every worker accepts.
+    /// Whether the process has reported that every worker accepts connections.
     pub(crate) is_ready: bool,
     /// When the process reported that it is ready.
     pub(crate) ready_at: Option<Instant>,
-    /// Why it is being killed, if it hangs.
+    /// Why the process is being killed, if it hangs.
     pub(crate) hung: Option<String>,
-    /// The reason it gave for not starting.
+    /// The reason for a failed start, as reported by the process.
     pub(crate) failure: Option<String>,
-    /// Whether its services wait for `StartServices`.
+    /// Whether the services of the process wait for `StartServices`.
     pub(crate) holds_services: bool,
-    /// It has reported that all its services have ended.
+    /// Whether the process has reported that all its services have ended.
     pub(crate) have_services_ended: bool,
-    /// How it ended, once it is reaped: its pid may be reused by then.
+    /// How the process ended; set once it is reaped, from when its pid may be reused.
     ended: Option<String>,
 }
 
@@ -109,7 +110,7 @@ impl ServerChild {
             .stdin(Stdio::from(theirs))
             .env_remove(notify::SOCKET)
             .spawn()?;
-        // The spawner is started after the server process, which thus is the first child.
+        // The spawner is started after the server process, so that the server process is the first child.
         if let Some(spawner) = spawner
             && let Err(error) = worker_spawner::start(binary, spawner)
         {
@@ -157,12 +158,12 @@ impl ServerChild {
         Ok(socket)
     }
 
-    /// Returns whether a service of it may run, now or later.
+    /// Returns whether a service of the process may be running or may still start.
     pub(crate) fn may_serve(&self) -> bool {
         !self.have_services_ended && self.ended.is_none()
     }
 
-    /// Returns the deadline for being ready, unless it is.
+    /// Returns the deadline for becoming ready; `None` if the process is ready.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         (!self.is_ready).then_some(self.started + self.patience)
     }
@@ -171,12 +172,12 @@ impl ServerChild {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Returns its control socket in any state.
+    /// Returns the process's control socket, even if it is closed.
     pub(crate) fn link_mut(&self) -> &ControlLink {
         &self.link
     }
 
-    /// Returns its control socket for polling, while that is open.
+    /// Returns the process's control socket for polling; `None` if it is closed.
     pub(crate) fn link(&self) -> Option<&ControlLink> {
         (!self.link.has_ended()).then_some(&self.link)
     }
@@ -195,8 +196,8 @@ impl ServerChild {
         self.link.send_with(descriptor, message)
     }
 
-    /// Returns its messages. A server process that violates the protocol is killed: it is our own program, so this is a
-    /// bug or a memory fault.
+    /// Returns messages of the process. A process that violates the protocol is killed: it runs our own program, so a violation
+    /// means a bug or corrupted memory.
     pub(crate) fn receive(&mut self) -> Vec<ToSupervisor> {
         if self.link.has_ended() {
             return Vec::new();
@@ -219,7 +220,7 @@ impl ServerChild {
                 self.link.flush()
             }
         }) {
-            // A broken pipe means a death about to be reaped.
+            // A broken pipe means that the process has died and will be reaped.
             if error.kind() != io::ErrorKind::BrokenPipe {
                 tracing::error!(target: TARGET, %error, pid = self.pid(), "the control socket broke: killing the server process");
                 self.kill();
@@ -232,12 +233,12 @@ impl ServerChild {
     /// Sends SIGKILL. The death is noticed by [`Self::reap`].
     pub(crate) fn kill(&mut self) {
         if self.ended.is_none() {
-            // Can't fail: it is our child and not reaped.
+            // This can't fail, since the process is our child and is not reaped.
             let _ = kill_process(self.pid, Signal::KILL);
         }
     }
 
-    /// Returns a description of how it ended, if it has.
+    /// Returns a description of how the process ended; `None` while it is running.
     pub(crate) fn reap(&mut self) -> io::Result<Option<String>> {
         if self.ended.is_none() {
             self.ended = match waitpid(Some(self.pid), WaitOptions::NOHANG) {

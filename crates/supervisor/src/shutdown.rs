@@ -12,7 +12,7 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::stopping";
 
-/// The time that a draining server process has, beyond its drain time, to exit on its own.
+/// The time that a draining server process has to exit on its own, in addition to its drain time.
 pub(super) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// A stop in progress.
@@ -27,7 +27,7 @@ impl Shutdown {
         (!self.killed).then_some(self.kill_at)
     }
 
-    /// Returns the result, once every server process has ended.
+    /// Returns the result of the stop. Called when every server process has ended.
     fn ended(&self) -> SupervisorEnd {
         if self.killed {
             SupervisorEnd::Killed
@@ -44,7 +44,7 @@ impl Supervisor {
         self.change = None;
         self.notifier.stopping();
         self.fail_upgrade("veche is stopping");
-        // `veche dev` serves the developer's own tabs, which reconnect on their own.
+        // Under `veche dev` the drain is short: the only clients are the developer's own browser tabs, which reconnect.
         let limits = &self.current.config.limits;
         let (lame_duck, drain_time) = match self.dev {
             true => (Duration::ZERO, Duration::ZERO),

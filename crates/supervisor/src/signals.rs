@@ -1,7 +1,7 @@
 //! Signals as a pollable descriptor: a self-pipe behind `signal-hook`, and a `poll` that tolerates interruptions.
 //!
-//! Used by the supervisor and the server process; neither does anything in a signal handler. The same signal twice
-//! before [`Signals::take`] counts once, as in the kernel.
+//! The supervisor and the server process both use this, and neither runs code of its own in a signal handler. If the same
+//! signal arrives twice before [`Signals::take`], it counts once, as in the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -48,7 +48,7 @@ impl AsFd for Signals {
     }
 }
 
-/// Polls once; an interruption is not an error, since the signal pipe is among `fds`.
+/// Polls once. An interruption by a signal is not an error: the signal is read from the pipe, which is among `fds`.
 pub(crate) fn poll_once(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     let timeout = timeout.map(|t| {
         Timespec::try_from(t).unwrap_or(Timespec {

@@ -1,5 +1,5 @@
-//! `veche status`: the supervisor's state, and that of the server process if it answers soon. Also passes `veche dump`
-//! and `veche log` on to the server process.
+//! `veche status`: reports the supervisor's state, and that of the server process if it answers in time. Also passes the
+//! requests of `veche dump` and `veche log` on to the server process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::server::ServerChild;
 use crate::message::ToServer;
 use veche_clock::now;
 
-/// The time limit for the server process's answer, since a person waits.
+/// The time limit for the server process's answer. It is short because a person waits for the output.
 const REPORT_WAIT: Duration = Duration::from_millis(500);
 
-/// A client that waits for the server process's part.
+/// A client of the control socket that waits for the server process's part of the status.
 pub(super) struct PendingStatus {
     id: u64,
     client: u64,
@@ -63,7 +63,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles the server process's answer; a late answer is dropped.
+    /// Handles the server process's part of the status; an answer that is late is dropped.
     pub(super) fn answer_status(&mut self, id: u64, report: Result<Value, String>) {
         if let Some(place) = self.statuses.iter().position(|status| status.id == id) {
             let pending = self.statuses.swap_remove(place);
@@ -71,7 +71,7 @@ impl Supervisor {
         }
     }
 
-    /// Answers waiting clients, since the server process has ended.
+    /// Answers waiting clients without the server process's part, since that process has ended or was replaced.
     pub(super) fn fail_pending_requests(&mut self, why: &str) {
         for pending in std::mem::take(&mut self.statuses) {
             self.send_status(pending.client, Err(why.to_owned()));

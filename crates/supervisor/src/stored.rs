@@ -1,9 +1,9 @@
 //! Listening sockets that outlive the supervisor in systemd's descriptor store: connections made between two runs queue
 //! on them.
 //!
-//! [`ServiceNotifier::store`](super::notify::ServiceNotifier::store) stores them; the next start gets them by number,
-//! from 3 on (`LISTEN_FDS`, sd_listen_fds(3)). All have the same name and are distinguished by their addresses. Their
-//! order may be reversed, which leaves the workers' shares [even](veche_net::spread_evenly).
+//! [`ServiceNotifier::store`](super::notify::ServiceNotifier::store) stores the sockets; the next start gets them as descriptors numbered
+//! from 3 (`LISTEN_FDS`, sd_listen_fds(3)). All stored sockets have the same name and are distinguished by their addresses.
+//! Their order may be reversed, which does not change the [even](veche_net::spread_evenly) distribution among workers.
 
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -14,13 +14,14 @@ use super::listening::ListeningSockets;
 
 /// The name of all stored sockets.
 pub(super) const NAME: &str = "veche-listen";
-/// The variables with which a service manager passes descriptors. Children don't get them.
+/// The environment variables with which a service manager passes descriptors. They are removed from the environment of
+/// children.
 pub(super) const VARIABLES: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
-/// The number of the first descriptor.
+/// The number of the first descriptor passed by a service manager.
 const FIRST: RawFd = 3;
 
-/// Returns the sockets left by an earlier run, by address; adds the reasons why others are unusable to `remarks`. Must
-/// be called once only, since their numbers are free afterwards.
+/// Returns the sockets left by an earlier run, grouped by address. Adds a remark to `remarks` for each socket that is unusable.
+/// Must be called only once, since the descriptor numbers are closed and may be reused afterwards.
 pub(super) fn take(remarks: &mut Vec<String>) -> Vec<ListeningSockets> {
     let mut kept = Vec::new();
     for number in numbers() {
@@ -48,11 +49,11 @@ fn numbers() -> Vec<RawFd> {
         .collect()
 }
 
-/// Converts a number to a descriptor without `unsafe`, by duplicating it.
+/// Converts a descriptor number to an owned descriptor without `unsafe`, by duplicating it through a pidfd of this process.
 fn own(number: RawFd) -> io::Result<OwnedFd> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     let taken = pidfd_getfd(&this, number, PidfdGetfdFlags::empty());
-    // It was inherited without `CLOEXEC`, so every child would get it.
+    // The original is closed: it was inherited without `CLOEXEC`, so every child would inherit it.
     nix::unistd::close(number)?;
     Ok(taken?)
 }

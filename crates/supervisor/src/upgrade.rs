@@ -1,8 +1,8 @@
-//! Upgrades and restarts: a server process of the installed program starts next to the running one, takes over when it
-//! has proven to work, and then the supervisor [executes](super::handover) that program too.
+//! Upgrades and restarts: a server process of the installed program is started beside the running one and takes over once it
+//! has passed its tests. Then the supervisor [executes](super::handover) that program too.
 //!
-//! Both processes have the same listening sockets, so no connection is refused at any time. Until the new process has
-//! answered a request, any failure kills it and the old one continues. Afterwards the old one closes its connections,
+//! Both processes have the same listening sockets, so no connection is refused at any time. If anything fails before the new
+//! process takes over, that process is killed and the old one continues. Afterwards the old process closes its connections,
 //! spread over `limits.upgrade_drain_time`, and exits. A restart differs in two points: the old process has
 //! `limits.drain_time`, and the addresses of `[[listen]]` may change.
 
@@ -32,13 +32,13 @@ use veche_clock::now;
 /// The target of this module's log lines.
 const TARGET: &str = "veche::supervisor::upgrade";
 
-/// The time that clients have to read their responses before the supervisor is replaced.
+/// The time that clients of the control socket have to read their responses before the supervisor is replaced.
 const TELL_WAIT: Duration = Duration::from_secs(1);
 
 /// An upgrade or restart in progress.
 pub(super) struct UpgradeState {
     kind: ReplacementKind,
-    /// The sockets of new addresses, at a restart.
+    /// In a restart: the sockets of the new configuration.
     listening: Option<Vec<ListeningSockets>>,
     candidate: ServerChild,
     /// The configuration of the new process.
@@ -47,9 +47,9 @@ pub(super) struct UpgradeState {
     file: FileFingerprint,
     /// The version of the new process's program, once it is ready.
     program: String,
-    /// The id of the test request, which is sent when the new process is ready.
+    /// The id of the test request, which is sent once the new process is ready.
     test_request: Option<u64>,
-    /// The rehearsal, started after the answer.
+    /// The process that rehearses the handover, started after the new server process has answered the test request.
     rehearsal: Option<Child>,
     /// The client of the control socket that requested the upgrade or restart.
     client: Option<u64>,
@@ -62,7 +62,7 @@ pub(super) struct PendingSelfUpgrade {
     file: FileFingerprint,
     /// The new server process.
     pid: u32,
-    /// The latest time for it.
+    /// The time after which the supervisor no longer waits for pending messages and responses to be read.
     pub(super) at: Instant,
 }
 
@@ -112,8 +112,8 @@ impl RetiringServer {
     }
 }
 
-/// Returns the path that the program was started from, as given, so that a symbolic link is resolved again: the file
-/// installed there is the new program.
+/// Returns the path from which the program was started, unresolved. So a symbolic link is resolved again at an upgrade, and
+/// leads to the newly installed program.
 pub(super) fn installed() -> io::Result<PathBuf> {
     let own = fingerprint(Path::new(SELF));
     let named = std::env::args_os().next().map(PathBuf::from);
@@ -168,7 +168,7 @@ impl Supervisor {
         if let Some(why) = context.refusal() {
             return Err(why);
         }
-        // Not parsed here: the new program may know directives that this one doesn't.
+        // Not parsed here, because the new program may know directives that this one does not.
         let text = veche_terminal::read(&self.file).map_err(|report| report.to_string())?;
         let start = StartMessage {
             version: VERSION,
@@ -178,7 +178,7 @@ impl Supervisor {
             dev: self.dev,
             restarts: self.restarts,
             is_unjudged: true,
-            // The services of the serving process run until this one serves.
+            // The services of the running process go on until the new process takes over.
             holds_services: true,
             has_spawner: false,
             listeners: Vec::new(),
@@ -224,7 +224,8 @@ impl Supervisor {
         let is_left =
             |old: &ListeningSockets| listening.iter().all(|new| new.address != old.address);
         let before = self.listening.extract_if(.., |old| is_left(old));
-        // The draining process has them too but accepts nothing: clients would never be served.
+        // The draining process has duplicates of these sockets but accepts nothing from them, so their clients would never be
+        // served.
         before.for_each(ListeningSockets::close);
         self.listening = listening;
         if let Err(error) = self.notifier.store(&self.listening) {
@@ -244,11 +245,11 @@ impl Supervisor {
     pub(super) fn fail_upgrade(&mut self, why: &str) {
         if let Some(mut upgrade) = self.upgrade.take() {
             if let Some(mut rehearsal) = upgrade.rehearsal {
-                // The process ends at once, so the wait does not block.
+                // The process was killed, so the wait returns at once.
                 let _ = rehearsal.kill().and_then(|()| rehearsal.wait());
             }
             upgrade.candidate.kill();
-            // The services were never started.
+            // The services of the new process were never started.
             upgrade.candidate.have_services_ended = true;
             // Reaped later, together with draining processes.
             self.retiring.push(RetiringServer {
@@ -263,7 +264,7 @@ impl Supervisor {
     /// Reads messages of the new server process and of draining ones.
     pub(super) fn read_other_servers(&mut self) {
         for retiring in &mut self.retiring {
-            // The answers are no longer needed; the end of services is recorded.
+            // The messages are dropped: their answers are no longer needed, and `receive` itself records the end of services.
             retiring.server.receive();
         }
         let messages = self
@@ -298,7 +299,8 @@ impl Supervisor {
         }
     }
 
-    /// Tests the new process once it is ready: whether it answers, and whether its supervisor can take over.
+    /// Tests the new process once it is ready: whether it answers a request, and whether its program can take over as the
+    /// supervisor.
     fn examine(&mut self, program: String, handover: u32) {
         if handover != HANDOVER_VERSION {
             let why = format!(
@@ -320,7 +322,7 @@ impl Supervisor {
         }
     }
 
-    /// Tests the new program as a supervisor, after the server process passed.
+    /// Starts the rehearsal of the handover, after the new server process has answered the test request.
     fn rehearse_self_upgrade(&mut self) {
         let Some(upgrade) = &mut self.upgrade else {
             return;
@@ -354,7 +356,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Makes the new process serve and drains the old one.
+    /// Makes the new server process the current one, and drains the old one.
     fn replace_server(&mut self) {
         let Some(upgrade) = self.upgrade.take() else {
             return;
@@ -404,7 +406,7 @@ impl Supervisor {
         });
     }
 
-    /// Replaces the supervisor once all pending responses are delivered.
+    /// Replaces the supervisor's program once all pending responses are delivered.
     pub(super) fn self_upgrade_when_due(&mut self) {
         let Some(change) = &self.change else {
             return;
@@ -448,7 +450,8 @@ impl Supervisor {
         self.take_config(change.text);
     }
 
-    /// Puts the new server process's configuration in force here, also for the next process.
+    /// Puts the new server process's configuration in force in this supervisor, so that later server processes start with it
+    /// too.
     fn take_config(&mut self, text: String) {
         match LoadedConfig::of(&self.file, text) {
             Ok(loaded) => {
@@ -491,7 +494,7 @@ impl Supervisor {
         let Some(how) = upgrade.candidate.reap()? else {
             return Ok(());
         };
-        // Of the last messages of the new process only the failure reason matters.
+        // Only the reason of a failure matters among the last messages of the new process.
         for message in upgrade.candidate.receive() {
             if let ToSupervisor::Failed { error } = message {
                 upgrade.candidate.failure = Some(error);
@@ -510,8 +513,8 @@ impl Supervisor {
         retiring.any(|retiring| retiring.server.may_serve())
     }
 
-    /// Starts the services of the server process once those of all replaced processes have ended. There is no time
-    /// limit: each of these ends its services on its own, or is killed at the end of its drain.
+    /// Starts the services of the server process once the services of all replaced processes have ended. No time limit is
+    /// needed: each replaced process ends its services on its own, or is killed at the end of its drain.
     pub(super) fn start_services(&mut self) {
         if self.stopping.is_some() || self.must_hold_services() {
             return;

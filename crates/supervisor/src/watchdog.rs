@@ -1,10 +1,10 @@
-//! The watchdog of the server process: the pulse of its workers is requested periodically, and counts as hung if it
-//! does not answer, or if a worker stays in the same turn.
+//! The watchdog of the server process. The supervisor periodically requests the progress of the workers; the process counts as
+//! hung if it does not answer, or if a worker stays in the same turn.
 //!
-//! Pure: times and answers in, actions out. [`watching`](super::watching) performs them.
+//! Pure: times and answers go in, actions come out. [`watching`](super::watching) performs the actions.
 //!
-//! Unanswered requests are counted rather than time, so that a pause of the machine, which stops the supervisor too,
-//! kills no healthy process.
+//! Unanswered requests are counted rather than time, so that a pause of the machine, which stops the supervisor too, does not
+//! lead to the kill of a healthy process.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ use crate::pulse::StuckWorker;
 /// The number of requests within `limits.watchdog_timeout`.
 const REQUESTS_PER_TIMEOUT: u32 = 4;
 
-/// Detects a server process whose workers hang, by requests that stay unanswered.
+/// Detects a server process that hangs, by requests that stay unanswered or by workers that make no progress.
 #[derive(Default)]
 pub(super) struct Watchdog {
     is_watching: bool,
     /// When the next request is due, if ever.
     next: Option<Instant>,
     unanswered: u32,
-    /// The process was found to hang and is being killed.
+    /// Whether the process was found to hang and is being killed.
     pub(super) is_hung: bool,
 }
 
@@ -52,7 +52,7 @@ impl Watchdog {
         self.next = self.is_watching.then_some(now);
     }
 
-    /// Handles an answer. Returns why the process hangs, if its workers show that it does.
+    /// Handles an answer. Returns why the process hangs, if a worker has stayed in the same turn for too long.
     pub(super) fn answered(
         &mut self,
         stuck: Option<StuckWorker>,
@@ -76,7 +76,7 @@ impl Watchdog {
         self.unanswered = 0;
     }
 
-    /// Returns the action that is due.
+    /// Returns the action that is due at `now`.
     pub(super) fn tick(&mut self, now: Instant, timeout: Duration) -> WatchdogAction {
         if self.next.is_none_or(|next| now < next) {
             return WatchdogAction::Nothing;
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(watchdog.tick(at(4), timeout), WatchdogAction::Nothing);
         assert_eq!(watchdog.tick(at(5), timeout), WatchdogAction::Ask);
         assert_eq!(watchdog.answered(None, Some(timeout)), None);
-        // No request was made meanwhile, so the time does not matter.
+        // No request was sent meanwhile, so the elapsed time does not count.
         for seconds in [1000, 1005, 1010, 1015] {
             assert_eq!(watchdog.tick(at(seconds), timeout), WatchdogAction::Ask);
         }

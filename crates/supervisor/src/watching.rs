@@ -1,4 +1,4 @@
-//! Performs the actions of the [watchdog](super::watchdog): requests pulses and kills a hung server process.
+//! Performs the actions of the [watchdog](super::watchdog): requests the progress of workers, and kills a hung server process.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::pulse::StuckWorker;
 const TARGET: &str = "veche::supervisor::watchdog";
 
 impl Supervisor {
-    /// Sends a request when it is due, and kills the server process if it hangs.
+    /// Sends a watchdog request when it is due, and kills the server process if it hangs.
     pub(super) fn watch(&mut self, now: Instant) {
         let Some(timeout) = self.current.config.limits.watchdog_timeout else {
             return self.watchdog.switch_off();
@@ -38,7 +38,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles the server process's answer.
+    /// Handles the server process's answer to a watchdog request.
     pub(super) fn take_pulse(&mut self, stuck: Option<StuckWorker>) {
         let timeout = self.current.config.limits.watchdog_timeout;
         let why = self.watchdog.answered(stuck, timeout);

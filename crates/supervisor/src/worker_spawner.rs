@@ -1,8 +1,9 @@
-//! The spawners of worker processes: one for each server process, and one for each configuration that it loads.
+//! Starts the spawners of worker processes: one for each server process, and a further one for each configuration that it
+//! loads.
 //!
-//! A spawner has the supervisor's rights and reads the commands and accounts of `[[app]]` from the configuration. The
-//! server process gets its socket, and with it no other right than to start these commands. It ends when that socket is
-//! closed and its processes have ended; the supervisor only reaps it.
+//! A spawner has the supervisor's rights and reads the commands and accounts of `[[app]]` from the configuration. The server
+//! process gets the spawner's socket, which allows it to start only these commands. The spawner ends when that socket is closed
+//! and its worker processes have ended; the supervisor only reaps it.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +13,7 @@ use veche_spawner::{PendingSpawner, SpawnerSetup, Start, WorkerProgram};
 
 use super::{handover, notify, stored};
 
-/// Reads the worker programs of a configuration, in the spawner.
+/// Returns the worker programs of a configuration. Called in the spawner's process.
 ///
 /// # Errors
 /// The configuration is invalid, or an account is unknown.
@@ -36,7 +37,7 @@ pub fn programs(setup: &SpawnerSetup) -> Result<Vec<WorkerProgram>, String> {
     programs.collect()
 }
 
-/// Checks the accounts of all applications.
+/// Checks that the accounts of all applications exist.
 pub(super) fn check_accounts(
     config: &Config,
     server: Option<&Account>,
@@ -68,6 +69,6 @@ pub(super) fn start(binary: &Path, prepared: PendingSpawner) -> io::Result<()> {
         binary,
         removed: &removed,
     };
-    // Reaped with the other processes that are not servers.
+    // The handle is dropped: `orphans` reaps the process.
     prepared.start(how).map(drop)
 }

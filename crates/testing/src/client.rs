@@ -1,7 +1,7 @@
-//! A simulated peer: the far end of one connection, with the data it received.
+//! A simulated peer: the remote end of one connection, with the data that it has received.
 //!
-//! It uses real bytes: as a client HTTP requests and responses, WebSocket frames, and lines of a back end; as a server
-//! WebSockets that applications dial. It does not know the test's expectations.
+//! It sends and parses real bytes. As a client it uses HTTP, WebSocket frames, or the line protocol of back ends; as a server
+//! it accepts WebSockets that applications dial. It does not know the test's expectations.
 
 use std::collections::VecDeque;
 
@@ -18,14 +18,14 @@ use veche_types::codes::CloseCode;
 
 use super::response::CompleteResponse;
 
-/// Messages may be as long as the server sends them.
+/// The peer accepts messages of any length that the server sends.
 const LIMITS: MessageLimits = MessageLimits {
     message_bytes_max: 1 << 30,
     fragments_max: 1 << 20,
     inflate_ratio_max: 0,
 };
 
-/// The mask of frames, which needs no randomness here.
+/// The mask of a client's frames; it need not be random in a simulation.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 /// An item received by a client.
@@ -56,7 +56,7 @@ enum Speaks {
         key: String,
         protocols: String,
     },
-    /// A server that waits for a request.
+    /// As a server: waits for the handshake request.
     Serving(Welcome),
     WebSocket(Decoder),
     Http {
@@ -66,11 +66,11 @@ enum Speaks {
     Nothing,
 }
 
-/// A server's response to a handshake.
+/// The response of a simulated server to a handshake.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Welcome {
     pub(super) protocol: Option<String>,
-    /// Status and body of a refusal.
+    /// The status and body of a refusal; `None` to accept.
     pub(super) refusal: Option<(u16, Vec<u8>)>,
 }
 
@@ -78,9 +78,9 @@ pub(super) struct Welcome {
 pub(super) struct TestClient {
     pub(super) id: ConnectionId,
     speaks: Speaks,
-    /// A client's frames are masked, a server's are not.
+    /// The mask of sent frames; `None` for a server, whose frames are not masked.
     mask: Option<[u8; 4]>,
-    /// As a server: the headers of the handshake.
+    /// As a server: the handshake request that was received.
     pub(super) request: Plain,
     received: Vec<u8>,
     pub(super) opening: OpeningState,
@@ -172,7 +172,7 @@ impl TestClient {
         }
     }
 
-    /// Disconnects without a close.
+    /// Resets the connection without a closing handshake.
     pub(super) fn drop(&mut self, network: &mut Simulated) {
         network.reset(self.id);
         self.end(CloseCode::Abnormal.code(), "");
@@ -189,7 +189,7 @@ impl TestClient {
         network.write(self.id, bytes);
     }
 
-    /// Processes the data received since the last call, and sends the protocol's own answers.
+    /// Processes the data received since the last call, and sends the answers that the protocol requires, such as pongs.
     pub(super) fn hear(&mut self, network: &mut Simulated, codecs: &mut Codecs) {
         if matches!(self.speaks, Speaks::Nothing) {
             return;
@@ -232,7 +232,7 @@ impl TestClient {
             network.forget(self.id);
             self.speaks = Speaks::Nothing;
         } else if has_ended {
-            // The client closes its direction too.
+            // Closes the client's direction too.
             network.finish(self.id);
             if matches!(self.speaks, Speaks::WebSocket(_)) {
                 self.end(CloseCode::Abnormal.code(), "");
@@ -371,7 +371,7 @@ impl TestClient {
         }
     }
 
-    /// Records the end, once.
+    /// Records the end of the connection, once.
     fn end(&mut self, code: u16, reason: &str) {
         if !std::mem::replace(&mut self.has_received_close, true) {
             let reason = reason.to_owned();

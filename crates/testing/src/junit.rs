@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::report::Counts;
 use super::{CaseResult, FileResults, Passed};
 
-/// Returns the document of all files.
+/// Returns the XML document with the results of all files.
 pub fn junit(files: &[FileResults]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let took = |file: &FileResults| -> Duration { file.results.iter().map(|one| one.took).sum() };

@@ -1,7 +1,8 @@
 //! `veche test`: runs the tests of an application, each in a simulated world.
 //!
-//! A *world* is a real worker on a simulated network and clock ([`world`]); a *run* is one case with one seed in it
-//! ([`runner`]). The server provides the worker ([`TestServer`]). This crate finds the files and runs them; [`report`] and [`junit`] format the results.
+//! A *world* is a real worker on a simulated network and clock ([`world`]); a *run* executes one test case with one seed in a
+//! world of its own ([`runner`]). The server provides the worker ([`TestServer`]). This crate finds the files and runs them;
+//! [`report`] and [`junit`] format the results.
 
 mod client;
 mod junit;
@@ -29,17 +30,17 @@ pub use world::{RunOptions, TestServer, TestWorker};
 /// The suffix of test files.
 const SUFFIX: &str = "_test.lua";
 
-/// Folders that are not searched.
+/// The names of folders that are not searched for tests.
 const NOT_OURS: [&str; 3] = ["node_modules", "target", "vendor"];
 
 /// The selection of tests.
 #[derive(Clone, Debug)]
 pub struct TestPlan {
-    /// Files, and folders to search; empty for the configuration's folder.
+    /// The test files, and folders that are searched for test files; empty for the configuration's folder.
     pub paths: Vec<PathBuf>,
     /// Runs only cases whose file and name contain this text.
     pub filter: Option<String>,
-    /// The seed of the first run of each case; further runs count up from it.
+    /// The seed of the first run of each case; each further run adds 1.
     pub seed: u64,
     /// The number of seeds for each case.
     pub runs: u64,
@@ -61,34 +62,34 @@ pub struct FileResults {
 pub struct CaseResult {
     /// The name of the case.
     pub name: String,
-    /// The line of the case; 0 for the file as a whole.
+    /// The line of the case in the file; 0 if the result is about the file as a whole.
     pub line: u32,
     /// The real time of all its runs.
     pub took: Duration,
-    /// The end of the case.
+    /// Whether the case passed.
     pub result: Result<Passed, Box<Failed>>,
 }
 
 /// A case without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// Each of its runs passed.
+    /// Each run of the case passed.
     Ran,
-    /// The file marks it as skipped.
+    /// The file marks the case as skipped.
     Skipped,
 }
 
 /// A failed run, with the data to repeat it.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// The message, with its position.
+    /// The error message, with its position in a script.
     words: String,
     traceback: String,
     log: Vec<LogLine>,
     seed: u64,
 }
 
-/// The reason why nothing was run.
+/// The reason why no test was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestRunError {
     /// No test matches the paths and the filter.
@@ -191,7 +192,7 @@ fn run_file(
     FileResults { name, results }
 }
 
-/// Runs a case with each seed until it fails.
+/// Runs a case once with each seed, up to the first failure.
 fn run_case(
     server: &dyn TestServer,
     code: &Arc<SourceCode>,
@@ -233,7 +234,7 @@ fn run_case(
     }
 }
 
-/// Derives a case's own seed, which is independent of other cases and files (FNV-1a).
+/// Derives the seed of a case by hashing its name (FNV-1a), so that the seed does not depend on other cases and files.
 fn mix(seed: u64, name: &str) -> u64 {
     let bytes = seed.to_le_bytes();
     let bytes = bytes.iter().chain(name.as_bytes());
@@ -278,7 +279,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
             true => PathBuf::from(entry.file_name()),
             false => entry.path(),
         };
-        // Links to folders are not followed, since they may form a cycle.
+        // Symbolic links to folders are not followed, since they may form a cycle.
         if kind.is_dir() && !name.starts_with('.') && !NOT_OURS.contains(&&*name) {
             walk(&path, found)?;
         } else if !kind.is_dir() && name.ends_with(SUFFIX) && !name.starts_with('.') {

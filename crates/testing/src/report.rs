@@ -1,6 +1,6 @@
 //! The test report on a terminal: a line for each file, failures with a command to reproduce them, and a summary.
 //!
-//! Without a terminal the text depends on the tests and the seed only: no times, no colours.
+//! If the output is not a terminal, the text depends only on the tests and the seed: it has no times and no colours.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::runner::name_of;
 use super::{CaseResult, Failed, FileResults, Passed};
 use veche_terminal::{Colour, Colours};
 
-/// The number of log lines shown; the last ones.
+/// The maximum number of log lines shown of a failed run: the last ones.
 const LOG_LINES_MAX: usize = 40;
 
 /// The style of the report.
@@ -108,7 +108,7 @@ impl TestReport {
         let _ = writeln!(out, "    again: {again}");
     }
 
-    /// Colours a line of a difference.
+    /// Colours one line of a diff.
     fn differing(&self, line: &str) -> String {
         match line.as_bytes() {
             [b' ', b' ', b'-', b' ', ..] => self.paint(Colour::Red, line),
@@ -137,7 +137,7 @@ impl TestReport {
 }
 
 impl Failed {
-    /// Returns the call stack of a failure, unless it is in the test itself.
+    /// Returns the lines of a failure's call stack; empty if the failure is in the test itself.
     fn calls(&self) -> Vec<&str> {
         let lines = self.traceback.lines().map(str::trim);
         let places = lines.filter(|line| {
@@ -151,7 +151,7 @@ impl Failed {
         }
     }
 
-    /// Formats the failure as one text, for a file.
+    /// Formats the failure as one text, for the JUnit file.
     pub(super) fn text(&self) -> String {
         let mut text = self.words.clone();
         for line in self.calls() {
@@ -160,7 +160,7 @@ impl Failed {
         text
     }
 
-    /// Formats the log as one text.
+    /// Formats the log lines of the run as one text.
     pub(super) fn log_text(&self) -> String {
         let lines = self.log.iter();
         let lines = lines.map(|line| format!("{:5}  {}\n", name_of(line.level), line.text));
@@ -173,7 +173,7 @@ impl Failed {
     }
 }
 
-/// Returns the command that reproduces a failure.
+/// Returns the shell command that reproduces a failure.
 fn again(file: &FileResults, outcome: &CaseResult, failed: &Failed) -> String {
     let mut command = format!("veche test --seed {}", failed.seed);
     if outcome.line > 0 {

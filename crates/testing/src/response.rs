@@ -12,14 +12,14 @@ const HEADERS_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CompleteResponse {
     pub(super) status: u16,
-    /// Names in lower case, with all values in order.
+    /// The headers: names in lower case, each with all its values in order.
     headers: BTreeMap<String, Vec<String>>,
     pub(super) body: Vec<u8>,
 }
 
 impl CompleteResponse {
-    /// Parses a response; `None` while it is incomplete. `is_head`: no body follows. `is_ended`: the connection has
-    /// ended.
+    /// Parses a response; returns `None` while it is incomplete. `is_head`: the request was a HEAD, so no body follows.
+    /// `is_ended`: the server has closed the connection.
     pub(super) fn read(
         bytes: &[u8],
         is_head: bool,
@@ -39,7 +39,7 @@ impl CompleteResponse {
             };
             let status = head.code.unwrap_or_default();
             rest = &rest[length..];
-            // An interim response.
+            // An interim response is skipped.
             if (100..200).contains(&status) && status != 101 {
                 continue;
             }
@@ -100,7 +100,7 @@ impl CompleteResponse {
         Ok(rest.len() >= length)
     }
 
-    /// Formats the response for the log of a test that may not have examined it.
+    /// Describes a refused handshake for the log, since the test may not examine the response.
     pub(super) fn refusal(&self) -> String {
         let body = String::from_utf8_lossy(&self.body);
         let first = body.lines().next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! One run of a case: the test's script and the simulated world alternate.
+//! One run of a test case: alternates between the test's script and the simulated world.
 //!
-//! Immediate requests of the script are executed at once. Waits are checked when the world is idle: either an awaited
-//! event has occurred and the script continues, or time advances to the next due event. So no wait depends on real
-//! time.
+//! Requests of the script that need no wait are executed at once. Waits are checked when the world is idle: either an awaited
+//! event has occurred and the script continues, or the simulated time advances to the next due event. So no wait depends on
+//! real time.
 
 mod asks;
 
@@ -24,7 +24,7 @@ use super::world::{MONO_MS, TestServer, TestWorld};
 /// The time limit for a response or a handshake, by the test's clock: longer than the server's own limits.
 const PATIENCE_MS: u64 = 120_000;
 
-/// CPU time of a test's script between two waits.
+/// The maximum CPU time of a test's script between two waits.
 const CPU_BUDGET: Duration = Duration::from_secs(2);
 
 /// A log line of a run.
@@ -85,7 +85,7 @@ struct TestRunner<'g> {
     pub(super) world: TestWorld,
     vm: TestVm,
     waits: Vec<ScriptWait>,
-    /// Errors of applications that the test expected, by their index in the recording.
+    /// The indexes, in the recording, of errors of applications that the test expected.
     forgiven: Vec<usize>,
 }
 
@@ -93,26 +93,26 @@ struct TestRunner<'g> {
 struct ScriptWait {
     token: Token,
     what: WaitKind,
-    /// The deadline, by the run's clock.
+    /// The deadline, in milliseconds of the simulated monotonic clock.
     until_ms: u64,
 }
 
 enum WaitKind {
-    /// Waits for the response to a handshake.
+    /// Waits for the response to the handshake of the client with this number.
     Opening(usize),
-    /// Waits for a client's response.
+    /// Waits for the HTTP response to the client with this number.
     Response(usize),
-    /// Waits for a client's next item.
+    /// Waits for the next received item of the client with this number.
     Received(usize),
     /// Waits for the world to be idle, then answers the request.
     Rest(Plain),
-    /// Waits for the response to the back end.
+    /// Waits for the response to a push of the back end, whose client has this number.
     Line(usize),
     /// Waits for a time.
     Time,
-    /// Waits for a call of a stub's function.
+    /// Waits for a call of the function of the stub with this number.
     Called(usize),
-    /// Waits for an application to dial a WebSocket server of the test.
+    /// Waits for an application to dial the mocked WebSocket server of the stub with this number.
     Accepted(usize),
 }
 
@@ -121,7 +121,7 @@ type StepAnswer = Result<Plain, String>;
 impl TestRunner<'_> {
     /// Runs the case to its end, then lets the world become idle.
     fn run_case(&mut self, case: usize) -> Result<Ended, String> {
-        // The applications start with the first wait, when stubs for their calls are in place.
+        // The applications start at the script's first wait, so that the script can create stubs for their calls before.
         let now = self.world.now();
         self.vm.begin(case, now);
         let ended = loop {
@@ -129,7 +129,7 @@ impl TestRunner<'_> {
                 break ended;
             }
             self.world.settle()?;
-            // Mocked services answer before a timeout is assumed.
+            // Functions of stubs answer first, before any other wait can time out.
             if self.answer_one(true) {
                 continue;
             }
@@ -152,7 +152,7 @@ impl TestRunner<'_> {
         Ok(ended)
     }
 
-    /// Handles requests of the script until it waits; returns the result if it has ended.
+    /// Handles requests of the script until it waits; returns the result if the script has ended.
     fn listen(&mut self) -> Result<Option<Ended>, String> {
         loop {
             let mut effects = Effects::default();
@@ -213,7 +213,8 @@ impl TestRunner<'_> {
         Ok(())
     }
 
-    /// Completes one finished wait, if any: of stubs' functions, or of all others.
+    /// Completes one wait whose event has occurred, if any. `is_outside` selects between waits for calls of stubs' functions
+    /// and all other waits.
     fn answer_one(&mut self, is_outside: bool) -> bool {
         for place in 0..self.waits.len() {
             if matches!(self.waits[place].what, WaitKind::Called(_)) == is_outside
@@ -325,7 +326,7 @@ impl TestRunner<'_> {
         Ok(Plain::Nil)
     }
 
-    /// Returns the result of a wait if it has ended, now that the world is idle.
+    /// Returns the result of a wait if its event has occurred or its time is over. Called when the world is idle.
     fn look(&mut self, place: usize) -> Option<StepAnswer> {
         let now_ms = self.world.now_ms();
         let wait = &self.waits[place];
@@ -397,14 +398,14 @@ impl TestRunner<'_> {
         }
     }
 
-    /// Returns the answer that says that no message has arrived, with the time at which the application acts next.
+    /// Returns the answer for a wait in which no message arrived, with the seconds until the application acts next.
     fn no_message(&mut self) -> Plain {
         let due_ms = self.world.apps_due_in_ms();
         let due = due_ms.map_or(Plain::Nil, |ms| Plain::Number(ms as f64 / 1000.0));
         Plain::map([("nothing", Plain::Boolean(true)), ("due", due)])
     }
 
-    /// Returns the server's end of a connection that an application has dialed.
+    /// Describes a connection that an application has dialed, for the test that accepts it.
     fn accepted(&mut self, number: usize, url: &str) -> Plain {
         let client = &self.world.clients[number];
         let protocol = match &client.opening {
@@ -419,7 +420,7 @@ impl TestRunner<'_> {
         ])
     }
 
-    /// Reads state of an idle world.
+    /// Answers a query about the state of the idle world.
     fn read(&mut self, request: &Plain) -> StepAnswer {
         match request.get("ask").text().as_str() {
             "take" => {
@@ -488,7 +489,7 @@ impl TestRunner<'_> {
         lines.collect()
     }
 
-    /// Returns the result; an unexpected error of an application makes the run fail.
+    /// Returns the result of the run. An error that an application has logged makes the run fail, unless the test expected it.
     fn finish_run(mut self, ended: Result<Ended, String>) -> TestRun {
         let ended = ended.unwrap_or_else(|words| Ended::Failed {
             words,
@@ -497,7 +498,7 @@ impl TestRunner<'_> {
         let mut effects = Effects::default();
         self.vm.take_effects(&mut effects);
         let _ = self.note(&mut effects);
-        // A task may have failed after the case was over.
+        // A task of the test may have failed after the case had ended.
         let late = self.vm.ended().filter(|_| ended == Ended::Passed);
         let ended = late.unwrap_or(ended);
         let (mut log, mut unexpected) = (Vec::new(), None);
@@ -571,7 +572,7 @@ fn received_value(item: ReceivedItem) -> Plain {
     }
 }
 
-/// Returns the number of receivers, or the server's error.
+/// Parses the response to a push: returns the number of receivers, or the server's error.
 fn acknowledged(line: &str) -> StepAnswer {
     let answer: serde_json::Value =
         serde_json::from_str(line).map_err(|error| error.to_string())?;

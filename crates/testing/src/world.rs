@@ -1,7 +1,7 @@
 //! The world of one test run: a real worker with the applications, on a simulated network and clock.
 //!
-//! Only sockets, the clock and external services are simulated: requests pass through the real front ends, routes and
-//! hub. It knows clients by number; expectations are checked in [`super::runner`].
+//! Only sockets, the clock and external services are simulated: requests pass through the real front ends, routes and hub.
+//! Clients are identified by number; expectations are checked in [`super::runner`].
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,13 +19,13 @@ use super::outside::{DialedSocket, MockServices};
 
 /// The start of each run: 2026-01-01 00:00:00 UTC.
 const WALL_MS: u64 = 1_767_225_600_000;
-/// The start by the monotonic clock.
+/// The monotonic clock at the start of each run, in milliseconds.
 pub(super) const MONO_MS: u64 = 1_000_000;
 
-/// The most turns in which applications may run without new input or passing time.
+/// The maximum number of consecutive turns in which applications may run without new input or passing time.
 const TURNS_MAX: u64 = 5000;
 
-/// The number of turns between checks of the real time.
+/// The number of turns between checks of the time limit in real time.
 const TURNS_PER_LOOK: u64 = 64;
 
 /// The server under test: its routes and applications, from which each run starts a worker of its own.
@@ -43,26 +43,26 @@ pub trait TestServer {
     /// Starts a worker and its applications on a network of its own.
     ///
     /// # Errors
-    /// An application that can't start, in words.
+    /// Why an application can't start.
     fn start(&self, run: RunOptions<'_>) -> Result<Box<dyn TestWorker>, String>;
 }
 
 /// A worker on a simulated network.
 pub trait TestWorker {
-    /// Returns its network.
+    /// Returns the simulated network of the worker.
     fn network(&mut self) -> &mut Simulated;
 
     /// Runs one turn.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// Errors of the network driver.
     fn turn(&mut self) -> io::Result<()>;
 
     /// Returns the time at which applications have work to do, in monotonic milliseconds; `u64::MAX` for never.
     fn apps_deadline_ms(&self) -> u64;
 }
 
-/// The parts of a run that its worker is started with.
+/// The parameters with which the worker of a run is started.
 pub struct RunOptions<'a> {
     /// The seed of all randomness.
     pub seed: u64,
@@ -130,7 +130,7 @@ impl TestWorld {
         self.worker.network()
     }
 
-    /// Returns a client and the network.
+    /// Returns the client with this number, and the network.
     pub(super) fn client(&mut self, number: usize) -> Option<(&mut TestClient, &mut Simulated)> {
         let client = self.clients.get_mut(number)?;
         Some((client, self.worker.network()))
@@ -155,7 +155,7 @@ impl TestWorld {
         }
     }
 
-    /// Connects a client with its first action; returns its number.
+    /// Connects a client and performs its first action; returns its number.
     pub(super) fn dial(
         &mut self,
         listener: ListenerId,
@@ -171,7 +171,7 @@ impl TestWorld {
         self.clients.len() - 1
     }
 
-    /// Returns the number of the back end's client.
+    /// Returns the number of the client that is the back end; connects it first if necessary.
     pub(super) fn back_end(&mut self) -> usize {
         if let Some(number) = self.back_end {
             return number;
@@ -220,7 +220,8 @@ impl TestWorld {
         ))
     }
 
-    /// Returns the next due time without input; `u64::MAX` for never. Valid after [`settle`](Self::settle).
+    /// Returns the time at which the world has work to do without further input, in monotonic milliseconds; `u64::MAX` for
+    /// never. Valid after [`settle`](Self::settle).
     pub(super) fn next_ms(&mut self) -> u64 {
         let rests_ms = self.network().idle_until_ms().unwrap_or(0);
         rests_ms.min(self.outside.next_ms())
@@ -239,7 +240,8 @@ impl TestWorld {
                 continue;
             };
             match says {
-                // The connection is never established: the dialing side has a time limit.
+                // A stub that simulates a timeout: the connection is never established, and the application's time limit ends
+                // the attempt.
                 Err(fault) if fault.kind == CallErrorKind::Timeout => {}
                 Err(_) => network.refuse_dial(id),
                 Ok(says) => {
@@ -259,7 +261,7 @@ impl TestWorld {
         }
     }
 
-    /// Accepts the next connection of a mocked WebSocket server: client and address.
+    /// Accepts the next connection to the mocked WebSocket server of a stub; returns the client's number and the URL.
     pub(super) fn accept(&mut self, stub: usize) -> Option<(usize, String)> {
         let clients = &self.clients;
         let is_open = |client: usize| matches!(clients[client].opening, OpeningState::Open { .. });
@@ -269,7 +271,7 @@ impl TestWorld {
         Some((client, url))
     }
 
-    /// Advances the clock, but not past anything due.
+    /// Sets the clock to `now_ms`, which must not be later than the next due event.
     pub(super) fn set_now_ms(&mut self, now_ms: u64) -> Result<(), String> {
         self.network().set_now_ms(now_ms);
         self.outside.set_now_ms(now_ms);

@@ -13,10 +13,10 @@ use crate::failure::{PromiseResult, promise};
 /// Kinds of moves of a port, and of a node.
 const MOVES: u8 = 6;
 
-/// Moves that end in the same place again and again are too many.
+/// The maximum number of moves after which a cluster that does not come to rest counts as failed.
 const MOVES_MAX: usize = 1 << 20;
 
-/// Seconds in which connections return in worlds where no order may be given up.
+/// The time in milliseconds after which lost connections return in worlds where no order may be abandoned.
 const RETURN_MS: u64 = 1_000;
 
 impl World {

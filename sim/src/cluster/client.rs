@@ -30,7 +30,7 @@ pub(super) struct ClusterSubscription {
     /// The store has lost writes while the client was not subscribed: if no node used its channel, no node can know that what
     /// it has is gone.
     pub(super) is_doubtful: bool,
-    /// The client has yet to subscribe again: its state is insufficient.
+    /// Whether the client has to subscribe again, because its state is insufficient.
     pub(super) is_lost: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct PushedPublication {
     pub(super) channel: usize,
     pub(super) is_keyed: bool,
     pub(super) progress: PublicationProgress,
-    /// It was submitted while the store was sound.
+    /// It was submitted while the store had lost nothing.
     pub(super) is_safe: bool,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct ControlMessage {
     pub(super) event: Event,
 }
 
-/// See the [module](self).
+/// A node's part in the cluster: its state machine, its port, and the bans in force on it.
 pub(super) struct NodeControl {
     node: Node,
     pub(super) link: Link<Order, Event>,

@@ -1,4 +1,4 @@
-//! Counts of events in clusters: promises are easily kept where nothing happens.
+//! Counts of events in clusters. They show that the checked situations really occur.
 
 use std::fmt;
 

@@ -20,7 +20,7 @@ struct Entry {
     before: Serial,
 }
 
-/// See the [module](self).
+/// The stored publications and epochs of all channels of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     entries: Vec<Entry>,

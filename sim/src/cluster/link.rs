@@ -45,7 +45,7 @@ pub(super) struct SimulatedPort {
     pub(super) link: Link<Order, Event>,
     /// The number of the connection.
     number: u64,
-    /// The home has taken note of it.
+    /// Whether the home was notified of the connection.
     is_begun: bool,
     pub(super) feed: Feed,
 }
@@ -89,7 +89,7 @@ pub(super) struct Feed {
     confirmed: VecDeque<Arc<str>>,
 }
 
-/// What a feed may do with items within an epoch.
+/// The faults of a feed: what it may do with items within an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FeedFaults {
     /// Items overtake each other.

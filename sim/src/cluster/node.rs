@@ -17,7 +17,7 @@ use super::link::SimulatedPort;
 /// Milliseconds since 1970 at the beginning of a world.
 const WALL_MS: u64 = 1_800_000_000_000;
 
-/// Fan-outs that a worker does at once.
+/// The number of fan-outs that a worker performs at once.
 const SWEEP: usize = 1_000;
 
 /// An effect of a hub on clients and back ends.
@@ -81,15 +81,15 @@ struct Worker {
     outlet: WorkerOutlet,
 }
 
-/// See the [module](self).
+/// A node: the hubs of its workers with their engines and ports, and its part in the cluster.
 pub(super) struct SimulatedNode {
     workers: Vec<Worker>,
     /// Messages between workers, by sender and receiver.
     lanes: Vec<VecDeque<HubMessage>>,
     pub(super) control: NodeControl,
-    /// It reaches no server.
+    /// Whether the node is cut off from all servers of the store.
     pub(super) is_cut: bool,
-    /// Nothing that is on its way to it or from it arrives.
+    /// Whether messages in flight to the node and from it stand still.
     pub(super) is_stalled: bool,
     /// The last second in which its hubs were maintained.
     second: u64,

@@ -91,7 +91,7 @@ impl World {
         for node in &mut self.nodes {
             node.is_cut = false;
             node.is_stalled = false;
-            // A probe has found it.
+            // A probe has detected the silent feed.
             for port in node.ports() {
                 if port.feed.is_silent {
                     port.feed.lose();
@@ -155,7 +155,7 @@ impl World {
         self.check_bans()
     }
 
-    /// Everyone is where the store is.
+    /// Checks that all subscribers and homes are at the positions of the store.
     fn check_subscribers(&mut self) -> PromiseResult {
         for (channel, name) in CHANNELS.iter().enumerate() {
             let top = self.server().top(name);

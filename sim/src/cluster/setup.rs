@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::link::FeedFaults;
 
-/// See the [module](self).
+/// The properties of a cluster that its seed determines, other than its actions.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) seed: u64,

@@ -36,7 +36,7 @@ pub(super) struct Server {
     /// The replication id of the server that this one was a replica of.
     before: u64,
     pub(super) state: State,
-    /// It refuses all commands for now.
+    /// Whether the server currently refuses all commands.
     pub(super) is_refusing: bool,
 }
 
@@ -85,7 +85,7 @@ struct Control {
     entries: BTreeMap<u64, (u64, Bytes)>,
 }
 
-/// An item for everyone that follows its topic.
+/// An item for all feeds that follow its topic.
 pub(super) type TopicItem = (Arc<str>, channel::Event);
 
 impl Server {

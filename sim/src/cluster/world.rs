@@ -31,7 +31,7 @@ const BACK_END: ConnectionId = ConnectionId {
     generation: 0,
 };
 
-/// See the [module](self).
+/// A cluster in action.
 pub(super) struct World {
     pub(super) setup: Setup,
     pub(super) now_ms: u64,
@@ -44,11 +44,11 @@ pub(super) struct World {
     pub(super) nodes: Vec<SimulatedNode>,
     pub(super) clients: Vec<ClusterClient>,
     pub(super) publications: Vec<PushedPublication>,
-    /// With the node that has to answer.
+    /// Requests of clients and back ends without an answer yet, by ticket, with the node that has to answer.
     pub(super) asked: BTreeMap<u32, (usize, Asked)>,
     next_ticket: u32,
     next_id: u64,
-    /// Nothing was lost since the last rest.
+    /// Whether the store has lost nothing since the cluster was last at rest.
     pub(super) is_sound: bool,
     pub(super) bans: u32,
     /// Bans that a node may have taken along when it ended.

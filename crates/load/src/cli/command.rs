@@ -37,7 +37,7 @@ pub(super) enum BenchCommand {
 }
 
 impl BenchCommand {
-    /// Returns its name, its flags, and the resulting plan; `None` for commands other than a single run.
+    /// Returns the command's name, its common flags, and the plan of the run; `None` for commands that are not a single run.
     pub(super) fn plan(&self) -> Option<(&'static str, &CommonArgs, Result<Plan, CommandFailure>)> {
         Some(match self {
             Self::Storm(args) => ("storm", &args.common, plan::storm(args)),

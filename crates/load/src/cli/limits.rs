@@ -21,7 +21,8 @@ pub(super) fn check(plans: &[&Plan]) -> Result<(), CommandFailure> {
     memory::check(&weights).map_err(|words| CommandFailure::new(Exit::Usage, words))
 }
 
-/// Fails if processes would need more than `maximum` descriptors. Plans of one process share ours.
+/// Fails if a process would need more than `maximum` descriptors. Plans with a single process run in this process and share its
+/// descriptors.
 fn descriptors_for(plans: &[&Plan], maximum: u64) -> Result<(), String> {
     let room = maximum.saturating_sub(DESCRIPTORS_BESIDE).max(1);
     for plan in plans {

@@ -82,7 +82,8 @@ pub(super) fn deliver(report: &Report, output: &OutputArgs) -> Result<(), Comman
     write_page(report, output.html.as_deref())?;
     write_timeline(report, output.csv.as_deref())?;
     if let Some(file) = &output.hgrm {
-        // Without answers there is no distribution, but a file of an earlier run must not remain.
+        // Without answers there is no distribution. An empty file is written, so that the file of an earlier run does not
+        // remain.
         write_file(file, &files::hgrm(report).unwrap_or_default())?;
     }
     if output.json {
@@ -168,7 +169,7 @@ pub(super) fn exit_result(report: &Report) -> Result<(), CommandFailure> {
 /// Fails if no connection was opened at all.
 pub(super) fn check_reached(report: &Report) -> Result<(), CommandFailure> {
     let errors = &report.errors;
-    // An interrupted or incomplete run proves neither.
+    // An interrupted or incomplete run does not show whether the server can be reached.
     let is_whole = !report.interrupted && !report.incomplete;
     if report.connections.opened == 0 && is_whole {
         let (exit, cause) = if errors.refused > 0 {

@@ -20,7 +20,7 @@ use veche_terminal::exit::{self, CommandFailure, Exit};
 const NARROW: f64 = 1.05;
 /// Maximum number of steps.
 const STEPS_MAX: usize = 20;
-/// The search ends below this fraction of the first rate.
+/// The fraction of the first rate below which the search ends.
 const PART_MIN: f64 = 1.0 / 256.0;
 
 /// The interval of the search.

@@ -44,7 +44,7 @@ impl AddressFamilyChoice {
         }
     }
 
-    /// Returns the family to start with if this one has answered.
+    /// Returns the family to start with next time, if this one has answered.
     pub(crate) fn preferred(self) -> Self {
         match self.index() {
             0 => Self::First,
@@ -85,7 +85,7 @@ pub(crate) struct WebSocketHandshake {
 }
 
 impl ClientState {
-    /// Returns whether the load was notified that it is open, and not that it is closed.
+    /// Returns whether the load was notified that the client is open, and not yet that it is closed.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::WebSocket(..) | Self::Http(_) | Self::Lines(_))
     }
@@ -96,5 +96,5 @@ impl ClientState {
     }
 }
 
-/// The memory of a connection without buffers.
+/// Limits the memory of a client without its buffers.
 const _: () = assert!(size_of::<LoadClient>() <= 104);

@@ -72,7 +72,7 @@ impl ResponseReader {
         }
     }
 
-    /// Returns whether a response has begun.
+    /// Returns whether a part of a response has been received.
     pub(crate) fn is_midway(&self) -> bool {
         !self.head.is_empty() || !matches!(self.body, Body::Head)
     }
@@ -107,7 +107,7 @@ impl ResponseReader {
                 self.data(rest);
                 Ok((input.len(), None))
             }
-            // An interim response is not an answer.
+            // An interim response (status 1xx) does not answer the request.
             Body::Head => Ok((taken, None)),
         }
     }

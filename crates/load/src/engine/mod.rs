@@ -28,11 +28,11 @@ pub(crate) use io::LoadIo;
 use net::EndpointAddresses;
 pub(crate) use net::EngineState;
 
-/// Time for servers to answer our close.
+/// The time that servers have to answer the tester's closing handshake.
 const LEAVE_NS: u64 = 2 * SECOND;
 /// A turn that exceeds its intended wait by this is a pause: the tester was stopped or had no core.
 const PAUSE_NS: u64 = SECOND / 4;
-/// Maximum wait, so that the end is noticed.
+/// The maximum wait for events, so that the end of the run is noticed.
 const WAIT_NS: u64 = 20 * MILLISECOND;
 
 /// Runs a thread's share to its end.
@@ -264,7 +264,7 @@ impl<'l> Engine<'l> {
             live.show(&self.net.tally);
             let then = now_ns();
             let wait = due.saturating_sub(then);
-            // The first turn has much to send.
+            // The first turn of the run may take long, since it has much to send, and so does not count as a pause.
             expected = match (&stage, expected) {
                 (Stage::Running, Some(_)) => Some(now + wait),
                 (Stage::Running, None) => Some(then + wait),

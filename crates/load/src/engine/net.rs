@@ -21,7 +21,7 @@ const SPARE_BYTES_MAX: usize = 64 * 1024;
 const UNSENT_BYTES_MAX: usize = 1024 * 1024;
 const UNSENT_IN_ALL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// An answer this soon after the end does not indicate a slow server.
+/// The time after the end of the measured time within which an answer still counts as in time.
 const GRACE_NS: u64 = 100 * MILLISECOND;
 
 /// The state of a thread except its driver, which is borrowed during its calls, and its load.
@@ -193,7 +193,7 @@ impl EngineState {
         self.clients.iter().any(|client| client.state.is_open())
     }
 
-    /// Returns whether any handshake is in progress.
+    /// Returns whether any connection is being opened.
     pub(crate) fn has_opening(&self) -> bool {
         self.opening > 0
     }
@@ -267,7 +267,7 @@ impl EngineState {
         }
     }
 
-    /// Switches `out` to `client_index`; returns the previous content if it was another client's.
+    /// Makes `out` the output of `client_index`; returns the previous content if it belongs to another client.
     #[inline]
     pub(super) fn begin_other(&mut self, client_index: u32) -> Option<Vec<u8>> {
         if self.current == Some(client_index) {

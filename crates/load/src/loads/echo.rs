@@ -48,7 +48,7 @@ struct ChurnState {
 
 /// The error of a message that was not answered within the time limit.
 const NO_ANSWER: &str = "no answer in time";
-/// Time to wait for overtaken messages once all others are answered.
+/// Time to wait for messages that were overtaken by answers to later ones, once all others are answered.
 const OVERTAKEN_NS: u64 = SECOND;
 /// Time for a server's last answers and its part of the closing handshake.
 const LEAVE_NS: u64 = 2 * SECOND;
@@ -120,7 +120,7 @@ impl EchoLoad {
         open_loop.is_some_and(|open_loop| open_loop.is_behind(net))
     }
 
-    /// Counts expired messages as lost, and sends others instead (closed loop).
+    /// Counts messages that have reached the time limit as lost, and sends others in their place (closed loop).
     fn expire(&mut self, io: &mut LoadIo<'_>) {
         let Some(limit_ns) = self.expiry.limit_ns(io.net) else {
             return;
@@ -196,7 +196,7 @@ impl EchoLoad {
             }
             Recognized::Altered(found) => found.or(Some(flight.answered)),
         };
-        // The message has no other answer.
+        // The altered message counts as the answer, so no other is awaited.
         if let Some(number) = wrong {
             flight.take(number);
             self.unanswered += flight.forget_some(io.net);

@@ -31,7 +31,7 @@ use retries::RetryQueue;
 
 /// Placeholder of the numbered message in a body.
 const DATA: &str = "{data}";
-/// After this silence no more deliveries are expected.
+/// The time without a delivery after which no more deliveries are expected.
 const QUIET_NS: u64 = 2 * SECOND;
 /// Time to wait for duplicates after the last expected delivery.
 const TWICE_NS: u64 = SECOND / 5;
@@ -92,9 +92,9 @@ enum Greeting {
 
 /// When publications are sent.
 enum PublishSchedule {
-    /// At their time. A disconnected publisher is an error.
+    /// At their due time. If the publisher is not connected, this is an error.
     InTime(Schedule),
-    /// At their time, or when a connection is available again.
+    /// At their due time, or as soon as a publisher's connection is available again.
     Patiently(OpenLoop),
 }
 
@@ -224,7 +224,7 @@ impl FanoutLoad {
             number: sent.at_ns.len() as u32,
             at_ns,
         };
-        // For absent receivers the actual send time counts.
+        // The ledger compares the actual send time with the absences of receivers.
         sent.at_ns.push(io.net.now_ns);
         if let Some(recovery) = &mut self.recovery {
             recovery.asked(client_index, ((publisher, receiver), note.number));
@@ -363,8 +363,8 @@ impl FanoutLoad {
         }
     }
 
-    /// Handles that a publisher's publications will not be acknowledged: their outcome is unknown without
-    /// acknowledgements, so the ledger expects them.
+    /// Drops a publisher's outstanding acknowledgements. Whether these publications were accepted is unknown, so the ledger
+    /// still expects them.
     fn forget_asked(&mut self, client_index: u32) {
         if let Some(asked) = &mut self.asked {
             asked[(client_index - self.receivers) as usize].clear();

@@ -22,7 +22,7 @@ pub(super) struct InflightQueue {
     pub(super) overtaken: VecDeque<OutOfOrderMessage>,
     /// Messages that expired since the last answer.
     pub(super) expired: u32,
-    /// Something arrived before the first answer, possibly a greeting.
+    /// Whether a message arrived before the first answer, which may be a greeting.
     pub(super) greeted: bool,
     /// Whether its connection is about to be closed, so that it takes no further message.
     pub(super) is_leaving: bool,
@@ -33,7 +33,7 @@ pub(super) struct InflightQueue {
 pub(super) struct OutOfOrderMessage {
     pub(super) number: u32,
     pub(super) sent_ns: u64,
-    /// The message has expired, so it is already counted as unanswered.
+    /// Whether the message has reached the time limit and so is already counted as unanswered.
     pub(super) is_expired: bool,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct HttpLoad {
     phase: f64,
     open_loop: Option<OpenLoop>,
     has_begun: bool,
-    /// The requests by client; a single one if they are equal. For a list: in its order.
+    /// The requests by client, or a single one if all are equal. With a list of requests: those of the list, in its order.
     requests: Vec<RequestBytes>,
     /// For a list: index of the next request, unbounded.
     turn: Option<usize>,
@@ -45,8 +45,9 @@ pub(crate) struct HttpLoad {
     idle: VecDeque<u32>,
     /// Clients to be reopened, with the time.
     retries: VecDeque<(u64, u32)>,
-    /// Whether all responses so far have kept their connections open; unknown before the first. Only then does an open
-    /// loop send a second request on a connection, since it would otherwise be lost with it.
+    /// Whether the server has kept the connection open after every response so far; `None` before the first response. Only if
+    /// it has does an open loop send a second request on a busy connection, since the request would be lost if the server
+    /// closed the connection.
     keeps_connections: Option<bool>,
     expiry: ExpiryTimer,
     unanswered: u64,

@@ -11,7 +11,7 @@ pub(crate) struct OpenLoop {
     pace: Schedule,
     /// Whether in the last check a message was due and no client could send it.
     is_held_up: bool,
-    /// Messages due until then have waited for a connection, so their delay is not the tester's.
+    /// The time until which due messages had to wait for a connection, so that their delay is not counted as the tester's.
     excused_until_ns: u64,
 }
 

@@ -75,7 +75,7 @@ impl ShootoutLoad {
             let (kind, number) = (self.kind, self.number);
             self.number = self.number.wrapping_add(1);
             self.flights[client_index as usize].push_back((number, now));
-            // Like the original message, but with a number in place of the time, which is stored here.
+            // Like the original benchmark's message, but with a number in place of the send time, which is stored in `flights`.
             let message =
                 format!("{{\"type\":\"{kind}\",\"payload\":{{\"sendTime\":\"{number}\"}}}}");
             io.net.sent(now, message.len());

@@ -14,7 +14,7 @@ use crate::tally::{ErrorCase, ErrorCause};
 pub(crate) struct StormLoad {
     payload: TestPayload,
     clients: Vec<ClientProgress>,
-    /// Clients neither answered nor failed.
+    /// The number of clients that have neither been answered nor failed.
     waiting_clients: u32,
 }
 

@@ -413,11 +413,11 @@ pub struct Recovery {
 pub struct LedgerPage {
     /// A receiver with faults: its `{i}`. At most ten, those with the most faults first.
     pub receiver: u64,
-    /// As above, for this receiver.
+    /// As in the ledger, for this receiver.
     pub lost: u64,
-    /// As above, for this receiver.
+    /// As in the ledger, for this receiver.
     pub duplicated: u64,
-    /// As above, for this receiver.
+    /// As in the ledger, for this receiver.
     pub reordered: u64,
     /// Corrupted messages of this receiver, as above.
     pub corrupted: u64,

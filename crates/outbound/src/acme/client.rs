@@ -1,4 +1,4 @@
-//! The HTTP client of an ACME order, on top of the common calls.
+//! The HTTP client of an ACME order, on top of the crate's HTTP calls.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const BODY_BYTES_MAX: u64 = 1 << 20;
 /// The longest delay that an authority may request, in seconds.
 const RETRY_AFTER_S_MAX: u64 = 24 * 60 * 60;
 
-/// Orders need few connections.
+/// The maximum number of connections to an authority; orders need few.
 const CONNECTIONS_MAX: u32 = 4;
 
 /// The HTTP client of one order.
@@ -55,7 +55,7 @@ impl AcmeClient {
         };
         let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
             let value = match name == http::header::USER_AGENT {
-                // Our own name comes first (RFC 8555 section 6.1).
+                // The `User-Agent` header starts with Veche's name, followed by the library's (RFC 8555 section 6.1).
                 true => [AGENT.as_bytes(), value.as_bytes()].concat(),
                 false => value.as_bytes().to_vec(),
             };
@@ -98,7 +98,7 @@ impl AcmeClient {
             )));
         };
         if reply.status == StatusCode::TOO_MANY_REQUESTS {
-            // Proxies in front of an authority report it too, not always in its format.
+            // Proxies in front of an authority also return this status, not always with a problem document.
             let why = match serde_json::from_slice::<Problem>(&body) {
                 Ok(problem) => super::order::problem_text(&problem),
                 Err(_) => format!("{shown} answered with {}", reply.status),
@@ -122,7 +122,7 @@ impl AcmeClient {
     }
 }
 
-/// Precedes the library's own name.
+/// The prefix of the `User-Agent` header, before the library's own name.
 const AGENT: &str = concat!("veche/", env!("CARGO_PKG_VERSION"), " ");
 
 /// Checks the parts of a directory that the library does not validate.
@@ -143,7 +143,8 @@ pub(super) fn is_https(url: &str) -> bool {
     uri.is_ok_and(|uri| uri.scheme() == Some(&Scheme::HTTPS))
 }
 
-/// Returns the delay that the authority requests, which the library adds to the clock unchecked. Dates are ignored.
+/// Returns the delay of a `Retry-After` header in seconds, limited because the library adds it to the clock unchecked. Dates
+/// are ignored.
 fn retry_after_s(reply: &HttpReply) -> Option<u64> {
     let mut headers = reply.headers.iter();
     let (_, value) = headers.find(|(name, _)| name.eq_ignore_ascii_case(RETRY_AFTER.as_str()))?;
@@ -151,7 +152,7 @@ fn retry_after_s(reply: &HttpReply) -> Option<u64> {
     Some(seconds.min(RETRY_AFTER_S_MAX))
 }
 
-/// Makes an error of a missing response, or of one that reports a server problem.
+/// Creates the error of a missing response, or of a response that reports a server problem.
 fn unreachable_error(words: String) -> Error {
     Error::Other(Box::new(OrderError::Unreachable(words)))
 }

@@ -1,7 +1,8 @@
-//! Certificate orders by ACME (RFC 8555): from the account to the chain, proven by TLS-ALPN-01 (RFC 8737).
+//! Certificate orders by ACME (RFC 8555), from the creation of the account to the issued chain, with the challenge TLS-ALPN-01
+//! (RFC 8737).
 //!
-//! It stores nothing and retries nothing: the caller stores the account and decides when to order again. The protocol
-//! is implemented by `instant-acme`, its requests by the common HTTP client.
+//! This module stores nothing and retries nothing: the caller stores the account and decides when to order again.
+//! `instant-acme` implements the protocol, and the crate's HTTP client sends the requests.
 
 mod client;
 mod order;
@@ -16,7 +17,7 @@ use veche_tls::AlpnChallenges;
 
 use crate::Outbound;
 
-/// The time limit of an order, which includes the authority's validation.
+/// The time limit of an order, including the authority's validation.
 const ORDER_TIME: Duration = Duration::from_secs(180);
 
 /// An order of one certificate.
@@ -32,13 +33,13 @@ pub struct CertificateOrder {
     pub account: Option<String>,
     /// The host names; at least one, without wildcards.
     pub names: Vec<String>,
-    /// Where challenges are presented.
+    /// The store of challenge certificates, which the TLS listeners present.
     pub alpn_challenges: AlpnChallenges,
 }
 
 /// The outcome of an order.
 pub struct OrderOutcome {
-    /// The account created for the order, including its key; to be stored even if the order failed.
+    /// The account created for the order, including its key, which the caller should store even if the order failed.
     pub account: Option<String>,
     /// The certificate, or the error.
     pub result: Result<IssuedCertificate, OrderError>,
@@ -52,7 +53,7 @@ pub struct IssuedCertificate {
     pub key: String,
 }
 
-/// The error of an order, by when a retry makes sense.
+/// The error of an order, classified by when a retry makes sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderError {
     /// The authority is unreachable or has a problem.
@@ -86,7 +87,8 @@ impl fmt::Display for OrderError {
 impl std::error::Error for OrderError {}
 
 impl Outbound {
-    /// Orders a certificate; `done` receives the outcome on a thread of the runtime, or on this one if there is none.
+    /// Orders a certificate. `done` receives the outcome on a thread of the runtime, or on the calling thread if the runtime
+    /// can't be started.
     pub fn order(&self, order: CertificateOrder, done: impl FnOnce(OrderOutcome) + Send + 'static) {
         let runtime = match self.runtime() {
             Ok(runtime) => runtime,

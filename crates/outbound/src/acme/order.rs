@@ -29,13 +29,13 @@ const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 /// The state of an order when it ends.
 #[derive(Default)]
 pub(super) struct OrderProgress {
-    /// An account created for it.
+    /// The account, if one was created for the order.
     pub(super) account: Option<String>,
-    /// The certificate was requested with all challenges completed.
+    /// Whether the certificate was requested after all challenges were completed, so it may have been issued.
     pub(super) may_be_issued: bool,
 }
 
-/// Performs an order: account, challenges, and the certificate's issue.
+/// Performs an order: account, challenges, and the issue of the certificate.
 pub(super) async fn perform(
     order: CertificateOrder,
     client: AcmeClient,
@@ -67,7 +67,8 @@ pub(super) async fn perform(
     Ok(IssuedCertificate { chain, key })
 }
 
-/// Returns a new key as PEM, and a signing request for our names, whatever the authority claims to have validated.
+/// Returns a new key as PEM, and a certificate signing request for exactly the configured names, rather than the names in the
+/// authority's response.
 fn request(names: &[String]) -> Result<(String, Vec<u8>), OrderError> {
     let made = || {
         let key = KeyPair::generate()?;
@@ -84,7 +85,7 @@ async fn account(
     client: AcmeClient,
     progress: &mut OrderProgress,
 ) -> Result<Account, OrderError> {
-    // The library does not check this.
+    // The library does not check that the URL is https.
     if !is_https(&order.directory) {
         let words = format!("{:?} is not an https URL", order.directory);
         return Err(OrderError::Unreachable(words));
@@ -203,12 +204,12 @@ impl From<Error> for OrderError {
                         after_s: 0,
                     },
                     Some(NO_ACCOUNT) => Self::NoAccount(words),
-                    // The request was valid.
+                    // The request was valid; the problem is on the authority's side.
                     Some(BAD_NONCE | INTERNAL) => Self::Unreachable(words),
                     _ => Self::Refused(words),
                 }
             }
-            // An error of our own client.
+            // An error that this module has already classified.
             Error::Other(other) => match other.downcast::<Self>() {
                 Ok(failed) => *failed,
                 Err(other) => Self::Refused(other.to_string()),

@@ -1,4 +1,4 @@
-//! The orders of the home of channels as commands.
+//! Converts the orders of home workers about their channels to Redis commands.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,13 +25,13 @@ use super::shared::SharedPorts;
 /// The time for which idempotency keys are stored, in milliseconds, as in the hub.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
-/// The maximum number of listed members, plus one.
+/// The number of members from which a channel's members are only counted, not listed.
 const LISTED_MAX: usize = 10_000;
 
-/// The maximum number of channels that one command compares. Redis does nothing else meanwhile.
+/// The maximum number of channels that one command compares. It is limited because Redis executes nothing else meanwhile.
 const CHECKS_MAX: usize = 64;
 
-/// Bytes of a comparison, roughly.
+/// The approximate size of one comparison in bytes, for the limit of a batch.
 const CHECK_BYTES: usize = 256;
 
 /// Executes the orders of a port until the port is dropped.
@@ -53,15 +53,15 @@ pub(super) async fn serve(
 
 struct Channels {
     changes: UnboundedSender<Change>,
-    /// The number of the connection.
+    /// The number of the current connection, counted from 1.
     number: u64,
-    /// Whether the home has learned of the connection.
+    /// Whether the home worker was notified of the connection.
     is_begun: bool,
-    /// The number of publications that the store had at the latest answer.
+    /// The number of publications in the store according to its latest reply.
     stored: u64,
 }
 
-/// An order that has a command, several that share one, or a probe of the feed.
+/// An order that becomes one command, several orders that share one command, or a probe of the feed.
 pub(super) enum HomeJob {
     Order(Order),
     Compare(Vec<Check>),
@@ -270,7 +270,7 @@ fn publish(shared: &SharedPorts, session: &EngineSession, order: &Publish) -> Cm
     };
     match &order.version {
         None => command.arg("").arg(""),
-        // Texts of equal length compare like their numbers.
+        // Zero-padded, because the script compares versions as texts: texts of equal length compare like their numbers.
         Some(version) => command
             .arg(format!("{:020}", version.number))
             .arg(&*version.epoch),
@@ -286,14 +286,16 @@ fn publish(shared: &SharedPorts, session: &EngineSession, order: &Publish) -> Cm
     command
 }
 
-/// The lifetimes of a channel's keys. They exceed the configured times by twice the [slack](Self::slack_ms), so that of
-/// publications in quick succession only the first one within a slack sets them, which takes two commands.
+/// The lifetimes of a channel's keys in Redis. They exceed the configured times by twice the [slack](Self::slack_ms). So of
+/// several publications in quick succession only the first one within the slack sets the lifetimes, which costs two extra
+/// commands.
 struct Lasting {
     ttl_ms: u64,
     position_ttl_ms: u64,
-    /// The time for which they may stay as they are. Clocks of nodes may differ by as much.
+    /// The time for which the lifetimes need not be set again, in milliseconds. Clocks of nodes may differ by as much.
     slack_ms: u64,
-    /// The time since 1970 plus both configured times, so that a change of these counts too.
+    /// The milliseconds since 1970 plus both configured times. It is stored with the channel; because it contains the
+    /// configured times, a change of these sets the lifetimes again.
     mark: u64,
 }
 
@@ -421,7 +423,7 @@ fn found(reply: Value) -> Option<Found> {
     let id = parts.next().and_then(bytes);
     let id = id.and_then(|id| Some(u64::from_be_bytes(*id.first_chunk()?)));
     let latest = parts.next().and_then(bytes);
-    // The offsets of this engine are dense.
+    // This engine assigns consecutive offsets, so the previous publication has the offset before this one.
     let latest = latest.map(|data| (top.offset.saturating_sub(1), Bytes::from(data)));
     Some(Found {
         top,
@@ -444,8 +446,8 @@ fn read_entries(order: &Read, reply: Value) -> Option<Box<Entries>> {
     }))
 }
 
-/// Returns the offset before the first of these entries, which are contiguous: offsets are dense. Entries that end
-/// before the top are not a chain to it.
+/// Returns the offset before the first of these entries, which have consecutive offsets. If the entries end before the
+/// channel's latest offset, they don't form an unbroken chain to it.
 fn before(top: Position, entries: &[(u64, Bytes)], order: &Read) -> u64 {
     let is_chain = entries.last().is_none_or(|(last, _)| *last == top.offset);
     match entries.first() {

@@ -18,11 +18,11 @@ use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
-/// The maximum number of commands in a batch.
+/// The limits of a batch: the number of commands, and the bytes of their data.
 const BATCH_MAX: usize = 512;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Error codes of servers that do not serve: the connection is closed.
+/// Error codes of servers that can't execute commands, such as replicas; after such an error the connection is closed.
 const USELESS: [&str; 5] = [
     "READONLY",
     "LOADING",
@@ -31,27 +31,27 @@ const USELESS: [&str; 5] = [
     "CLUSTERDOWN",
 ];
 
-/// The client of a port: converts orders to commands, and replies to events.
+/// The part of a port that is specific to its kind of orders: converts orders to commands, and replies to events.
 pub(super) trait PortClient: Send + 'static {
     type Order: Send;
     type Event: Send;
-    /// A command and the use of its reply.
+    /// A command together with the information needed to handle its reply.
     type Job: Send;
 
     /// The interval between two calls of [`timed`](Self::timed).
     const EVERY: Duration;
 
-    /// Returns the event of a new connection with this number.
+    /// Returns the event that reports a new connection with this number.
     fn connected(&mut self, number: u64, store: StoreState) -> Self::Event;
 
-    /// Returns the event of a lost connection.
+    /// Returns the event that reports the loss of the connection.
     fn lost(&mut self) -> Self::Event;
 
     /// Returns the number of publications in the store according to its latest answer to this port; 0 before the first
     /// answer.
     fn stored(&self) -> u64;
 
-    /// Converts an order into a job; `None` if it needs no command. `is_up`: whether there is a connection.
+    /// Converts an order to a job; `None` if the order needs no command. `is_up` says whether the port is connected.
     fn take(&mut self, order: Self::Order, is_up: bool) -> Option<Self::Job>;
 
     /// Adds a job to the previous one if one command can perform both; otherwise returns it.
@@ -59,13 +59,13 @@ pub(super) trait PortClient: Send + 'static {
         Some(next)
     }
 
-    /// Returns the periodic commands that are due, while connected.
+    /// Returns the periodic commands that are due. Only called while connected.
     fn timed(&mut self) -> Vec<Self::Job>;
 
     /// Returns the job of a probe of the feed.
     fn probe(channel: Vec<u8>) -> Self::Job;
 
-    /// Returns the bytes of data of a job.
+    /// Returns the size of a job's data in bytes.
     fn bytes(job: &Self::Job) -> usize;
 
     fn command(&self, shared: &SharedPorts, session: &EngineSession, job: &Self::Job) -> Cmd;
@@ -97,7 +97,7 @@ enum End {
     Lost(CallError),
 }
 
-/// Executes the orders of a port until the port is dropped.
+/// Executes the orders of a port until the port is dropped. Reconnects whenever the connection is lost.
 pub(super) async fn run<C: PortClient>(
     shared: Arc<SharedPorts>,
     client: C,
@@ -159,7 +159,7 @@ pub(super) async fn run<C: PortClient>(
 }
 
 impl<C: PortClient> Commands<C> {
-    /// Connects and verifies. Orders that come meanwhile are taken.
+    /// Connects to the server and verifies it. Accepts orders meanwhile.
     async fn connect(
         &mut self,
         known: &mut Option<KnownServer>,
@@ -193,7 +193,7 @@ impl<C: PortClient> Commands<C> {
         }
     }
 
-    /// Waits. Returns whether the port was dropped.
+    /// Waits for a time while accepting orders. Returns whether the port was dropped.
     async fn pass(&mut self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         loop {
@@ -241,7 +241,7 @@ impl<C: PortClient> Commands<C> {
                 }
                 continue;
             }
-            // Under load the select below would never get to probes.
+            // Probes are taken first: under load, the select below would always choose orders.
             if let Ok(channel) = self.probes.try_recv() {
                 self.pending.push_back(C::probe(channel));
             }
@@ -259,7 +259,7 @@ impl<C: PortClient> Commands<C> {
         }
     }
 
-    /// Executes the next batch; orders that arrive meanwhile join the following one.
+    /// Executes the next batch; orders that arrive meanwhile are part of the following batch.
     async fn carry_out(&mut self, session: &mut EngineSession) -> Result<(), End> {
         let mut pipeline = Pipeline::new();
         let (mut jobs, mut bytes) = (Vec::new(), 0);
@@ -330,7 +330,8 @@ impl<C: PortClient> Commands<C> {
             return Err(End::Lost(CallError::new(CallErrorKind::Refused, words)));
         }
         if !again.is_empty() {
-            // The server's script cache was emptied: none of these was run.
+            // The server's script cache was emptied, so these commands were not executed. They are repeated after the scripts
+            // are loaded again.
             session.load().await.map_err(End::Lost)?;
             for job in again.into_iter().rev() {
                 self.pending.push_front(job);

@@ -1,4 +1,5 @@
-//! The connection of a port for its feed: it subscribes to the followed topics, again after each loss, and is probed.
+//! A port's connection for its feed: subscribes to the followed topics, again after each loss of the connection, and probes
+//! whether the subscription still works.
 //!
 //! A subscription may be dead while its connection is open. So after [`PROBE`] without a message, a message is
 //! published to a channel of the feed's own, in the same way as publications; if it does not arrive, the feed
@@ -23,13 +24,14 @@ use super::shared::{EngineFigures, SharedPorts};
 use crate::redis::PAUSES;
 use crate::redis::values::call_error;
 
-/// The maximum number of topics in one command.
+/// The maximum number of topics in one subscription command.
 const BATCH_MAX: usize = 512;
 
-/// A feed that was silent for this time is probed, and reconnected after the same time.
+/// The time without a message after which a feed is probed, and again the time after which it reconnects if the probe does not
+/// arrive.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// The longest message; longer ones are ignored.
+/// The longest message in bytes; longer ones are ignored.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// A change of the followed topics.
@@ -62,7 +64,7 @@ struct Feed {
     reader: Arc<Reader>,
 }
 
-/// Runs the feed of a port until the port is dropped.
+/// Runs a port's feed until the port is dropped.
 pub(super) async fn serve(
     shared: Arc<SharedPorts>,
     mut changes: UnboundedReceiver<Change>,
@@ -75,7 +77,7 @@ pub(super) async fn serve(
     loop {
         let mut feed = match Feed::connect(&shared, &into).await {
             Ok(feed) => feed,
-            // The error is logged for the connection for commands, which has the same server.
+            // The error is not logged here: the port's connection for commands has the same server and logs it.
             Err(_) => {
                 let until = Instant::now() + pause;
                 pause = (pause * 2).min(longest);
@@ -103,7 +105,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Records a change. Returns the topic and whether it is followed.
+/// Records a change. Returns the topic and whether it is followed from now on.
 fn note(followed: &mut HashSet<Arc<str>>, change: Change) -> (Arc<str>, bool) {
     match change {
         Change::Follow(topic) => {
@@ -154,7 +156,7 @@ impl Feed {
             .map_err(|error| call_error(&error))
     }
 
-    /// Subscribes to topics, and reports each batch.
+    /// Subscribes to topics in batches, and notifies the client of each batch.
     async fn follow(&mut self, topics: &[Arc<str>]) -> Result<(), Option<CallError>> {
         for batch in topics.chunks(BATCH_MAX) {
             let channels: Vec<_> = batch.iter().map(|topic| self.channel(topic)).collect();
@@ -171,8 +173,8 @@ impl Feed {
         self.reader.shared.keys.topic(topic)
     }
 
-    /// Waits for changes and applies them; probes if no messages arrive. An error without a fault: the port was
-    /// dropped.
+    /// Waits for changes of the followed topics and applies them; probes if no messages arrive. The error `None` means that the
+    /// port was dropped.
     async fn turn(
         &mut self,
         followed: &mut HashSet<Arc<str>>,
@@ -203,8 +205,8 @@ impl Feed {
                         let words = "redis: the feed's connection does not respond";
                         return Err(Some(CallError::new(CallErrorKind::Timeout, words)));
                     } else {
-                        // Without an answer to the probe's own command the state is unknown, and the connection is
-                        // closed.
+                        // The probe is published over the connection for commands. If that connection does not reply, it is
+                        // closed itself.
                         is_probed = probes.send(self.reader.probe.clone()).is_ok();
                     }
                 }
@@ -260,7 +262,7 @@ impl Reader {
         }
     }
 
-    /// Passes on an item of a channel. Returns whether the message is one.
+    /// Passes on a feed item of a channel. Returns whether the message is such an item.
     fn item(&self, events: &Events<channel::Event>, channel: &[u8], data: Bytes) -> bool {
         let topic = channel.strip_prefix(&self.topics[..]);
         let topic = topic.and_then(|topic| str::from_utf8(topic).ok());
@@ -283,7 +285,7 @@ impl Reader {
         true
     }
 
-    /// Passes on a message of a node. Returns whether it is one.
+    /// Passes on a message from another node. Returns whether it is such a message.
     fn received(&self, events: &Events<peer::Event>, channel: &[u8], data: Bytes) -> bool {
         let event = if *channel == self.shared.keys.single("control") {
             let Some((message, place)) = message(&data).and_then(|one| {
@@ -300,7 +302,7 @@ impl Reader {
         } else {
             peer::Event::Received(data.clone())
         };
-        // Missing messages count as lost, and those of the control stream are detected by their offsets.
+        // Dropped messages count as lost; those of the control stream are detected by the gap in their offsets.
         let missed = || (Vec::new(), peer::Event::Up(StoreState::Same));
         if !events.push_item(event, data.len(), missed) {
             EngineFigures::add(&self.shared.figures.dropped, 1);

@@ -1,4 +1,4 @@
-//! Records of the channels that have subscribers on a node.
+//! Commands that record which channels have subscribers on a node.
 
 use redis::{Cmd, Value};
 use veche_nodes::engine::channel::Occupancy;
@@ -21,7 +21,8 @@ pub(super) fn command(shared: &SharedPorts, session: &EngineSession, order: &Occ
     command
 }
 
-/// Returns whether the channel is occupied or vacated by it in the whole cluster, and the time.
+/// Parses the reply of `occupy.lua`: whether the change occupied or vacated the channel in the whole cluster, and the time in
+/// milliseconds since 1970.
 pub(super) fn outcome(reply: Value) -> Option<(bool, u64)> {
     let mut parts = list(reply)?;
     let is_changed = number(&parts.next()?)? == 1;

@@ -1,4 +1,4 @@
-//! A node's messages to others as commands, its lease, and the members of ended nodes.
+//! Commands for a node's messages to other nodes, for its lease, and for the removal of members of ended nodes.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use super::shared::SharedPorts;
 /// The maximum number of stored entries of the control stream.
 const CONTROL_SIZE: u32 = 10_000;
 
-/// The time for which they and the stream's position are stored.
+/// The times for which the entries and the position of the control stream are stored.
 const CONTROL_TTL: Duration = Duration::from_secs(7 * 86_400);
 const CONTROL_POSITION_TTL: Duration = Duration::from_secs(30 * 86_400);
 
-/// The distance from one epoch of the control stream to the next; odd, so that none repeats.
+/// The difference between two successive epochs of the control stream. It is odd, so that no epoch repeats modulo 2^64.
 const EPOCH_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The maximum number of channels whose members one script removes.
+/// The maximum number of channels whose members one run of a script removes.
 const BURIED_MAX: usize = 100;
 
 /// Executes the orders of a port until the port is dropped.
@@ -46,16 +46,16 @@ pub(super) async fn serve(
 }
 
 struct Peers {
-    /// Keeps the feed alive as long as this value.
+    /// Keeps the feed's task running: it ends when this sender is dropped.
     _changes: UnboundedSender<Change>,
     /// The number of epochs that this node has offered for the control stream.
     begun: Cell<u64>,
-    /// The announcement published with the lease.
+    /// The node's announcement, which is stored as the content of the lease.
     text: Bytes,
-    /// Whether the lease existed before.
+    /// Whether this node has held the lease before.
     has_lease: bool,
     has_left: bool,
-    /// The number of publications that the store had at the latest answer.
+    /// The number of publications in the store according to its latest reply.
     stored: u64,
 }
 
@@ -263,7 +263,7 @@ impl PortClient for Peers {
             },
             NodeJob::Renew => {
                 let had_ended = reply.and_then(|reply| number(&reply)) == Some(1);
-                // Other nodes may have removed its members meanwhile.
+                // The lease had ended, so other nodes may have removed this node's members meanwhile.
                 if std::mem::replace(&mut self.has_lease, true) && had_ended {
                     shared.tell_homes(&channel::Event::Forgotten);
                 }
@@ -290,8 +290,8 @@ impl Peers {
         }
     }
 
-    /// Returns the epoch of a control stream that this node begins: another one each time, since the store may lose the
-    /// stream again.
+    /// Returns the epoch of a control stream that this node begins. It differs at each call, since the store may lose the
+    /// stream repeatedly.
     fn next_epoch(&self, node: NodeId) -> u64 {
         let count = self.begun.get();
         self.begun.set(count + 1);
@@ -306,7 +306,7 @@ fn control(reply: Value) -> Option<Entries> {
     let mut entries = entries(parts.next()?)?;
     entries.reverse();
     let before = entries.first().map_or(top.offset, |(first, _)| {
-        // The offsets of this engine are dense.
+        // This engine assigns consecutive offsets.
         first.saturating_sub(1)
     });
     Some(Entries {
@@ -335,7 +335,7 @@ fn table(reply: Value) -> Option<Vec<(Bytes, Bytes)>> {
     Some(values)
 }
 
-/// Notifies homes of removed members.
+/// Notifies home workers of removed members.
 fn departed(shared: &SharedPorts, reply: Option<Value>) {
     let Some(mut parts) = reply.and_then(list) else {
         return;
@@ -352,7 +352,7 @@ fn departed(shared: &SharedPorts, reply: Option<Value>) {
     }
 }
 
-/// Notifies homes of channels whose last subscribers are gone.
+/// Notifies home workers of channels whose last subscribers are gone.
 fn vacated(shared: &SharedPorts, reply: Option<Value>) {
     let Some(mut parts) = reply.and_then(list) else {
         return;
@@ -372,7 +372,7 @@ fn vacated(shared: &SharedPorts, reply: Option<Value>) {
 mod tests {
     use super::*;
 
-    /// A store that has lost the stream would otherwise give out the positions of the last one.
+    /// With a repeated epoch, a store that has lost the stream would assign positions of the lost stream again.
     #[test]
     fn a_stream_never_begins_twice_in_one_epoch() {
         let (changes, _) = tokio::sync::mpsc::unbounded_channel();

@@ -11,10 +11,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// Limit of queued feed items in bytes. Beyond it items are dropped, and the client learns which feeds miss some.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Overhead of an event besides its data, in bytes.
+/// The overhead of a queued event in addition to its data, in bytes.
 const EVENT_BYTES: usize = 128;
 
-/// A client's end, for orders `O` and events `E`. The client bounds its orders: it counts the unanswered ones.
+/// A client's end of an engine, for orders `O` and events `E`. The client has to limit its unanswered orders; the queue itself
+/// is unbounded.
 #[derive(Debug)]
 pub struct EnginePort<O, E> {
     orders: Vec<O>,
@@ -25,7 +26,7 @@ pub struct EnginePort<O, E> {
 /// The events that the client has not taken yet.
 pub(super) struct Events<E> {
     arrived: Mutex<Arrived<E>>,
-    /// The client was woken and has not taken events since.
+    /// Whether the client was woken and has not taken events since.
     is_awake: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -33,12 +34,12 @@ pub(super) struct Events<E> {
 struct Arrived<E> {
     list: Vec<E>,
     bytes: usize,
-    /// The notice for the client, by feed of which items were dropped.
+    /// For each feed of which items were dropped, the event that notifies the client of that.
     missed: HashMap<Vec<u8>, E>,
 }
 
 impl<O, E> EnginePort<O, E> {
-    /// Returns the client's end and the carrier's.
+    /// Returns the client's end, and the queue of orders and the events for the engine's task.
     pub(super) fn new(
         wake: impl Fn() + Send + Sync + 'static,
     ) -> (Self, UnboundedReceiver<Vec<O>>, Arc<Events<E>>) {
@@ -65,18 +66,18 @@ impl<O, E> EnginePort<O, E> {
         self.orders.push(order);
     }
 
-    /// Moves all of these orders to the queue.
+    /// Moves all orders of the list to the next [`flush`](Self::flush).
     pub fn append(&mut self, orders: &mut Vec<O>) {
         self.orders.append(orders);
     }
 
-    /// Submits the orders; must be called once a turn.
+    /// Submits the orders; must be called once per turn.
     pub fn flush(&mut self) {
         if self.orders.is_empty() {
             return;
         }
         let next = Vec::with_capacity(self.orders.len());
-        // The carrier ends only with its process.
+        // Sending fails only if the engine's task has ended, which happens at the end of the process.
         let _ = self.task.send(std::mem::replace(&mut self.orders, next));
     }
 
@@ -88,7 +89,7 @@ impl<O, E> EnginePort<O, E> {
 
     /// Takes all events and appends them to `into`.
     pub fn take(&mut self, into: &mut Vec<E>) {
-        // Cleared before the check: a later event wakes again.
+        // The flag is cleared before the events are taken, so that an event that arrives later wakes the client again.
         if self.events.is_awake.swap(false, Ordering::AcqRel) {
             let arrived = &mut *self.events.arrived.lock();
             arrived.bytes = 0;
@@ -113,7 +114,8 @@ impl<E> Events<E> {
         self.wake();
     }
 
-    /// Adds an item of a feed, unless too much waits: then the client is notified of the feed. Returns whether it was added.
+    /// Adds an item of a feed, if the queue has room. Otherwise the item is dropped, and the client is notified that the feed
+    /// lacks items. Returns whether the item was added.
     pub(super) fn push_item(
         &self,
         event: E,

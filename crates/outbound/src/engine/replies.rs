@@ -1,4 +1,4 @@
-//! Conversion of the server's replies and its feed's messages to the engine's values.
+//! Converts the server's replies and the messages of its feed to the engine's types.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) fn list(value: Value) -> Option<std::vec::IntoIter<Value>> {
     }
 }
 
-/// Returns the position of a text `epoch:offset`.
+/// Parses a position in the form `epoch:offset`.
 pub(super) fn position(text: &[u8]) -> Option<Position> {
     let text = str::from_utf8(text).ok()?;
     let (epoch, offset) = text.split_once(':')?;
@@ -73,12 +73,12 @@ pub(super) struct TopicMessage {
     pub(super) channel: Option<Arc<str>>,
     /// The message's position, and the offset before it.
     pub(super) place: Option<(Position, u64)>,
-    /// The encoded publication, as its node ordered it.
+    /// The encoded publication, as the publishing node sent it.
     pub(super) data: Bytes,
 }
 
-/// Decodes a message of `publish.lua`: a head with the length and the name of the channel if that differs from the
-/// topic; `u`, or `p` with the position; the publication.
+/// Decodes a message of `publish.lua`, which consists of: a head with the length and the name of the channel, if the channel
+/// differs from the topic; `u` for a publication without a position, or `p` and the position; the publication.
 pub(super) fn message(bytes: &Bytes) -> Option<TopicMessage> {
     let mut rest = &bytes[..];
     let mut channel = None;

@@ -21,7 +21,7 @@ pub(super) enum RedisScript {
     Store,
 }
 
-/// The texts of the scripts, in the order of the enumeration.
+/// The texts of the scripts, in the order of [`Script`]'s variants.
 const TEXTS: [&str; 13] = [
     include_str!("scripts/publish.lua"),
     include_str!("scripts/check.lua"),
@@ -52,12 +52,12 @@ impl Loaded {
         })
     }
 
-    /// Creates the list from the replies to these commands.
+    /// Creates the list from the replies to [`Loaded::commands`].
     pub(super) fn new(hashes: impl Iterator<Item = String>) -> Self {
         Self(hashes.collect())
     }
 
-    /// Returns a command that runs a script with these keys; arguments follow.
+    /// Returns a command that runs a script with these keys; the caller appends the arguments.
     pub(super) fn run(&self, script: RedisScript, keys: &[impl AsRef<[u8]>]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         let hash = self.0.get(script as usize);
@@ -69,17 +69,17 @@ impl Loaded {
     }
 }
 
-/// Keeps commands of an earlier connection of a port from being executed late: once a later connection has repeated
-/// them, commands that the network has delayed are refused.
+/// Prevents late execution of commands from an earlier connection of a port. Once a later connection has repeated such
+/// commands, the originals, which the network may have delayed, are refused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fence {
-    /// The key that has the number of the latest connection, once there was another before it.
+    /// The key with the number of the port's latest connection; it is set from the second connection on.
     pub(super) key: Vec<u8>,
     /// The number of this connection, from 1 on.
     pub(super) number: u64,
 }
 
-/// The keys in the server, all with one prefix. A method returns the key of what its comment names.
+/// The names of the keys in the server, all with the same prefix.
 #[derive(Clone, Debug)]
 pub(super) struct RedisKeys {
     prefix: String,
@@ -101,17 +101,18 @@ impl RedisKeys {
         key
     }
 
-    /// The epoch, the top and other properties of a channel.
+    /// Returns the key of a channel's epoch, latest offset and other properties.
     pub(super) fn meta(&self, channel: &str) -> Vec<u8> {
         self.named("m", channel)
     }
 
-    /// The publications of a channel.
+    /// Returns the key of a channel's publications.
     pub(super) fn stream(&self, channel: &str) -> Vec<u8> {
         self.named("s", channel)
     }
 
-    /// The result of a publication with a key. No channel has the byte between the two.
+    /// Returns the key of the result of a publication with an idempotency key. The two names are separated by a byte that
+    /// channel names can't contain.
     pub(super) fn result(&self, channel: &str, key: &str) -> Vec<u8> {
         let mut name = self.named("k", channel);
         name.push(0);
@@ -119,42 +120,42 @@ impl RedisKeys {
         name
     }
 
-    /// The channel of a topic.
+    /// Returns the Redis channel of a topic.
     pub(super) fn topic(&self, topic: &str) -> Vec<u8> {
         self.named("c", topic)
     }
 
-    /// The members of a channel.
+    /// Returns the key of a channel's members.
     pub(super) fn members(&self, channel: &str) -> Vec<u8> {
         self.named("p", channel)
     }
 
-    /// The nodes with subscribers of a channel.
+    /// Returns the key of the nodes that have subscribers of a channel.
     pub(super) fn occupants(&self, channel: &str) -> Vec<u8> {
         self.named("o", channel)
     }
 
-    /// The prefix of keys of leases.
+    /// Returns the prefix of the keys of leases.
     pub(super) fn leases(&self) -> Vec<u8> {
         self.named("lease", "")
     }
 
-    /// The fence of a port of this node.
+    /// Returns the key of the fence of one of this node's ports.
     pub(super) fn fence(&self, node: NodeId, port: u64) -> Vec<u8> {
         self.named("fence", &format!("{node}.{port}"))
     }
 
-    /// A key with a part for this node.
+    /// Returns a key that is specific to a node.
     pub(super) fn of_node(&self, kind: &str, node: NodeId) -> Vec<u8> {
         self.named(kind, &node.to_string())
     }
 
-    /// The values of a table, and the ends of those that end.
+    /// Returns the keys of a table's values and of the values' expiry times.
     pub(super) fn table(&self, table: &str) -> [Vec<u8>; 2] {
         [self.named("t", table), self.named("te", table)]
     }
 
-    /// A key of which there is one.
+    /// Returns a key that exists once per prefix.
     pub(super) fn single(&self, name: &str) -> Vec<u8> {
         format!("{}{name}", self.prefix).into_bytes()
     }

@@ -1,4 +1,4 @@
-//! A connection with a verified server: its role, its version and its identity.
+//! A connection to a server whose role, version and identity are verified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,20 +23,20 @@ const VERSION_MIN: (u32, u32) = (6, 2);
 /// Error codes that only nodes of a Redis Cluster return.
 const CLUSTER_CODES: [&str; 4] = ["CLUSTERDOWN", "CROSSSLOT", "MOVED", "ASK "];
 
-/// How long a fence is stored: longer than a network holds back what was sent.
+/// The time for which a fence is stored: longer than a network may delay commands that were sent.
 const FENCE_TTL: Duration = Duration::from_secs(3_600);
 
-/// See the module's text.
+/// A connection to a server, which is verified before orders are executed.
 pub(super) struct EngineSession {
     pub(super) connection: MultiplexedConnection,
     pub(super) scripts: Loaded,
     pub(super) fence: Fence,
-    /// Notified at the end of the connection.
+    /// Notified when the connection ends.
     pub(super) over: Arc<Notify>,
     info: String,
 }
 
-/// The properties of the server that a port was connected to.
+/// The properties of the server that a port was last connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KnownServer {
     replication: String,
@@ -44,7 +44,7 @@ pub(super) struct KnownServer {
 }
 
 impl EngineSession {
-    /// Connects to the primary; `pushed` gets the messages of the feed.
+    /// Connects to the primary; `pushed` receives the messages of the feed.
     pub(super) async fn connect(
         shared: &SharedPorts,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
@@ -88,8 +88,9 @@ impl EngineSession {
         })
     }
 
-    /// Checks that commands of this engine can run, fences off those of earlier connections, and determines the state
-    /// of the store. `stored` is the number of publications in the store according to its latest answer to this port.
+    /// Checks that the server can execute this engine's commands, refuses late commands of earlier connections from now on, and
+    /// determines the state of the store. `stored` is the number of publications in the store according to its latest reply to
+    /// this port.
     pub(super) async fn verify(
         &mut self,
         shared: &SharedPorts,
@@ -106,7 +107,8 @@ impl EngineSession {
         let (count, begun_with) = (keys.single("stored"), keys.single("begun"));
         let used: [&[u8]; 5] = [&identity, &generation, &self.fence.key, &count, &begun_with];
         let mut command = self.scripts.run(RedisScript::Verify, &used);
-        // A promotion begins a generation named after the server's replication id, unless failovers are trusted.
+        // The promotion of a replica begins a new generation, named after the server's replication id, unless failovers are
+        // trusted.
         let begun = if trusts { "" } else { &*replication };
         command.arg(&replication).arg(&before).arg(begun);
         command
@@ -136,7 +138,7 @@ impl EngineSession {
             None => StoreState::Same,
             Some(known) if *known == now => StoreState::Same,
             Some(known) if known.generation != now.generation => StoreState::Promoted,
-            // Another node may have recorded it already.
+            // Another node may have recorded the promotion already.
             Some(known) if trusts && known.replication == before => StoreState::Same,
             Some(_) => {
                 shared.restarted(&now.replication);
@@ -180,7 +182,7 @@ impl EngineSession {
     /// Checks that the server is usable before anything depends on it.
     ///
     /// # Errors
-    /// One line for the operator with the required action.
+    /// One line that tells the operator what to do.
     pub(super) async fn examine(&mut self, shared: &SharedPorts) -> Result<(), CallError> {
         self.find_missing_rights(shared).await?;
         self.load().await?;
@@ -196,7 +198,7 @@ impl EngineSession {
         }
     }
 
-    /// Executes each command that scripts use separately, since the server's errors then name the missing permission.
+    /// Executes each command that the scripts use separately, because the server's errors then name the missing permission.
     async fn find_missing_rights(&mut self, shared: &SharedPorts) -> Result<(), CallError> {
         let (hash, stream) = (shared.keys.single("check:h"), shared.keys.single("check:s"));
         let (value, set) = (shared.keys.single("check:v"), shared.keys.single("check:z"));
@@ -298,7 +300,7 @@ impl EngineSession {
     }
 }
 
-/// Returns a server's error, with a clearer text where the operator has to act.
+/// Adds the required action to a server's error, if the operator has to act.
 fn examined(fault: CallError) -> CallError {
     let words = &fault.words;
     let is_of_cluster = |code: &&str| words.contains(*code);
@@ -356,7 +358,7 @@ fn reply_or_error(reply: Value) -> Result<Value, CallError> {
     }
 }
 
-/// Returns the keyspace at the primary of now.
+/// Returns the settings for connecting to the current primary, which Sentinels are asked for if they are configured.
 async fn primary(shared: &SharedPorts) -> Result<Arc<RedisDatabase>, CallError> {
     let settings = &shared.settings;
     let Some(sentinel) = &settings.sentinel else {
@@ -394,7 +396,7 @@ async fn ask_sentinel(
     let server = ServerAccount {
         host: host.to_owned(),
         port,
-        // Sentinels have accounts of their own; usually they require none.
+        // Sentinels have user accounts of their own, separate from those of the server, and usually require no login.
         user: sentinel.user.clone(),
         password: sentinel.password.clone(),
         ..settings.keyspace.server.clone()

@@ -15,10 +15,11 @@ use veche_nodes::engine::channel;
 use super::port::Events;
 use super::scripts::RedisKeys;
 
-/// Refusals that are further apart are two events. Each node writes its lease more often.
+/// Refused commands that are further apart than this are reported separately. Each node renews its lease more often, so a
+/// lasting refusal is reported once.
 const REFUSED_APART: Duration = Duration::from_secs(10);
 
-/// The location of an engine, and its use by this node.
+/// The settings of an engine: its location, and its use by this node.
 #[derive(Clone)]
 pub struct EngineSettings {
     /// The server, or a Sentinel that knows it; with the time limit of commands.
@@ -27,11 +28,11 @@ pub struct EngineSettings {
     pub sentinel: Option<Sentinel>,
     /// The prefix of all keys and channels.
     pub prefix: String,
-    /// Whether positions outlive a failover although writes may be lost.
+    /// Whether positions stay valid after a failover, although publications may have been lost.
     pub trusts_failover: bool,
     /// Id of this node.
     pub node: NodeId,
-    /// Receives changes of the connections, on threads of the runtime.
+    /// Called with changes of the connections, on threads of the runtime.
     pub notice: Arc<dyn Fn(&Notice) + Send + Sync>,
 }
 
@@ -55,22 +56,22 @@ pub enum Notice {
     Connected,
     /// A connection is lost or failed; reported once until one is established.
     Lost(String),
-    /// The server has been started again: positions are compared.
+    /// The server was restarted, so positions are compared with the store.
     Restarted,
-    /// A replica was promoted: channels begin new epochs.
+    /// A replica was promoted, so channels begin new epochs.
     Promoted,
-    /// A replica was promoted, and positions are trusted.
+    /// A replica was promoted, and positions stay valid because failovers are trusted.
     Trusted,
     /// The server refuses commands. Reported once, and again only after ten seconds without a refusal.
     Refused(String),
 }
 
-/// Counts of an engine's carrier.
+/// The counters of an engine's client.
 #[derive(Debug, Default)]
 pub struct EngineFigures {
     /// Connections that were lost.
     pub losses: AtomicU64,
-    /// Commands that were sent, scripts included.
+    /// Commands that were sent, including those that run scripts.
     pub commands: AtomicU64,
     /// Batches of commands sent.
     pub batches: AtomicU64,
@@ -78,9 +79,9 @@ pub struct EngineFigures {
     pub messages: AtomicU64,
     /// Ignored messages of the feed: foreign, too long or of another version.
     pub ignored: AtomicU64,
-    /// Dropped messages of the feed, for lack of memory; their channels are compared.
+    /// Messages of the feed that were dropped because the queue was full; their channels are compared with the store.
     pub dropped: AtomicU64,
-    /// Connections of the feed that did not deliver a probe.
+    /// Connections of the feed that were closed because a probe did not arrive.
     pub silent: AtomicU64,
 }
 
@@ -100,14 +101,14 @@ pub(super) struct SharedPorts {
     pub(super) homes: Mutex<Vec<Arc<Events<channel::Event>>>>,
 }
 
-/// The last reported state: each change is reported once, whatever the number of ports.
+/// The last reported state, so that each change is reported once for all ports.
 #[derive(Default)]
 pub(super) struct ReportedState {
-    /// Ports without a connection.
+    /// The number of ports without a connection.
     lost: AtomicUsize,
-    /// When the server refused a command last.
+    /// The time of the last refused command.
     refused_at: Mutex<Option<Instant>>,
-    /// The replication id of the server that was started again.
+    /// The replication id of the server whose restart was reported last.
     restarted: Mutex<String>,
 }
 
@@ -129,15 +130,15 @@ impl SharedPorts {
         }
     }
 
-    /// Handles a port that is connected again.
+    /// Handles a port that has connected again.
     pub(super) fn found(&self) {
         if self.reported.lost.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.notice(&Notice::Connected);
         }
     }
 
-    /// Notes that the server has refused a command. A server without memory refuses writes only: that it carries out other
-    /// commands in between is no end of that.
+    /// Records that the server has refused a command. Successful commands in between don't end the condition, since a server
+    /// without free memory refuses only writes.
     pub(super) fn refused(&self, why: String) {
         let before = self.reported.refused_at.lock().replace(Instant::now());
         if before.is_none_or(|before| before.elapsed() > REFUSED_APART) {

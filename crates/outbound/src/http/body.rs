@@ -1,4 +1,4 @@
-//! The body of a response, read to its end or abandoned.
+//! Reads the body of a response, to its end or in part.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use super::exchange::HttpExchange;
 use super::gzip::Inflater;
 use super::{fault, shown};
 
-/// The approximate size of inflated parts.
+/// The approximate size of decompressed parts, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The most memory reserved because of an announced length.
+/// The maximum number of bytes that are reserved because of a declared `Content-Length`.
 const ANNOUNCED_BYTES_MAX: u64 = 1 << 20;
 
 /// A body being read. Dropping it before its end closes its connection.
 pub(super) struct IncomingBody {
-    /// `None` at its end, and after an error.
+    /// `None` at the end of the body, and after an error.
     source: Option<(Incoming, HttpExchange)>,
     inflater: Option<Inflater>,
-    /// The remaining bytes of the limit.
+    /// The number of bytes that may still be read before the limit is exceeded.
     left: u64,
     bytes_max: u64,
 }
@@ -127,7 +127,7 @@ impl IncomingBody {
         Ok(whole)
     }
 
-    /// Reads a short rest, so that the connection can be reused.
+    /// Reads the rest of the body if it is short, so that the connection can be reused.
     pub(super) async fn discard(mut self) {
         self.inflater = None;
         self.left = PIECE_BYTES as u64;

@@ -1,4 +1,5 @@
-//! Establishes a connection: resolution, the socket, TLS, and the task that drives it.
+//! Establishes a connection: resolves the host, connects the socket, performs the TLS handshake, and starts the task that
+//! drives the connection.
 
 use std::error::Error as _;
 use std::io;
@@ -37,7 +38,7 @@ impl HttpClient {
         place: &ConnectionTarget,
     ) -> Result<HttpConnection, CallError> {
         let stream = dial(place).await?;
-        // Requests are sent in one write.
+        // Each request is sent in one write, so delaying small packets would only add latency.
         let _ = stream.set_nodelay(true);
         let connected = self.figures.connected();
         if !place.is_tls {
@@ -57,7 +58,7 @@ impl HttpClient {
         drive(TokioIo::new(stream), connected).await
     }
 
-    /// Reads files on a thread that may block.
+    /// Returns the trusted certificates; files are read on a thread that may block.
     async fn trust_store(
         &self,
         trust_source: TrustSource,
@@ -82,7 +83,7 @@ fn tls_config(trust: &CertificateTrust) -> TrustSource {
 }
 
 impl ConnectionTarget {
-    /// Formats the target for people.
+    /// Formats the target for error texts.
     pub(super) fn shown(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),
@@ -137,7 +138,7 @@ where
     })
 }
 
-/// Returns the system error behind an HTTP error.
+/// Returns the kind of the I/O error that caused an HTTP error.
 pub(super) fn io_kind(error: &hyper::Error) -> Option<io::ErrorKind> {
     let cause = error.source()?.downcast_ref::<io::Error>()?;
     Some(cause.kind())

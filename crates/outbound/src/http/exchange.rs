@@ -38,7 +38,7 @@ pub(super) struct HttpExchange {
 }
 
 impl HttpExchange {
-    /// Reports that the response was read to its end.
+    /// Ends the exchange after the response was read to its end: returns the connection to the pool.
     pub(super) fn finish(self) {
         self.permit.return_connection(self.link);
     }
@@ -72,7 +72,7 @@ impl Hop {
         Ok(request)
     }
 
-    /// Returns whether the request may be repeated (RFC 9110, section 9.2.2).
+    /// Returns whether the request's method is idempotent, so that the request may be repeated (RFC 9110, section 9.2.2).
     fn is_idempotent(&self) -> bool {
         self.method.is_idempotent()
     }

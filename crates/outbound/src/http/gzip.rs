@@ -1,16 +1,16 @@
-//! Inflates gzip bodies incrementally, within the requested amount.
+//! Decompresses gzip bodies incrementally, at most about the requested amount at a time.
 
 use std::io::{self, Write};
 
 use flate2::write::MultiGzDecoder;
 
-/// The input processed at a time: its output can be a thousand times as long.
+/// The number of input bytes processed at a time. It is small because the output can be a thousand times as long.
 const STEP_BYTES: usize = 1024;
 
-/// The state of one body.
+/// The decompression state of one body.
 pub(super) struct Inflater {
     decoder: MultiGzDecoder<Sink>,
-    /// Received but not inflated.
+    /// Bytes that were received but not decompressed yet.
     pending: bytes::Bytes,
     has_begun: bool,
 }
@@ -38,7 +38,7 @@ impl Inflater {
         }
     }
 
-    /// Returns whether all received data is inflated, so that more can be [pushed](Self::push).
+    /// Returns whether all received data is decompressed, so that more can be [pushed](Self::push).
     pub(super) fn needs_input(&self) -> bool {
         self.pending.is_empty()
     }
@@ -48,7 +48,7 @@ impl Inflater {
         self.pending = bytes;
     }
 
-    /// Returns about `bytes_max` bytes, or fewer at the end.
+    /// Returns about `bytes_max` decompressed bytes, or fewer if the received data is used up.
     ///
     /// # Errors
     /// The data is not gzip.
@@ -60,7 +60,7 @@ impl Inflater {
         Ok(std::mem::take(&mut self.decoder.get_mut().0))
     }
 
-    /// Returns the rest at the end of the body.
+    /// Returns the remaining decompressed bytes at the end of the body.
     ///
     /// # Errors
     /// The body is truncated.

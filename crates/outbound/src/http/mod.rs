@@ -1,4 +1,4 @@
-//! The HTTP client: a call is a request, the redirects that follow, and the response.
+//! The HTTP client: performs a request, follows redirects, and returns the response.
 //!
 //! HTTP/1.1 is implemented by hyper; connections and their limits are in [`pool`], retries in [`exchange`]. The reasons
 //! are in docs/decisions/08-http-client.md.
@@ -107,7 +107,7 @@ impl HttpClient {
                 continue;
             }
             if is_gzip {
-                // These describe the encoded body, not the one that scripts get.
+                // These headers describe the compressed body, not the decompressed one that scripts get.
                 head.headers.remove(CONTENT_ENCODING);
                 head.headers.remove(CONTENT_LENGTH);
             }
@@ -198,7 +198,7 @@ fn fault(kind: CallErrorKind, words: impl std::fmt::Display) -> CallError {
     CallError::new(kind, format!("http: {words}"))
 }
 
-/// Formats a duration for people.
+/// Formats a duration in seconds for error texts.
 fn shown(time: Duration) -> String {
     format!("{} s", time.as_secs_f64())
 }

@@ -20,14 +20,14 @@ use veche_calls::CertificateTrust;
 
 use crate::metrics::ClientMetrics;
 
-/// The target of a connection, with everything in which all uses of the connection must agree.
+/// The target of a connection, with all settings that the uses of a shared connection must have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ConnectionTarget {
     pub(super) is_tls: bool,
     /// A host name or an address, without brackets.
     pub(super) host: String,
     pub(super) port: u16,
-    /// The trusted certificates; without effect where TLS is not used.
+    /// The trusted certificates; ignored without TLS.
     pub(super) trust: CertificateTrust,
     pub(super) connections_max: u32,
 }
@@ -122,7 +122,8 @@ impl HttpPool {
             pools.retain(|_, pool| {
                 let mut idle = pool.idle.lock();
                 idle.retain(|(link, since)| !link.sender.is_closed() && since.elapsed() < IDLE);
-                // Holders of a permit, and waiting ones, have a clone; new ones need the lock that is held.
+                // Holders of a permit and waiting requests have a clone of the `Arc`. No clone can be added meanwhile, since
+                // that requires the lock held here.
                 !idle.is_empty() || Arc::strong_count(pool) > 1
             });
             if pools.is_empty() {

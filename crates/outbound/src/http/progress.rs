@@ -1,4 +1,4 @@
-//! The progress of a call, so that a timeout names the step that took too long.
+//! Records the progress of a call, so that the error of a timeout names the step that took too long.
 
 use parking_lot::Mutex;
 

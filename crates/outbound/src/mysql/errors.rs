@@ -6,12 +6,12 @@ use veche_calls::{CallError, CallErrorKind};
 /// Errors after which the server has rolled back the whole transaction: a deadlock, and its counterpart in clusters.
 const ROLLED_BACK: [&str; 2] = ["mysql: 1213 ", "mysql: 1180 "];
 
-/// Codes of errors with which the server ends the connection: shutdown (1053), killed by an administrator (1927), idle
-/// timeout (4031), a packet that the server does not read completely (1153), or not in time (1159). 1317 is not among
-/// them, it ends only a statement.
+/// Codes of errors with which the server ends the connection: shutdown (1053), killed by an administrator (1927), idle timeout
+/// (4031), a packet that exceeds the server's limit (1153) or does not arrive in time (1159). 1317 (query interrupted) is not
+/// among them, since it ends only a statement.
 const FATAL_ERRORS: [u16; 5] = [1053, 1927, 4031, 1153, 1159];
 
-/// Those of [`FATAL_ERRORS`] that are not caused by the statement.
+/// The subset of [`FATAL_ERRORS`] that the statement did not cause.
 const DISCONNECT_ERRORS: [u16; 3] = [1053, 1927, 4031];
 
 /// Converts an error of a statement.
@@ -75,7 +75,7 @@ pub(super) fn not_connected(error: &Error) -> CallError {
 pub(super) fn lost(error: &Error) -> bool {
     match error {
         Error::Server(error) => FATAL_ERRORS.contains(&error.code),
-        // Detected before anything was sent.
+        // The driver detects these errors before it sends anything, so the connection stays usable.
         Error::Driver(
             DriverError::StmtParamsMismatch { .. }
             | DriverError::Params(_)

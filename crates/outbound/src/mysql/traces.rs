@@ -1,7 +1,7 @@
-//! Detects whether a statement changes the state of its session: a variable, a lock, a temporary table.
+//! Detects whether a statement may change the state of its session, such as a variable, a lock or a temporary table.
 //!
-//! Tokens are examined, not text, and a statement is harmless only if each of them is known to be; anything else counts
-//! as a change. Triggers, views and the functions in them can't be seen.
+//! The statement is split into tokens, and is harmless only if each token is known to be harmless; otherwise it counts as a
+//! change. Changes by triggers, views and the functions in them can't be detected.
 
 mod tokens;
 mod words;
@@ -23,7 +23,7 @@ pub(super) fn changes_session_state(sql: &str) -> bool {
         return true;
     }
     let is_with = verb.eq_ignore_ascii_case("with");
-    // The previous token is the name of a table, or a part of it, so a list of columns may follow.
+    // Whether the previous token is the name of a table or a part of the name, so that a list of columns may follow.
     let mut is_table = false;
     while let Some(token) = tokens.next() {
         is_table = match (token, before) {
@@ -49,7 +49,7 @@ pub(super) fn changes_session_state(sql: &str) -> bool {
             }
             _ if is_table => false,
             SqlToken::Word(word) if !is_of_schema => is_harmful_call(word, &tokens),
-            // A function of a schema may do anything.
+            // A call of a stored function in a schema may have any effect.
             SqlToken::Word(_) | SqlToken::Quoted => tokens.is_call(),
         };
         if leaves {
@@ -66,16 +66,16 @@ fn is_pair(before: SqlToken<'_>, word: &str, pair: [&str; 2]) -> bool {
         && word.eq_ignore_ascii_case(second)
 }
 
-/// Returns whether a word without a schema is a call of an unknown function.
+/// Returns whether a word that has no schema before it is a call of a function that is not known to be harmless.
 fn is_harmful_call(word: &str, behind: &Tokens<'_>) -> bool {
     if !behind.is_call() || has(NOT_FUNCTIONS, word) {
         return false;
     }
     if word.eq_ignore_ascii_case("last_insert_id") {
-        // With an argument the function sets the value.
+        // `last_insert_id` with an argument sets the value.
         return !behind.is_empty_call();
     }
-    // After white space some of those names refer to stored functions.
+    // If white space precedes the parenthesis, some names of built-in functions refer to stored functions instead.
     !(behind.is_call_at_once() && has(FUNCTIONS, word))
 }
 

@@ -4,10 +4,10 @@ use mysql_async::consts::ColumnType;
 use mysql_async::{Column, Value as Theirs};
 use veche_calls::mysql::MysqlValue;
 
-/// All integers up to here are exact in a double.
+/// All integers up to this absolute value are exact in a double.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// The overhead of a value in bytes, in addition to its content.
+/// The memory overhead of a value, in addition to its content, in bytes.
 const VALUE_BYTES: usize = 16;
 
 pub(super) fn to_server(value: MysqlValue) -> Theirs {
@@ -22,7 +22,7 @@ pub(super) fn to_server(value: MysqlValue) -> Theirs {
     }
 }
 
-/// Numbers that a double holds exactly are numbers, others are text; times are text.
+/// Converts a value of the server. Numbers that a double represents exactly become numbers, all others text; times become text.
 pub(super) fn from_server(value: Theirs, column: &Column) -> MysqlValue {
     match value {
         Theirs::NULL => MysqlValue::Null,
@@ -61,7 +61,7 @@ fn whole(value: i128) -> MysqlValue {
     }
 }
 
-/// Returns the fraction of a second, with the column's number of digits.
+/// Formats the fraction of a second with the column's number of digits.
 fn fraction(us: u32, column: &Column) -> String {
     let digits = match usize::from(column.decimals()) {
         0 => return String::new(),

@@ -1,4 +1,4 @@
-//! The current uses of a pool's connections, for the error of a full pool.
+//! Descriptions of the current uses of a pool's connections, for the error text when all are in use.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ struct Use {
     since: Instant,
 }
 
-/// A use, until it is dropped.
+/// One use of a connection; it ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ActiveUse {
     number: u64,
@@ -54,7 +54,7 @@ impl ActiveUses {
         let state = self.0.lock();
         let mut uses: Vec<&Use> = state.uses.values().collect();
         uses.sort_by_key(|one| one.since);
-        // Grouped with their number, in the order of the longest.
+        // Equal descriptions are grouped with their number, ordered by the longest use.
         let mut groups: Vec<(&Use, usize)> = Vec::new();
         for one in uses {
             match groups.iter_mut().find(|(known, _)| known.text == one.text) {
@@ -80,7 +80,7 @@ impl ActiveUses {
 }
 
 impl ActiveUse {
-    /// Changes the description without resetting the time.
+    /// Changes the description; the start time of the use stays.
     pub(crate) fn set(&self, text: String) {
         if let Some(one) = self.held.0.lock().uses.get_mut(&self.number) {
             one.text = text;
@@ -94,7 +94,7 @@ impl Drop for ActiveUse {
     }
 }
 
-/// Returns a statement on one line, in quotes, without the content of its strings, cut at [`TEXT_MAX`].
+/// Formats a statement for errors: on one line, in quotes, with `?` in place of its strings, and cut at [`TEXT_MAX`].
 pub(crate) fn shortened(statement: &str) -> String {
     let mut text = String::from("\"");
     let mut chars = statement.trim_start().chars();

@@ -1,7 +1,7 @@
-//! The connection that ordinary commands share: established on demand, and again after it was lost.
+//! The connection that ordinary commands share. It is established on demand, and again after a loss.
 //!
-//! While the server is unreachable, attempts are delayed increasingly, and in between every command fails at once:
-//! nothing queues up.
+//! While the server is unreachable, the delay between attempts to connect grows, and commands in between fail at once instead
+//! of being queued.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use super::values::{call_error, not_connected};
 use crate::authority;
 use crate::metrics::{ClientMetrics, ConnectionGuard};
 
-/// The idle time after which the system probes the other side.
+/// The idle time after which the operating system sends keep-alive probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// The most requests queued for the connection's task.
+/// The maximum number of requests queued for the connection's task.
 const BUFFER: usize = 1024;
 
 /// Establishes connections to a server.
@@ -43,7 +43,8 @@ impl RedisDialer {
         Self { keyspace }
     }
 
-    /// A connection; `pushed` receives unsolicited messages, and [`PushKind::Disconnection`] at its end.
+    /// Establishes a connection. `pushed` receives unsolicited messages, and [`PushKind::Disconnection`] when the connection
+    /// ends.
     pub(crate) async fn connect(
         &self,
         pushed: impl Fn(PushInfo) + Send + Sync + 'static,
@@ -125,7 +126,7 @@ impl fmt::Debug for SharedConnection {
 enum State {
     Up(ConnectionRef),
     Down {
-        /// No attempt is made before.
+        /// The time before which no further attempt is made.
         until: Instant,
         pause: Duration,
         /// The error of the last attempt.
@@ -153,7 +154,7 @@ impl ConnectionRef {
         self.life.answers.fetch_add(1, Relaxed);
     }
 
-    /// Returns whether no response has arrived since.
+    /// Returns whether no response has arrived on the connection since the command started.
     pub(super) fn is_silent(&self) -> bool {
         self.life.answers.load(Relaxed) == self.answers
     }
@@ -184,7 +185,7 @@ impl SharedConnection {
             return known;
         }
         let _connecting = self.connecting.lock().await;
-        // Another command may have connected or failed meanwhile.
+        // Another command may have connected, or failed to, while this one waited for the lock.
         if let Some(known) = self.known() {
             return known;
         }
@@ -210,7 +211,7 @@ impl SharedConnection {
         }
     }
 
-    /// Returns the current connection, or the error during a delay; `None` if an attempt is due.
+    /// Returns the current connection, or the last error while the next attempt is delayed; `None` if an attempt is due.
     fn known(&self) -> Option<Result<ConnectionRef, CallError>> {
         match &*self.state.lock() {
             State::Up(up) => {

@@ -1,4 +1,4 @@
-//! Subscriptions: a separate connection, and a queue of received messages.
+//! Subscriptions: each has a connection of its own and a queue of received messages.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,15 +19,15 @@ use super::shared_connection::RedisDialer;
 use super::values::call_error;
 use crate::metrics::{ClientMetrics, ConnectionGuard};
 
-/// The most queued bytes of messages.
+/// The maximum total size of queued messages, in bytes.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 
 /// A subscription, held by a lease.
 pub(super) struct RedisSubscription {
     queue: Arc<MessageQueue>,
-    /// Held while receiving, so that messages are delivered in order of requests.
+    /// Held by a `receive` that waits, so that concurrent calls get messages in the order in which they were made.
     turn: tokio::sync::Mutex<()>,
-    /// Keeps the subscription connected even while no messages are received.
+    /// The task that keeps the subscription connected, even while the script does not call `receive`.
     keeper: JoinHandle<()>,
 }
 
@@ -113,8 +113,8 @@ impl RedisSubscription {
         })
     }
 
-    /// Returns the next message; `None` if none arrives in time. A lost connection is reported once, and so is each
-    /// failed attempt during a wait. The subscription itself does not depend on waits.
+    /// Returns the next message; `None` if none arrives in time. A lost connection is reported as an error once, and so is each
+    /// failed attempt to reconnect while this method waits. The subscription reconnects whether or not this method is called.
     pub(super) async fn receive(
         &self,
         within: Option<Duration>,
@@ -202,7 +202,8 @@ impl MessageQueue {
         self.news.notify_one();
     }
 
-    /// Records a gap after the received messages. Of several without a message in between the latest is reported.
+    /// Records that messages may be missing after those received so far. If no message arrives between two such gaps, only the
+    /// later error is reported.
     fn tell(&self, fault: CallError) {
         let items = &mut self.come.lock().items;
         match items.back_mut() {

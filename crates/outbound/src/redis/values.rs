@@ -4,10 +4,10 @@ use redis::{ErrorKind, RedisError, Value};
 use veche_calls::redis::RedisValue;
 use veche_calls::{CallError, CallErrorKind};
 
-/// All integers up to here are exact in a double.
+/// All integers up to this absolute value are exact in a double.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// The most values in a reply, counting those in lists.
+/// The maximum number of values in a reply, including those in nested lists.
 const VALUES_MAX: usize = 1_000_000;
 
 /// Converts a reply for a script.
@@ -46,7 +46,7 @@ fn convert(value: Value, left: &mut usize) -> Option<RedisValue> {
                 pairs.map(|(key, value)| Some((convert(key, left)?, convert(value, left)?)));
             RedisValue::Map(pairs.collect::<Option<_>>()?)
         }
-        // Types of later driver versions.
+        // Types that a later version of the driver may add.
         _ => RedisValue::Nil,
     })
 }

@@ -1,5 +1,5 @@
-//! Converts the output of a worker process into effects, so that it is executed by the same code as that of any
-//! runtime.
+//! Converts the output of a worker process into effects, so that the server executes it with the same code as the output of any
+//! other runtime.
 
 use veche_types::{ConnectionId, MessageKind, PayloadKind};
 
@@ -40,10 +40,11 @@ pub trait CallBridge {
 #[error("too much data is sent at once")]
 pub struct EffectsFull;
 
-/// Converts what handlers request into effects.
+/// Converts a handler's output into effects.
 ///
-/// A connection that is being opened accepts no effects before [`Event::Open`](crate::Event::Open): for an accepted
-/// handshake the runtime adds the end first, and holds the effects until then.
+/// A connection that is being opened accepts no effects before [`Event::Open`](crate::Event::Open). So for an accepted
+/// handshake the runtime first converts only the handler's end, which contains the answer, and holds the handler's effects back
+/// until the connection is open.
 #[derive(Clone, Copy, Debug)]
 pub struct EffectBuilder {
     /// The worker that owns the connections.
@@ -53,10 +54,10 @@ pub struct EffectBuilder {
 }
 
 impl EffectBuilder {
-    /// Adds the effects of a handler.
+    /// Adds the effects of a handler, and the answer if the handler has ended.
     ///
     /// # Errors
-    /// The limit was reached; effects before it have been added.
+    /// The limit was reached; the effects before that point have been added.
     pub fn add_effects(
         self,
         handled: HandlerOutput<'_>,
@@ -72,7 +73,8 @@ impl EffectBuilder {
         }
     }
 
-    /// Adds a call that is answered with a token; returns `false` if the runtime can answer it itself.
+    /// Adds a call as an effect that is answered with a token; returns `false` for calls that are not effects, which the
+    /// runtime handles itself.
     ///
     /// # Errors
     /// The limit was reached.
@@ -83,7 +85,7 @@ impl EffectBuilder {
         into: &mut Effects,
     ) -> Result<bool, EffectsFull> {
         let effect = match call.request {
-            // The runtime handles the first kind, its pools the second.
+            // The runtime answers queries about connections itself, and passes external calls to its pools.
             CallRequest::Connection { .. } | CallRequest::Outside(_) => return Ok(false),
             CallRequest::Api { method, body } => Effect::Command {
                 method: method.into_owned(),
@@ -196,7 +198,7 @@ impl EffectBuilder {
                 is_json: kind == PayloadKind::Json,
                 data: into.store(data).ok_or(EffectsFull)?,
             },
-            // Connections of other workers can't be subscribed from here.
+            // Connections of other workers can't be subscribed by this worker.
             WorkerEffect::Subscribe {
                 connection,
                 channel,

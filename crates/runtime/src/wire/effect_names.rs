@@ -1,6 +1,6 @@
 //! The names of effects and calls on the wire.
 
-/// The calls that there are.
+/// The names of all calls.
 pub const CALLS: [&str; 9] = [
     "api",
     "connections",

@@ -1,9 +1,9 @@
-//! Framing: two lengths, a head and a payload. This module does not interpret heads.
+//! Framing: a frame consists of two lengths, a head and a payload. This module does not interpret heads.
 
 /// Bytes before the head: its length and that of the payload, each 32 bits in little-endian order.
 pub const PREFIX_BYTES: usize = 8;
 
-/// Size limits of one frame, for either side.
+/// The size limits of one frame, which apply in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimits {
     /// The longest head in bytes.
@@ -39,13 +39,13 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// The stream is malformed and can't be used any further.
+/// Why the stream is malformed. It can't be used any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The length of the head is 0.
     #[error("a frame without a head")]
     NoHead,
-    /// The head exceeds the limit: the limits differ, or the stream is out of step.
+    /// The head exceeds the limit: the two sides have different limits, or the stream is corrupted.
     #[error("a head of {bytes} bytes: at most {max} are allowed")]
     HeadTooLong {
         /// The length in the frame.
@@ -72,12 +72,12 @@ pub struct FrameDecoder {
     limits: FrameLimits,
     /// The beginning of a frame whose rest has not arrived.
     partial: Vec<u8>,
-    /// The frame in `partial` is complete and has been returned.
+    /// Whether the frame in `partial` is complete and was returned by the last call, so the buffer is cleared by the next one.
     is_lent: bool,
     failed: Option<FrameError>,
 }
 
-/// Buffer capacity retained for the next fragmented frame.
+/// The buffer capacity retained for the next fragmented frame, in bytes.
 const KEPT_BYTES: usize = 64 << 10;
 
 impl FrameDecoder {
@@ -132,7 +132,7 @@ impl FrameDecoder {
         Ok(Some(Frame::of(&self.partial, head)))
     }
 
-    /// Returns whether the stream is inside a frame. A stream may end only between frames.
+    /// Returns whether a part of a frame has arrived. A stream may end only between frames.
     #[must_use]
     pub fn is_within_frame(&self) -> bool {
         !self.is_lent && !self.partial.is_empty()
@@ -194,7 +194,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Returns the first number, if its bytes have all arrived, and the remaining bytes.
+/// Returns the 32-bit number at the beginning, if all of its bytes have arrived, and the remaining bytes.
 fn number(bytes: &[u8]) -> (Option<u32>, &[u8]) {
     match bytes.split_first_chunk() {
         Some((number, rest)) => (Some(u32::from_le_bytes(*number)), rest),
@@ -202,7 +202,7 @@ fn number(bytes: &[u8]) -> (Option<u32>, &[u8]) {
     }
 }
 
-/// A frame exceeds the other side's limits.
+/// The error of a frame that exceeds the other side's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame with a head of {head_bytes} and a payload of {payload_bytes} bytes is too long")]
 pub struct FrameTooLong {

@@ -33,14 +33,14 @@ pub enum FromWorker<'a> {
     Cancel(u64),
 }
 
-/// Effects of a handler, and its end if it has finished.
+/// Effects of a handler, and its answer if it has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandlerOutput<'a> {
-    /// The event's id; `None` if the worker acts on its own.
+    /// The event's id; `None` if the effects belong to no event.
     pub event: Option<u64>,
     /// The effects in order. Without a connection id, an effect applies to the event's connection.
     pub effects: Vec<WorkerEffect<'a>>,
-    /// The end of the handler, if it has ended.
+    /// How the handler ended; `None` if it is still running.
     pub end: Option<HandlerEnd<'a>>,
 }
 
@@ -219,7 +219,7 @@ pub enum CallRequest<'a> {
 const FOUND: u32 = 1000;
 const FOUND_MAX: u32 = 10_000;
 
-/// Limit of effects in a frame, headers in a response and subscriptions in a grant.
+/// The maximum numbers of effects in a frame, of headers in a response and of subscriptions in a grant.
 const EFFECTS_MAX: usize = 4096;
 const HEADERS_MAX: usize = 256;
 const SUBSCRIPTIONS_MAX: usize = 1024;
@@ -227,24 +227,24 @@ const SUBSCRIPTIONS_MAX: usize = 1024;
 /// The longest channel name in bytes.
 const CHANNEL_BYTES_MAX: usize = 255;
 
-/// A frame that violates the protocol.
+/// The error of a frame that violates the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MalformedFrame {
-    /// The scope that the violation ends.
+    /// What the violation ends.
     pub scope: ErrorScope,
     /// A description for the log.
     pub message: String,
 }
 
-/// The scope that a malformed frame ends.
+/// What a malformed frame ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorScope {
     /// The connection to the worker process.
     Worker,
     /// The handler of this event, which fails; the frame has no effect.
     Event(u64),
-    /// The frame only, which has no effect and belongs to no handler.
+    /// Nothing but the frame itself, which belongs to no handler and has no effect.
     Frame,
     /// The call only, which fails; its handler continues.
     Call(u64),
@@ -261,10 +261,10 @@ impl ErrorScope {
 }
 
 impl<'a> FromWorker<'a> {
-    /// Parses a frame. `event` returns the event that an id belongs to; `None` if the worker is not processing it.
+    /// Parses a frame. `event` returns the event with an id; `None` if the worker process is not processing such an event.
     ///
     /// # Errors
-    /// The frame is malformed; the error has the scope that this ends.
+    /// The frame is malformed; [`MalformedFrame::scope`] says what this ends.
     pub fn read(
         frame: Frame<'a>,
         event: impl Fn(u64) -> Option<EventName>,
@@ -452,7 +452,7 @@ fn effect<'a>(
     })
 }
 
-/// Returns a part of a streamed response.
+/// Returns the data of one part of a streamed response.
 fn written<'a>(number: Option<u32>, parts: &PayloadParts<'a>) -> Result<&'a [u8], String> {
     let data = parts.get(number.ok_or("no data")?)?;
     match data {
@@ -461,7 +461,7 @@ fn written<'a>(number: Option<u32>, parts: &PayloadParts<'a>) -> Result<&'a [u8]
     }
 }
 
-/// Validates the name of a channel other than a personal one.
+/// Validates a channel name. Personal channels are refused.
 fn channel(channel: Option<Cow<'_, str>>) -> Result<Cow<'_, str>, String> {
     match channel {
         None => Err("no channel".to_owned()),
@@ -533,7 +533,7 @@ fn end<'a>(
             Ok(HandlerEnd::Accept { user, protocol })
         }
         EventName::Request => match reply {
-            // The handler has already responded with a stream.
+            // The handler has already responded with a streamed response.
             None => Ok(HandlerEnd::Done),
             Some(reply) => {
                 let status = status(reply.status, 200)?;

@@ -1,4 +1,4 @@
-//! The heads of frames, field by field, as in JSON.
+//! The heads of frames: structs with the same fields as the JSON.
 //!
 //! An absent field and a `null` field are equivalent; unknown fields are ignored. Rules across fields are enforced by
 //! [`FromWorker`](super::FromWorker) and [`ToWorker`](super::ToWorker).
@@ -34,7 +34,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    /// All types in the order in which they first occur.
+    /// All types, in the order in which they first occur on a connection.
     pub const ALL: [Self; 9] = [
         Self::Hello,
         Self::Welcome,
@@ -56,7 +56,7 @@ pub enum EventName {
     Start,
     /// The process ends. No other event follows.
     Stop,
-    /// A handshake before its 101.
+    /// A WebSocket handshake whose 101 response has not been sent.
     Open,
     /// A complete message of a WebSocket.
     Message,
@@ -83,7 +83,7 @@ pub enum EventName {
 }
 
 impl EventName {
-    /// Returns the name that frames have.
+    /// Returns the event's name in frames.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -219,7 +219,7 @@ pub struct CancelHead {
     /// The type of the frame, `type` in JSON.
     #[serde(rename = "type")]
     pub kind: FrameKind,
-    /// The id of the event if Veche cancels, of the call if the worker does.
+    /// The id of the event if Veche sends the frame, or of the call if the worker sends it.
     pub id: u64,
 }
 
@@ -284,7 +284,7 @@ pub struct ClientHead<'a> {
     /// The handshake headers that the route passes on; names in lower case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// The part with the application's private data about the connection, as JSON.
+    /// The number of the payload part with the application's private data about the connection, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<u32>,
 }
@@ -335,10 +335,10 @@ pub struct EventHead<'a> {
     /// The format of `data`: `text`, `binary` or `json`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data_kind: Option<Cow<'a, str>>,
-    /// The part with the message or body.
+    /// The number of the payload part with the message or body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
-    /// Lengths of the payload's parts, if there are several.
+    /// The lengths of the payload's parts in bytes, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<u32>,
 }
@@ -358,10 +358,10 @@ pub struct AnswerHead<'a> {
     /// The reply, for events that need one.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<ReplyHead<'a>>,
-    /// The handler failed: one line, or several with a traceback.
+    /// The error text if the handler failed: one line, or several with a traceback.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Cow<'a, str>>,
-    /// Lengths of the payload's parts, if there are several.
+    /// The lengths of the payload's parts in bytes, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<u32>,
 }
@@ -384,13 +384,13 @@ pub struct EffectHead<'a> {
     /// The format of `data`: `text` (the default), `binary` or `json`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data_kind: Option<Cow<'a, str>>,
-    /// The part with the message.
+    /// The number of the payload part with the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
-    /// The close code; left out if `None`.
+    /// The close code, for the effect `close`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// The close reason; left out if `None`.
+    /// The close reason, for the effect `close`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
     /// Attributes by name; `null` removes one.
@@ -422,7 +422,7 @@ pub struct ReplyHead<'a> {
     /// Header names and values of the response.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// The part with the response body.
+    /// The number of the payload part with the response body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<u32>,
     /// A file below the application's folder, in place of a body.
@@ -457,22 +457,22 @@ pub struct GrantHead<'a> {
     /// Whether the connection or subscription has expired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub expired: bool,
-    /// The part with the client's public data.
+    /// The number of the payload part with the client's public data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<u32>,
     /// The format of `info`: `json` (the default) or `binary`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub info_kind: Option<Cow<'a, str>>,
-    /// The part with the data for the client, or with the published data.
+    /// The number of the payload part with the data for the client, or with the published data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<u32>,
-    /// The format of `data`, as of `info`.
+    /// The format of `data`: `json` (the default) or `binary`.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub data_kind: Option<Cow<'a, str>>,
     /// Server-side subscriptions of the client.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub subscriptions: Vec<SubscriptionHead<'a>>,
-    /// The part with JSON that is included in every further event of the connection.
+    /// The number of the payload part with JSON that is included in every further event of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<u32>,
     /// Whether the publication is not stored in the history.
@@ -508,7 +508,7 @@ pub struct SubscriptionHead<'a> {
 pub struct ErrorHead<'a> {
     /// The number of the error, at least 1.
     pub code: u32,
-    /// The message, for people.
+    /// The message, for human readers.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     pub message: Cow<'a, str>,
     /// Whether a retry of the command may succeed.
@@ -521,7 +521,7 @@ pub struct ErrorHead<'a> {
 pub struct DisconnectHead<'a> {
     /// The disconnect code, from 3000 to 4999.
     pub code: u16,
-    /// The reason, for people.
+    /// The reason, for human readers.
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'a, str>,
 }
@@ -564,10 +564,10 @@ pub struct CallHead<'a> {
     /// The name of a database's pool.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub database: Option<Cow<'a, str>>,
-    /// The SQL statement; left out if `None`.
+    /// The SQL statement, for calls of a database.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub sql: Option<Cow<'a, str>>,
-    /// The part of a statement's result that is of interest.
+    /// The part of a statement's result that is requested.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub wanted: Option<Cow<'a, str>>,
     /// The address of an HTTP request.
@@ -598,7 +598,7 @@ pub struct ResultHead<'a> {
     /// The ids of the connections found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<Vec<String>>,
-    /// The position at which a client joined a channel with history.
+    /// The position at which a subscription to a channel with history started.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub position: Option<Cow<'a, str>>,
     /// Whether all missed publications were recovered.
@@ -622,10 +622,10 @@ pub struct ResultHead<'a> {
     /// The names of a result's columns.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub columns: Option<Vec<Cow<'a, str>>>,
-    /// Rows that a statement has changed.
+    /// The number of rows that a statement has changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affected: Option<u64>,
-    /// The first number that a database gave to a new row.
+    /// The first value that a statement generated for an `AUTO_INCREMENT` column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_id: Option<u64>,
     /// The status of an HTTP response.
@@ -648,13 +648,13 @@ pub struct FaultHead<'a> {
     /// The kind, such as `invalid`, `refused` or `timeout`: see [`veche_calls::CallErrorKind`].
     #[serde(borrow)]
     pub kind: Cow<'a, str>,
-    /// The message, for people.
+    /// The message, for human readers.
     #[serde(borrow)]
     pub message: Cow<'a, str>,
     /// The other side's code, if it has one.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub code: Option<FaultCode<'a>>,
-    /// Whether the call had no effect and the same one may succeed later.
+    /// Whether the call had no effect and may succeed if it is repeated later.
     #[serde(default, skip_serializing_if = "is_false")]
     pub retryable: bool,
 }
@@ -663,9 +663,9 @@ pub struct FaultHead<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FaultCode<'a> {
-    /// A number, as of MySQL.
+    /// A number, as in MySQL.
     Number(u32),
-    /// A name, as of Redis.
+    /// A name, as in Redis.
     #[serde(borrow)]
     Name(Cow<'a, str>),
 }

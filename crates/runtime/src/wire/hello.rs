@@ -23,7 +23,7 @@ impl<'a> AppDescription<'a> {
     /// Answers a hello. Selects the highest common version, and the worker's first codec that Veche supports.
     ///
     /// # Errors
-    /// The worker is rejected: no version in common, or it accepts no event at a time.
+    /// The worker is rejected: there is no common version, or its concurrency is 0.
     pub fn answer(self, hello: &HelloHead<'_>) -> Result<WelcomeHead<'a>, RefuseHead<'static>> {
         let refuse = |message: String| RefuseHead {
             kind: FrameKind::Refuse,

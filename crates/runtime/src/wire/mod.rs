@@ -1,10 +1,10 @@
 //! The serialised form of the contract, for handlers in separate processes; `docs/reference/runtime-protocol.md` is its
 //! specification.
 //!
-//! A stream of [frames](Frame) in each direction. [`FrameDecoder`] splits the received bytes into frames, [`FromWorker`]
-//! parses a worker's frames, and [`EffectBuilder`] converts them to [effects](crate::Effects); [`OutgoingEvent`] makes
-//! the head of a frame from an [event](crate::Event), and [`encode`] writes it. Nothing here does I/O, and no input
-//! from a worker causes a panic.
+//! The protocol is a stream of [frames](Frame) in each direction. [`FrameDecoder`] splits the received bytes into frames,
+//! [`FromWorker`] parses a worker's frames, and [`EffectBuilder`] converts them to [effects](crate::Effects); [`OutgoingEvent`]
+//! makes the head of a frame from an [event](crate::Event), and [`encode`] writes it. Nothing here does I/O, and no input from
+//! a worker causes a panic.
 
 mod effect_builder;
 mod effect_names;

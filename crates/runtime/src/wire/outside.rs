@@ -1,4 +1,4 @@
-//! Calls of workers to servers outside: HTTP by address, databases by the names of their pools.
+//! Calls of workers to external servers: HTTP servers by URL, databases by the names of their pools.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use super::head::{CallHead, ResultHead};
 use super::part::PayloadParts;
 use super::values;
 
-/// Times of an HTTP request, in seconds; a worker may choose the first one.
+/// The default and the maximum time limit of an HTTP request, in seconds.
 const TIMEOUT_S: f64 = 30.0;
 const TIMEOUT_MAX_S: f64 = 86_400.0;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Redirects that an HTTP request follows, and connections to one host.
+/// The maximum numbers of redirects that an HTTP request follows and of connections to one host.
 const REDIRECTS_MAX: u32 = 10;
 const CONNECTIONS_MAX: u32 = 64;
 
-/// A call to a server outside.
+/// A call to an external server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outside<'a> {
     /// A request to any HTTP server.
@@ -37,7 +37,7 @@ pub enum Outside<'a> {
         sql: Cow<'a, str>,
         /// The values of the placeholders.
         values: Vec<MysqlValue>,
-        /// The part of the result that is of interest.
+        /// The part of the result that is requested.
         wanted: ResultMode,
     },
     /// A command for a Redis server.
@@ -50,7 +50,7 @@ pub enum Outside<'a> {
 }
 
 impl<'a> Outside<'a> {
-    /// Reads a call; `None`: it is of another kind.
+    /// Parses a call; returns `None` if it is not a call to an external server.
     pub(super) fn read(
         head: &mut CallHead<'a>,
         parts: &PayloadParts<'a>,
@@ -63,10 +63,10 @@ impl<'a> Outside<'a> {
         }
     }
 
-    /// Returns the call for the outbound side.
+    /// Returns the call as `veche-outbound` performs it.
     ///
     /// # Errors
-    /// There is no such database, or the command is not one that connections can share.
+    /// The configuration has no such database, or the command can't be used on a connection that handlers share.
     pub fn call(self, databases: &Databases) -> Result<Call, CallError> {
         let invalid = |words: String| CallError::new(CallErrorKind::Invalid, words);
         let unknown = |kind: &str, name: &str| {
@@ -199,7 +199,7 @@ fn part<'a>(head: &CallHead<'a>, parts: &PayloadParts<'a>) -> Result<&'a [u8], S
     head.data.map_or(Ok(&[][..]), |number| parts.get(number))
 }
 
-/// Fills in the result of a call to a server outside, and returns its payload.
+/// Fills in the result of a call to an external server, and returns the payload.
 pub(super) fn result<'a>(head: &mut ResultHead<'a>, reply: &'a CallReply) -> Cow<'a, [u8]> {
     match reply {
         CallReply::Http(reply) => of_http(head, reply),
@@ -232,7 +232,7 @@ fn of_mysql<'a>(head: &mut ResultHead<'a>, reply: &'a MysqlReply) -> Cow<'a, [u8
     let rows = match reply {
         MysqlReply::Rows(rows) | MysqlReply::Row(rows) => Some(rows),
         MysqlReply::Value(value) => {
-            // No row at all has no value, which is not the same as NULL.
+            // If there is no row, the payload is empty, which differs from a row with NULL.
             if let Some(value) = value {
                 values::put(&mut payload, value);
             }

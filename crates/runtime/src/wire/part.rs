@@ -6,7 +6,7 @@ use veche_types::PayloadKind;
 #[derive(Clone, Debug)]
 pub(super) struct PayloadParts<'a> {
     payload: &'a [u8],
-    /// The end of each part; empty if the payload is a single part.
+    /// The offset of the end of each part; empty if the payload is a single part.
     ends: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Encodes frames to a worker process from events and answers, and decodes them for the other side.
+//! Encodes events and answers as frames to a worker process, and decodes such frames for the worker's side.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ pub struct OutgoingEvent<'a> {
 }
 
 impl<'a> OutgoingEvent<'a> {
-    /// Encodes an event; `None` for one that worker processes don't receive.
+    /// Encodes an event; `None` for an event that worker processes don't receive.
     #[must_use]
     pub fn of(event: &'a Event<'a>, id: u64, known: EventConnection<'a>) -> Option<Self> {
         let mut head = EventHead::new(id, EventName::Message);
@@ -105,7 +105,7 @@ impl<'a> OutgoingEvent<'a> {
 }
 
 impl EventHead<'_> {
-    /// Returns the head of an event without further fields.
+    /// Returns the head of an event with all other fields empty.
     #[must_use]
     pub fn new(id: u64, event: EventName) -> Self {
         Self {
@@ -288,7 +288,7 @@ impl<'a> ResultHead<'a> {
         }
     }
 
-    /// Returns the result of a call that a full queue refuses.
+    /// Returns the result of a call that was refused because a queue is full.
     #[must_use]
     pub fn full(id: u64, fault: &'a CallError) -> Self {
         let mut head = Self::failed(id, fault);
@@ -313,7 +313,7 @@ impl<'a> ResultHead<'a> {
         }
     }
 
-    /// Returns the outcome of a call, and the payload.
+    /// Returns the head and the payload of a call's outcome.
     #[must_use]
     pub fn of_outcome(id: u64, outcome: &'a CallOutcome) -> (Self, Cow<'a, [u8]>) {
         let mut head = Self::new(id);

@@ -1,22 +1,22 @@
-//! Values of databases as bytes: typed, each behind a tag, and no text is escaped.
+//! Encodes and decodes values of databases as bytes. Each value is preceded by a tag with its type, and texts are not escaped.
 
 use veche_calls::mysql::MysqlValue;
 use veche_calls::redis::RedisValue;
 
-/// The type of a value. The reference page has the same table.
+/// The types of values, as in the table of `docs/reference/runtime-protocol.md`.
 mod tag {
     pub(super) const NULL: u8 = 0;
     pub(super) const FALSE: u8 = 1;
     pub(super) const TRUE: u8 = 2;
     /// Followed by 8 bytes: a 64-bit float, least significant byte first.
     pub(super) const NUMBER: u8 = 3;
-    /// Behind it the length in 4 bytes, and the bytes.
+    /// Followed by the length in 4 bytes, and the bytes.
     pub(super) const BYTES: u8 = 4;
-    /// Behind it the count in 4 bytes, and the values.
+    /// Followed by the number of values in 4 bytes, and the values.
     pub(super) const LIST: u8 = 5;
-    /// Behind it the count in 4 bytes, and the values with a key before each.
+    /// Followed by the number of pairs in 4 bytes, and the pairs, each a key and a value.
     pub(super) const MAP: u8 = 6;
-    /// Like bytes: the reason why one of several commands has failed.
+    /// Encoded like [`BYTES`]: the error of one of several commands.
     pub(super) const ERROR: u8 = 7;
 }
 
@@ -70,11 +70,11 @@ fn put_bytes(into: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
 
 fn put_count(into: &mut Vec<u8>, tag: u8, count: usize) {
     into.push(tag);
-    // Limits on results and requests keep counts far below this maximum.
+    // Limits on results and requests keep counts far below the maximum of 32 bits.
     into.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
 
-/// Reads the values of a statement or the words of a command, which are scalars.
+/// Decodes the values of a statement or the arguments of a command, which are scalars.
 pub(super) fn read(mut bytes: &[u8]) -> Result<Vec<MysqlValue>, String> {
     let mut values = Vec::new();
     while let Some((&tag, rest)) = bytes.split_first() {
@@ -120,7 +120,7 @@ mod tests {
         }
         assert_eq!(read(&bytes), Ok(values));
         for end in 1..bytes.len() {
-            // A whole value may end there; nothing is read beyond.
+            // A complete value may end at this point, so the result is not checked; reading must not go beyond the end.
             let _ = read(&bytes[..end]);
         }
         assert!(read(&[3, 0, 0]).is_err());

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use super::{HostContext, WakeReason};
 use veche_runtime::Token;
 
-/// The most coroutines resumed in one turn; those after them may have to wait longer.
+/// The maximum number of coroutines resumed in one turn. Others are resumed in later turns.
 const WOKEN_MAX: usize = 256;
 
 /// The number of waiters from which cancelled ones are purged.
@@ -15,7 +15,7 @@ const PUBLISHERS_MIN: usize = 1024;
 #[derive(Default)]
 pub(crate) struct PublishWaiters {
     waiting: RefCell<Vec<(String, Token)>>,
-    /// The gate's counter when all of them were last checked.
+    /// The value of the gate's counter of reopenings when all waiters were last checked.
     seen: Cell<u64>,
 }
 

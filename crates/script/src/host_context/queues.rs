@@ -1,6 +1,7 @@
-//! Waits for queues, of one application's VMs on this worker. Other threads end them.
+//! Waits of coroutines for queues, for all VMs of one application on this worker. Other threads end these waits.
 //!
-//! They signal the wait's number to a [`Notifier`]. The check here then resumes the coroutine in its VM.
+//! Another thread signals the number of a wait to a [`Notifier`]. The VM checks for signals in its turn and resumes the
+//! coroutine.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -23,7 +24,7 @@ pub(crate) struct QueueWaits {
 struct Wait {
     queue: Arc<Queue>,
     side: WaitSide,
-    /// The wait was signalled and its coroutine has not been resumed.
+    /// Whether the wait was signalled and its coroutine has not been resumed yet.
     is_rung: bool,
 }
 
@@ -52,7 +53,7 @@ impl QueueWaits {
         self.waits.borrow_mut().insert(token, wait);
     }
 
-    /// Ends a wait. If the coroutine does not `come` for the value, the next waiter is signalled.
+    /// Ends a wait. `comes` says whether the coroutine will take the value; if it will not, the next waiter is signalled.
     pub(crate) fn end(&self, token: Token, comes: bool) {
         let wait = self.waits.borrow_mut().remove(&token);
         if let Some(wait) = wait

@@ -3,7 +3,7 @@
 use crate::ConnectionId;
 use veche_runtime::Request;
 
-/// Bits of a request's number that are its index. The whole number is exact in Lua.
+/// The number of low bits of a request's number that are its index. The complete number is small enough to be exact in Lua.
 const PLACE_BITS: u32 = 20;
 
 /// Bytes written to a streamed response after which the writer waits for room.
@@ -33,7 +33,7 @@ struct RequestHandle {
 pub(crate) struct EndedRequest {
     /// The connection of the request.
     pub(crate) id: ConnectionId,
-    /// The response had started.
+    /// Whether the response had started.
     pub(crate) has_begun: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct EndedRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyWrite {
     pub(crate) to: ConnectionId,
-    /// The writer has to wait for room.
+    /// Whether the writer has to wait for room.
     pub(crate) must_wait: bool,
 }
 

@@ -4,7 +4,7 @@ use mlua::{BorrowedBytes, LuaString, MultiValue, Value};
 
 use super::fault;
 
-/// All integers up to here are exact in Lua.
+/// All integers up to this absolute value are exact in Lua.
 pub(super) const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Returns a number in either of the forms in which `mlua` represents them.

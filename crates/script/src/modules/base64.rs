@@ -64,7 +64,7 @@ pub(super) fn module(lua: &Lua) -> mlua::Result<Table> {
             if text.len() > TEXT_BYTES_MAX {
                 return Err(fault(format!("{function}: the text is longer than 16 MiB")));
             }
-            // Such texts come from clients, so an invalid one is not a script error.
+            // Such texts often come from clients. So an invalid text is not a script error but a result: nil and the reason.
             Ok(match decode_in_parts(&engine, &text)? {
                 Ok(data) => (Value::String(lua.create_string(data)?), None),
                 Err(error) => (Value::Nil, Some(error.to_string())),
@@ -83,7 +83,7 @@ fn decode_in_parts(
     let mut data = Vec::with_capacity(text.len() / 4 * 3 + 3);
     for (place, part) in text.chunks(PART_BYTES).enumerate() {
         go_on()?;
-        // Padding ends a text: a part that has padding and is not the last makes the next one fail.
+        // Padding is allowed only in the last part, since it ends a text.
         let is_last = (place + 1) * PART_BYTES >= text.len();
         let before = place * PART_BYTES;
         if !is_last && part.ends_with(b"=") {

@@ -63,7 +63,7 @@ fn to_lua(lua: &Lua, context: &HostContext, outcome: CallOutcome) -> mlua::Resul
             let bytes = bytes.map(|bytes| lua.create_string(bytes)).transpose()?;
             (true, bytes).into_lua_multi(lua)
         }
-        // A resource that is held across calls has a number and a guard.
+        // A resource that is held across calls is returned as a number and a guard.
         CallReply::Mysql(MysqlReply::Begun(lease))
         | CallReply::Redis(RedisReply::Subscribed(lease)) => {
             let (number, guard) = context.leases.keep(lua, lease)?;
@@ -75,7 +75,7 @@ fn to_lua(lua: &Lua, context: &HostContext, outcome: CallOutcome) -> mlua::Resul
         CallReply::Api(body) => api::to_lua(lua, &body),
         CallReply::Redis(reply) => (true, redis::to_lua(lua, reply)?).into_lua_multi(lua),
         CallReply::Password(reply) => (true, password::to_lua(lua, reply)?).into_lua_multi(lua),
-        // The reply to a request that scripts don't make.
+        // Scripts make no FastCGI requests, so this reply does not occur.
         CallReply::Fastcgi(_) => true.into_lua_multi(lua),
     }
 }

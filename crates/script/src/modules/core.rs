@@ -84,9 +84,9 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
 /// Data, target, kind, whether the caller may wait, and surplus arguments.
 type PublishArguments = (Value, Value, Value, Option<bool>, Variadic<Value>);
 
-/// Implements `publish(channel, data, kind, may_wait)` and `push(user, data, kind, may_wait)`. Returns nothing on
-/// success. Without room, returns the token of a wait after which to retry if the caller may wait, an error if it may
-/// not, and `true` if it did not say.
+/// Implements `publish(channel, data, kind, may_wait)` and `push(user, data, kind, may_wait)`. Returns nothing on success. If
+/// there is no room, the result depends on `may_wait`: if true, the token of a wait after which the caller has to retry; if
+/// false, an error; if absent, `true`.
 fn publish(
     lua: &Lua,
     context: &Rc<HostContext>,

@@ -183,7 +183,7 @@ fn update(lua: &Lua, call: &Call, pcall: &Function) -> mlua::Result<(bool, Value
     };
     for _ in 0..UPDATES_MAX {
         let (before, version) = call.dict.read(&key, call.now_ms);
-        // A function called from here can't wait.
+        // The script's function is called from Rust, so it can't wait.
         let mut results: MultiValue = pcall.call((update, to_lua(lua, before)?))?;
         if results.pop_front() != Some(Value::Boolean(true)) {
             return Ok((false, results.pop_front().unwrap_or(Value::Nil)));
@@ -260,7 +260,7 @@ impl Call {
         number: usize,
     ) -> mlua::Result<Option<veche_store::Value>> {
         let bytes_max = self.dict.options().bytes_max;
-        // Checked before the value is copied.
+        // The length is checked before the value is copied.
         if let Value::String(text) = arguments.at(number)
             && text.as_bytes().len() > bytes_max
         {

@@ -12,7 +12,7 @@ pub(super) fn install(lua: &Lua, native: &Table) -> mlua::Result<()> {
         let Value::String(words) = &error else {
             table.raw_set("kind", SCRIPT)?;
             table.raw_set("retryable", false)?;
-            // The text of such an error could only come from its metatable.
+            // The error is neither a text nor a number, so only its metatable could provide a text.
             let words = match &error {
                 Value::Error(error) => super::words(error),
                 Value::Table(_) | Value::UserData(_) => {

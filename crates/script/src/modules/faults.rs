@@ -2,7 +2,7 @@
 
 use crate::{raw, utf8};
 
-/// Makes an error of the script from a text.
+/// Creates a script error with a text.
 pub(crate) fn fault(words: impl Into<String>) -> mlua::Error {
     mlua::Error::RuntimeError(words.into())
 }
@@ -50,8 +50,8 @@ pub(crate) fn without_own_place(message: &str) -> &str {
     behind.map_or(message, |(_, message)| message)
 }
 
-/// Adds the line to the first entry of a traceback. LuaJIT does not know it if one of its own instructions failed, but
-/// the error text begins with it.
+/// Adds the line number to the first entry of a traceback. LuaJIT omits it if one of its own instructions failed, but the error
+/// text begins with it.
 pub(crate) fn with_line(words: &str, traceback: String) -> String {
     const HEAD: &str = "stack traceback:\n\t";
     let placed = || {

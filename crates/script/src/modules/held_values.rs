@@ -1,7 +1,7 @@
 //! Rust values that scripts refer to by number. Each number comes with a guard, a Lua value; when the guard is
 //! collected, the value is dropped.
 //!
-//! Only our own modules see either. They store the guard together with the object that uses the number.
+//! Scripts see neither the numbers nor the guards. The modules in `lua/` store the guard in the object that uses the number.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ struct Inner<T> {
     values: RefCell<HashMap<u64, T>>,
 }
 
-/// Drops its value when it is dropped.
+/// Owns a value by its number; dropping the guard drops the value.
 struct Guard<T> {
     held: HeldValues<T>,
     number: u64,

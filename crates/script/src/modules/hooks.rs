@@ -15,7 +15,7 @@ use veche_runtime::hooks::{
     AppHookCaller, AppHookRequest, Blob, Data, Grant, Hook, HookResponse, ServerSubscription,
 };
 
-/// Limit of channels in a response. A client can't have more, so the rest would only take time.
+/// The maximum number of channels in a response; a client can't have more subscriptions.
 const CHANNELS_MAX: usize = 1024;
 
 /// The longest text of an error or a disconnect, in bytes.

@@ -62,7 +62,7 @@ pub(super) fn install(
         let arguments = Arguments::new("redis:call", values);
         for number in 1..=arguments.count() {
             push(lua, &mut command, arguments.at(number)).map_err(|why| {
-                // Arguments are counted from behind the name.
+                // Arguments are counted from the first one after the command's name.
                 let name = String::from_utf8_lossy(name_of(&command)).to_lowercase();
                 fault(format!(
                     "bad argument #{} to 'redis:{name}': {why}",
@@ -292,7 +292,7 @@ pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
         RedisReply::Value(RedisValue::Nil)
         | RedisReply::Values(None)
         | RedisReply::Message(None)
-        // The subscription's number is returned elsewhere.
+        // The caller returns the subscription's number.
         | RedisReply::Subscribed(_) => Value::Nil,
         RedisReply::Value(value) => to_value(lua, value)?,
         RedisReply::Values(Some(values)) => {
@@ -324,7 +324,7 @@ pub(super) fn to_lua(lua: &Lua, reply: RedisReply) -> mlua::Result<Value> {
 fn to_value(lua: &Lua, value: RedisValue) -> mlua::Result<Value> {
     go_on()?;
     Ok(match value {
-        // A nil would leave a gap in a list.
+        // `null` instead of nil, which would leave a gap in a list.
         RedisValue::Nil => lua.null(),
         RedisValue::Boolean(value) => Value::Boolean(value),
         RedisValue::Number(value) => Value::Number(value),

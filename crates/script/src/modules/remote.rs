@@ -161,7 +161,7 @@ pub(super) fn to_lua(lua: &Lua, places: &[WorkerConnection]) -> mlua::Result<Tab
     Ok(table)
 }
 
-/// Reads the first three arguments, which `lua/connections.lua` passes.
+/// Takes the first three arguments, which `lua/connections.lua` passes: worker, index and generation of a connection.
 fn place(values: &mut MultiValue) -> mlua::Result<(u16, ConnectionId)> {
     let mut next = || {
         let value = values.pop_front();

@@ -43,7 +43,7 @@ pub(super) fn configured<T: Clone>(
     let Value::String(name) = argument else {
         return None;
     };
-    // A string of any length: it is not copied.
+    // The string may have any length, so it is not copied.
     let name = name.to_str().ok()?;
     databases.get(&*name).map(|database| T::clone(database))
 }
@@ -113,7 +113,7 @@ impl NamedOptions {
         let ServerKind {
             function, schemes, ..
         } = self.kind;
-        // Without the URL, which may contain a password.
+        // The error does not contain the URL, which may contain a password.
         fault(format!(
             "bad argument #1 to '{function}': not a URL such as {}://user:password@host/name, nor the name of a [[database]]: {why}",
             schemes[0]

@@ -290,7 +290,7 @@ fn jobs(
     let job = lua.create_function(move |_, (number, token): (u32, u64)| {
         let job = list.borrow().get(&token).map(Arc::clone);
         let job = job.ok_or_else(|| fault("the job has ended"))?;
-        // A test's clock does not wait for other threads.
+        // In a test, the simulated clock would not wait for the job's thread, so the call blocks until the job has ended.
         while own.world.is_seeded() && job.outcome().is_none() {
             std::thread::sleep(TEST_PAUSE);
         }

@@ -1,13 +1,13 @@
-//! The cost of a pattern in LuaJIT's own matcher, which can't be interrupted: an upper bound derived from the pattern
-//! alone. For subjects short enough the original functions may be called, without any overhead.
+//! The cost of a pattern in LuaJIT's own matcher, which can't be interrupted: an upper bound derived from the pattern alone.
+//! For subjects that are short enough, LuaJIT's own functions may be called, without any overhead.
 
 use super::parse::{Item, Pattern, Single};
 use super::set::Set;
 
-/// The range of subject lengths considered. On longer subjects our own matcher is faster, whatever a call costs.
+/// The range of subject lengths for which LuaJIT's matcher is considered. On longer subjects our own matcher is not slower.
 const SUBJECT_BYTES_MIN: usize = 8;
 const SUBJECT_BYTES_MAX: usize = 1024;
-/// The same for a plain text search, which LuaJIT does fast, though not in linear time.
+/// The maximum subject length for a search of plain text by LuaJIT, which is fast but not linear in the worst case.
 const SEARCHED_BYTES_MAX: usize = 64 << 10;
 
 /// Returns a length up to which LuaJIT searches any subject for the plain `text` within `steps`.
@@ -16,7 +16,7 @@ pub(crate) fn harmless_searched_bytes(text: &[u8], steps: u64) -> Option<usize> 
     (bytes > 0).then_some(bytes.min(SEARCHED_BYTES_MAX))
 }
 
-/// The cost of comparing a text at every position.
+/// Returns the cost of comparing a text at every position.
 fn searching_cost(places: f64, text_bytes: usize) -> f64 {
     places * (1.0 + text_bytes as f64 / 16.0)
 }
@@ -97,10 +97,10 @@ impl Pattern {
     }
 }
 
-/// The most that the items from some position of a pattern on cost in one attempt.
+/// The maximum cost of one attempt to match the items from some position of a pattern to its end.
 #[derive(Clone, Copy)]
 struct RemainingCost {
-    /// The cost of a failing attempt; 0 if they always match, so that no retry happens.
+    /// The cost of a failing attempt; 0 if the items always match, so that no retry happens.
     failing: f64,
     /// The cost of a successful attempt, and per matched byte.
     succeeding: f64,

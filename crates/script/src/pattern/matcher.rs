@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::parse::{CaptureKind, DEPTH_MAX, Item, Pattern, Single};
 use super::{CAPTURES_MAX, Error, StepBudget};
 
-/// Steps of a nested call, besides those taken in it.
+/// The steps that a nested call costs in addition to the steps taken in it.
 const NESTED_STEPS: usize = 4;
 
 /// A pattern applied to a subject. Positions are byte offsets from 0.
@@ -14,8 +14,8 @@ pub(crate) struct Matcher<'a> {
     subject: &'a [u8],
     budget: StepBudget,
     first: Option<Single>,
-    /// The positions of the captures. Values left by an abandoned path are overwritten before they are read: every path
-    /// to an item passes the captures before it.
+    /// The positions of the captures. Values left by an abandoned attempt are overwritten before they are read, because every
+    /// attempt to match an item first passes the captures before it.
     starts: [usize; CAPTURES_MAX],
     ends: [usize; CAPTURES_MAX],
 }
@@ -65,7 +65,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Returns the next match of a series. `next` is where it may start: 0 at first, `None` after the end.
+    /// Returns the next match of a series. `next` is the position at which it may start: 0 at first, `None` after the end.
     pub(crate) fn find_next(
         &mut self,
         next: &mut Option<usize>,

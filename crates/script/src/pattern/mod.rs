@@ -1,9 +1,9 @@
 //! Lua's string patterns with bounded cost.
 //!
-//! The language, including its error texts, is that of Lua 5.1 as in LuaJIT 2.1. The difference: every step of matching
-//! is counted and [`Error::TooCostly`] ends it, so that no pattern and no subject can block a worker. Bytes in, ranges
-//! of bytes out; this module knows neither Lua values nor its users (`modules::string`), which also determine when a
-//! search has to end.
+//! The language, including its error texts, is that of Lua 5.1 as in LuaJIT 2.1. The difference is that every step of matching
+//! is counted and too many end the search with [`Error::TooCostly`], so that no pattern and no subject can block a worker. The
+//! input is bytes, the output ranges of bytes. This module does not know Lua values; its caller (`modules::string`) also
+//! determines when a search has to end.
 
 mod cost;
 mod matcher;
@@ -20,10 +20,10 @@ pub(crate) use matcher::{Capture, Matcher};
 pub(crate) use parse::{Caret, Pattern};
 pub(crate) use template::append;
 
-/// The most captures of one pattern.
+/// The maximum number of captures of one pattern.
 pub(crate) const CAPTURES_MAX: usize = 32;
 
-/// Bytes that are searched, compared or copied in bulk for one step.
+/// The number of bytes that are searched, compared or copied in bulk for the cost of one step.
 const BULK_BYTES: usize = 16;
 
 /// Steps between two calls of [`IsOver`]: a fraction of a millisecond.
@@ -88,13 +88,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The remaining steps of matching: one for each character or item tried, one for each [`BULK_BYTES`] searched,
-/// compared or copied in bulk. A step is in the order of a nanosecond.
+/// The remaining steps of matching. Each character or item that is tried costs one step, and so do [`BULK_BYTES`] that are
+/// searched, compared or copied in bulk. A step takes about a nanosecond.
 #[derive(Debug)]
 pub(crate) struct StepBudget {
     /// Steps until the next check.
     steps_left: u64,
-    /// Steps that remain after that check.
+    /// The number of steps that remain after the next check.
     steps_later: u64,
     is_over: IsOver,
 }

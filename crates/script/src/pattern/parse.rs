@@ -4,12 +4,11 @@
 use super::set::Set;
 use super::{CAPTURES_MAX, Error};
 
-/// Longer patterns are rejected as too complex, unlike in LuaJIT. This bounds the time and memory of compiling: at most
-/// 20 bytes for each byte of text, and 32 for each set.
+/// The longest pattern in bytes; unlike in LuaJIT, longer ones are rejected as too complex. This bounds the time and memory of
+/// compiling: at most 20 bytes for each byte of text, and 32 for each set.
 pub(super) const TEXT_BYTES_MAX: usize = 32 << 10;
 
-/// Deeper nesting is rejected, as by LuaJIT: quantifiers and the ends of captures nest. It also bounds the matcher's
-/// recursion.
+/// The maximum nesting depth, as in LuaJIT; quantifiers and the ends of captures nest. It also bounds the matcher's recursion.
 pub(super) const DEPTH_MAX: usize = 200;
 
 #[derive(Debug)]
@@ -148,7 +147,8 @@ impl Pattern {
         }
     }
 
-    /// Fills in `then`. Not if the depth could reach its limit: skipping an attempt there would skip its error.
+    /// Fills in `then` of the quantifiers, unless the nesting depth could reach its limit: skipping an attempt would then also
+    /// skip the error.
     fn look_ahead(&mut self) {
         if self.items.len() >= DEPTH_MAX {
             return;

@@ -1,4 +1,4 @@
-//! Garbage collection near the memory limit: whole cycles of the collector, in slices.
+//! Schedules garbage collection near the memory limit: complete cycles of the collector, in slices.
 //!
 //! By default Lua starts a cycle when memory has doubled, which is too late near the limit. Here a cycle starts in
 //! time, and each turn continues it by a bounded amount of work, so that no call waits for a whole cycle.
@@ -11,7 +11,7 @@ use super::memory::VmMemory;
 
 /// The work of one step, as kilobytes of simulated allocation.
 const STEP_KIB: c_int = 16;
-/// The most steps in a turn, which together process about two megabytes.
+/// The maximum number of steps in a turn, which together process about two megabytes.
 const STEPS_MAX: usize = 16;
 
 /// The collector's speed relative to allocation during a collection, in percent: twice the default, so that a run can't
@@ -76,7 +76,7 @@ impl GcSchedule {
             return;
         }
         self.began_bytes = used_bytes;
-        // A cycle that had already started misses later garbage.
+        // A second cycle is needed if one had already started, because that one misses later garbage.
         self.cycles = if used_bytes >= bytes_max { 2 } else { 1 };
         // SAFETY: sets a number of the VM's.
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED) };
@@ -116,7 +116,7 @@ impl GcSchedule {
         unsafe { ffi::lua_gc(main, ffi::LUA_GCSETSTEPMUL, SPEED_USUAL) };
         let (used_bytes, max) = (memory.used_bytes(), memory.bytes_max());
         let left = max.saturating_sub(used_bytes);
-        // Memory in use now will not become garbage within moments.
+        // The next collection is due only after some growth, since the memory in use now will not become garbage soon.
         let growth = match left {
             0 => max / 16,
             left => (left / 2).max(max / 32),

@@ -30,8 +30,8 @@ pub(crate) fn kill_run(state: *mut lua_State, why: KillReason) {
     unsafe { ffi::lua_sethook(state, Some(end_run), ffi::LUA_MASKCOUNT, 1) };
 }
 
-/// The grace period of a run over its budget, which may not be at fault: the collector's work is charged to the current
-/// run.
+/// The grace period of a run over its budget. The run may not be at fault, because the garbage collector's work is charged to
+/// the current run.
 #[derive(Clone, Copy)]
 enum GracePeriod {
     /// The run ends with the next instruction.
@@ -52,7 +52,7 @@ thread_local! {
 
 /// The longest grace period in CPU time, in nanoseconds.
 const REPRIEVE_NS: u64 = 5_000_000;
-/// The most instructions in it, which take a few milliseconds.
+/// The maximum number of instructions in a grace period, which take a few milliseconds.
 const REPRIEVE_INSTRUCTIONS: u32 = 200_000;
 /// Instructions for which the clock is read each time, since each may be a long call; after that it is read
 /// periodically.
@@ -96,7 +96,7 @@ pub(crate) fn is_run_over() -> bool {
     IS_HOOKED.get()
 }
 
-/// Returns whether the hook was set, and marks it as removed.
+/// Marks the hook as removed; returns whether it was set.
 #[inline]
 pub(super) fn unhook() -> bool {
     IS_HOOKED.replace(false)

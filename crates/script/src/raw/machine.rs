@@ -1,4 +1,4 @@
-//! Coroutines: pooling, arguments, resumption and their end.
+//! The raw interface to a Lua VM: pooled coroutines, their arguments, resumption and end, and the collector's pace.
 
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
@@ -16,7 +16,7 @@ use crate::modules;
 use crate::watch::ThreadWatch;
 use veche_runtime::Token;
 
-/// The most idle coroutines kept for reuse.
+/// The maximum number of idle coroutines kept for reuse.
 const POOL_MAX: usize = 128;
 
 /// CPU time for loading a script, in nanoseconds, independent of its budget.
@@ -94,11 +94,11 @@ impl LuaError {
     }
 }
 
-/// Whether there is memory for another call.
+/// Says whether there is memory for another call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryRoom {
     Yes,
-    /// Possibly after the current collection.
+    /// There may be memory after the current collection.
     Soon,
     No,
 }
@@ -118,7 +118,7 @@ pub(crate) struct LuaVm {
     watch: ThreadWatch,
     budget_ns: u64,
     memory: Rc<VmMemory>,
-    /// The process was short of memory when the last run ended.
+    /// Whether the process was short of memory when the last run ended.
     was_short: bool,
     /// When garbage is collected next during a memory shortage.
     collects_ms: u64,
@@ -130,7 +130,8 @@ pub(crate) struct LuaVm {
 /// How much a small VM may grow between two collections, in percent. Messages become garbage at once, and frequent
 /// collection reuses their memory while it is still in the cache (measured: 15 to 25 % of the CPU time of an echo).
 const GROWTH_SMALL: usize = 25;
-/// The same for a large VM, where collection costs more than it saves. Lua's default.
+/// How much a large VM may grow between two collections, in percent. This is Lua's default, because collecting a large VM more
+/// often costs more than it saves.
 const GROWTH_LARGE: usize = 100;
 /// The interval of collections while the process is short of memory, in milliseconds.
 const SHORT_COLLECTS_MS: u64 = 1000;
@@ -206,7 +207,7 @@ impl LuaVm {
         }
     }
 
-    /// Returns the time at which the next is due, in monotonic milliseconds.
+    /// Returns the time at which the next periodic collection is due, in monotonic milliseconds.
     pub(crate) fn collects_ms(&self) -> u64 {
         match self.memory.is_short() {
             true => self.collects_ms,

@@ -25,12 +25,12 @@ const LARGE_BYTES: usize = 1 << 20;
 /// The table of all strings may grow within any of LuaJIT's functions: a new block of up to this size is granted if it
 /// is a power of two.
 const STRING_TABLE_BYTES_MAX: usize = 16 << 20;
-/// The most by which a run may exceed the VM's limit, in bytes, besides a quarter of it: it may be about to free
-/// memory.
+/// The maximum by which a run may exceed the VM's limit, in bytes; also limited to a quarter of the VM's limit. The excess is
+/// allowed because a run may be about to free memory.
 const EXCESS_BYTES_MAX: usize = 8 << 20;
-/// A VM this far above the limit is broken.
+/// The excess over the limit, in bytes, above which a VM is broken.
 const CEILING_BYTES: usize = 8 << 20;
-/// Growth after which the process's memory is checked again.
+/// The growth of a VM in bytes after which the process's memory is checked again.
 const STEP_BYTES: usize = 1 << 20;
 /// The total growth allowed to a VM while the process is short of memory: messages need memory before their garbage is
 /// collected.
@@ -46,13 +46,13 @@ pub(crate) type IsShort = Rc<dyn Fn() -> bool>;
 pub(crate) struct VmMemory {
     main: *mut lua_State,
     used_bytes: Cell<usize>,
-    /// Growth beyond it is checked; `usize::MAX` while no script runs.
+    /// The memory in use above which an allocation is checked; `usize::MAX` while no script runs.
     looks_above: Cell<usize>,
     /// The threshold of the next run.
     looks_next: Cell<usize>,
     /// The memory limit of the VM, in bytes.
     bytes_max: usize,
-    /// Runs that allocate more are ended.
+    /// The memory of the VM in bytes above which a run is ended.
     run_bytes_max: usize,
     /// The VM's limit while the process is short of memory.
     short_bytes_max: Cell<usize>,

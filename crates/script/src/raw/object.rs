@@ -9,7 +9,7 @@ use mlua::ffi::{self, lua_State};
 
 use crate::ConnectionId;
 
-/// The content of such an object.
+/// The content of a connection object: the index and the generation of the connection's id.
 type Numbers = [u32; 2];
 
 /// Replaces the metatable on top of the stack by a new object.

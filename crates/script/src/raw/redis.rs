@@ -1,5 +1,5 @@
-//! Redis commands that consist of strings alone, as most do. All others are left to [`modules::redis`](crate::modules),
-//! which has the error texts.
+//! A fast path for Redis commands that consist of strings only, which are the most common. All others are handled by
+//! [`modules::redis`](crate::modules), which also has the error texts.
 
 use std::ffi::c_int;
 

@@ -83,7 +83,7 @@ fn difference<'a>(expected: &'a [String], got: &'a [String]) -> Vec<(Side, &'a s
     lines
 }
 
-/// The longest common subsequence stays; the rest is from one side.
+/// Lines of the longest common subsequence are shown as common; each other line is only in one of the texts.
 fn middle<'a>(expected: &'a [String], got: &'a [String]) -> Vec<(Side, &'a str)> {
     let only = |side: Side, lines: &'a [String]| -> Vec<(Side, &'a str)> {
         lines.iter().map(|line| (side, line.as_str())).collect()

@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 
 use mlua::{Table, Value};
 
-/// The deepest nesting of tables; deeper ones look the same.
+/// The maximum nesting depth of tables; the content of deeper tables is not shown.
 const DEPTH_MAX: usize = 64;
 
-/// The most lines of one value; the rest is not examined.
+/// The maximum number of lines of one value; the rest is not examined.
 const LINES_MAX: usize = 20_000;
 
 /// Returns a value's lines.

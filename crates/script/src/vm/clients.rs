@@ -1,7 +1,7 @@
 //! Outgoing connections: opening, sending, and closing with their VM.
 //!
-//! An open one is a connection like any other, except that its handlers are ours ([`lua/websocket.lua`]) instead of the
-//! application's. It belongs to the VM that opened it and is not adopted by another.
+//! An open outgoing connection is handled like any other, except that its handlers are those of `lua/websocket.lua` instead of
+//! the application's. It belongs to the VM that opened it and is not adopted by another VM.
 
 use veche_calls::CallErrorKind;
 use veche_types::codes::CloseCode;

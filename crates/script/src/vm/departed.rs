@@ -1,7 +1,7 @@
 //! Handlers of closed connections: their waits fail, so that no handler outlives its connection for long.
 //!
-//! It does not know what they wait for. It excludes the last handler of a connection, and those of outgoing
-//! connections, which still deliver received messages.
+//! This applies to waits of any kind, but not to those of a connection's last handler and of handlers of outgoing connections,
+//! which still deliver received messages.
 
 use super::Vm;
 use crate::ConnectionId;
@@ -10,10 +10,10 @@ use crate::raw::LuaError;
 use crate::vm::HandlerName;
 use veche_runtime::{Token, WaitResult};
 
-/// The most waits that a handler may start after its connection closed.
+/// The maximum number of waits that a handler may start after its connection has closed.
 const FAILED_WAITS_MAX: u32 = 64;
 
-/// The error of a handler that exceeds it.
+/// The error of a handler that exceeds [`FAILED_WAITS_MAX`].
 const STOPPED: &str = "a handler kept waiting after its connection was closed and was stopped";
 
 impl Vm {

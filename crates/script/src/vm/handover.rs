@@ -1,6 +1,6 @@
 //! Replacement of a VM at a reload, and its end: adoption of connections and the fate of waiting coroutines.
 //!
-//! The caller knows why there is newer code and how long the older may take.
+//! The caller decides when code is replaced and how long the handlers of the replaced code may continue.
 
 use std::rc::Rc;
 
@@ -84,7 +84,7 @@ impl Vm {
         self.settle();
     }
 
-    /// Fails everything that waits for a handler of this VM. Has to be the last call.
+    /// Fails all requests, hooks and calls that wait for a handler of this VM. Has to be the last call.
     pub fn finish(&mut self) {
         self.context.cancel_calls();
         self.context.streams.borrow_mut().close_all();

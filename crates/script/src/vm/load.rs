@@ -64,7 +64,7 @@ pub(crate) struct VmParts<'a> {
     pub(crate) inner: &'a Table,
 }
 
-/// The differences of another kind of script from an application's.
+/// What differs for a script that is not an application, such as a test or a load script.
 pub(crate) struct VmExtension {
     /// The name under which `require` finds its module.
     pub(crate) name: &'static str,

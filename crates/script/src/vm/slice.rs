@@ -76,7 +76,7 @@ pub(super) struct TurnSlice {
     began: u64,
     share_began: u64,
     share_ticks: u64,
-    /// The turn is over; the next work opens another slice.
+    /// Whether the turn is over, so that the next work starts a new slice.
     is_closed: bool,
     /// The number of consecutive turns in which a class had work but none of it ran.
     passed_over: [u32; WorkClass::ALL.len()],
@@ -126,7 +126,7 @@ impl TurnSlice {
         ticks.wrapping_sub(self.began) >= SLICE_TICKS
     }
 
-    /// Returns whether a call may start before the turn. Not while a skipped class waits.
+    /// Returns whether a call may start between turns; it may not while a skipped class waits.
     pub(super) fn admits(&mut self, ticks: u64) -> bool {
         self.open(ticks);
         let has_time = ticks.wrapping_sub(self.began) < DIRECT_TICKS;

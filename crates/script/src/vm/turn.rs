@@ -1,6 +1,6 @@
 //! A VM's part of a turn: starts and resumes due handlers, within the turn's [slice](super::slice).
 //!
-//! The rest waits for the next turn, in order.
+//! Work for which the slice has no time waits for the next turn, in order.
 
 use super::slice::{WorkClass, WorkClasses};
 use super::{DeferredCall, HandlerName, Vm};
@@ -364,7 +364,7 @@ impl Vm {
         self.end_task(is_it, words);
     }
 
-    /// Does the same for the task whose owner matches.
+    /// Fails the wait of the task whose owner matches; a task that has not started is dropped.
     pub(super) fn end_task(&mut self, is_it: impl Fn(TaskOwner) -> bool, words: &str) {
         match self.tasks.take_of(is_it) {
             Some((_, task)) if task.token.is_some() => self.fail_task(task, words),

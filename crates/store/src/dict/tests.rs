@@ -1,4 +1,4 @@
-//! Comparison with a plain map, use by several threads, and limits.
+//! Tests of dictionaries: comparison with a plain map, use by several threads, and limits.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -44,7 +44,7 @@ fn entries_expire() {
     assert_eq!(dict.get(b"k", 109), Some(bytes("v")));
     assert_eq!((dict.get(b"k", 110), dict.count(110)), (None, 0));
     assert!(keys_of(&dict, b"", 10, 110).is_empty() && !dict.delete(b"k", 110));
-    // A later value without a TTL is permanent; one with another TTL has only that.
+    // A later value without a TTL is permanent; a later value with another TTL has only the new TTL.
     dict.set(b"k", bytes("w"), Some(10), 110).expect("room");
     dict.set(b"k", bytes("x"), None, 111).expect("room");
     assert_eq!(dict.get(b"k", 10_000), Some(bytes("x")));
@@ -118,7 +118,7 @@ fn it_is_never_over_its_limit_and_throws_nothing_out() {
     ));
     assert!((50..100).contains(&kept));
     assert_eq!(dict.count(0), kept);
-    // Existing entries can be changed within their room, and shrink; then there is room again.
+    // Existing entries can be replaced by values of at most the same size. If an entry shrinks, there is room again.
     dict.set(b"key 0", bytes("other"), None, 0).expect("room");
     let much = bytes(&"x".repeat(200));
     assert!(dict.set(b"key 0", much, None, 0).is_err());
@@ -163,7 +163,7 @@ fn as_many_expired_entries_go_as_room_is_needed() {
         "{left}"
     );
     assert_eq!(dict.count(10), 2);
-    // A refused change left no expired entries.
+    // Before the change was refused, all expired entries were removed.
     let huge = bytes(&"x".repeat(950_000));
     assert!(dict.set(b"huge", huge, None, 10).is_err());
     assert!(dict.used_bytes() < 101_000, "{}", dict.used_bytes());
@@ -262,7 +262,7 @@ fn it_agrees_with_a_plain_map() {
     for key in keys_of(&dict, b"", 1000, now_ms) {
         dict.delete(&key, now_ms);
     }
-    // The first change that needs their room removes expired entries; here together with many others.
+    // The first change that needs room removes expired entries, here a large number.
     for number in 0..1000 {
         dict.delete(format!("none {number}").as_bytes(), now_ms);
     }

@@ -5,14 +5,14 @@ use super::cell::Cell;
 use super::error::TableError;
 use super::scan::Scan;
 
-/// The aggregate so far.
+/// The aggregate of the rows visited so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Aggregate {
-    /// Rows with a value.
+    /// Number of rows that have a value in the column.
     pub count: u64,
     /// The exact sum of integers.
     whole: i128,
-    /// The sum of other numbers, and its rounding error.
+    /// The sum of floating-point numbers, and its accumulated rounding error.
     sum: f64,
     compensation: f64,
     min_max: Option<[f64; 2]>,
@@ -42,7 +42,7 @@ impl Aggregate {
         match whole {
             Some(whole) => self.whole += whole,
             None => {
-                // Neumaier's algorithm: keeps the rounding error separately.
+                // Neumaier's algorithm, which accumulates the rounding error separately.
                 let sum = self.sum + number;
                 self.compensation += if self.sum.abs() >= number.abs() {
                     (self.sum - sum) + number
@@ -60,7 +60,8 @@ impl Aggregate {
 }
 
 impl Table {
-    /// Aggregates a column over the next rows of a scan, as [`next`](Self::next). Returns whether there may be more.
+    /// Aggregates a column over the next rows of a scan, which it visits like [`next`](Self::next). Returns whether there may
+    /// be more rows.
     ///
     /// # Errors
     /// [`TableError::Loading`]; [`TableError::Scan`] if the column is not numeric.

@@ -1,7 +1,7 @@
 //! Atomic batches of changes.
 //!
-//! A batch is applied under the lock, change by change; if one is refused, the earlier ones are undone in reverse.
-//! Watchers are notified when the whole batch is applied, or not at all.
+//! A batch is applied change by change while the table is locked. If a change is refused, the earlier ones are undone in
+//! reverse order. Watchers are notified only after the whole batch was applied.
 
 use super::cell::{Cell, OwnedCell};
 use super::change::{PutMode, row_bytes};
@@ -29,11 +29,11 @@ pub struct Batch {
 
 #[derive(Debug)]
 pub(super) enum Undo {
-    /// The row was inserted.
+    /// Undoes an insertion: removes the row with this number.
     Remove(u32),
-    /// The row had these values.
+    /// Undoes an update: restores these values of the row.
     Restore(u32, Vec<OwnedCell>),
-    /// The row existed with this number, which an earlier undo record may refer to.
+    /// Undoes a removal: inserts the row again with the same number, to which an earlier undo record may refer.
     Insert(u32, Vec<OwnedCell>),
 }
 
@@ -67,7 +67,7 @@ impl Batch {
         self.push(Step::Put(how, own(row), ttl_ms))
     }
 
-    /// As [`Table::update`]; a missing row is an error.
+    /// Like [`Table::update`], but a missing row is an error.
     ///
     /// # Errors
     /// [`TableError::Batch`].
@@ -92,15 +92,15 @@ impl Batch {
 }
 
 impl Table {
-    /// Applies a batch: all of it, or nothing if one of its changes is refused.
+    /// Applies all changes of a batch, or none if one of them is refused.
     ///
     /// # Errors
-    /// Those of its changes.
+    /// The error of the refused change.
     pub fn apply(&self, batch: &Batch, now_ms: u64) -> Result<(), TableError> {
         let mut state = self.state.write();
         state.refuse_while_loading()?;
         let mut most = state.tidy(self, batch.steps.len(), now_ms);
-        // Evictions for a later change can't be undone: room for the whole batch is made first.
+        // Room for the whole batch is made first, because evictions can't be undone if a later change is refused.
         let needed = batch.steps.iter().map(|step| match step {
             Step::Put(_, row, _) => row_bytes(self, &cells(row)),
             Step::Update(_, changes) => {

@@ -1,11 +1,11 @@
-//! Shared bytes with copy on write.
+//! A shared block of bytes with copy-on-write.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use super::room::heap_bytes;
 
-/// Bytes, with possibly unused ones at the end.
+/// Bytes, some of which at the end may be unused.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block(Arc<[u8]>);
 
@@ -41,7 +41,7 @@ impl Block {
         Self(bytes.into())
     }
 
-    /// Replaces a range by `count` arbitrary bytes and moves the used bytes after it.
+    /// Replaces a range by `count` bytes of arbitrary content, and moves the used bytes after the range. Returns the new bytes.
     pub(super) fn replace(&mut self, used: usize, range: Range<usize>, count: usize) -> &mut [u8] {
         let from = range.start;
         let bytes = self.change();
@@ -53,7 +53,7 @@ impl Block {
     pub(super) fn bytes(&self) -> usize {
         match self.0.len() {
             0 => 0,
-            // Including its reference counts.
+            // Includes the two reference counts.
             len => heap_bytes(len + 16),
         }
     }

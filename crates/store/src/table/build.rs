@@ -1,7 +1,8 @@
-//! Bulk construction of indexes from existing rows: sorted and put into full leaves, instead of row by row.
+//! Bulk construction of indexes from existing rows: entries are sorted and put into full leaves, which is faster than inserting
+//! row by row.
 //!
-//! Entries are sorted in pieces, each between two splitters from a sample, so that little more memory is used than the
-//! finished index takes: pieces are large at first, while the index is small, and shrink later.
+//! Entries are sorted in pieces, so that little more memory is used than the finished index takes. A sample of the entries
+//! determines the bounds of the pieces. Pieces are large at first, while the index is small, and shrink later.
 
 use super::error::TableError;
 use super::index::{AnyTree, TableIndex};
@@ -11,19 +12,19 @@ use super::rows::{RowPosition, TableRows};
 use super::tree::{Entry, Tree};
 use super::{State, Table};
 
-/// Memory in bytes that a piece may use beyond the missing part of the index.
+/// Memory in bytes that a piece may use in addition to the memory that the unfinished part of the index will take.
 const PIECE_BYTES: usize = 12 << 20;
-/// Size in bytes beyond which the system's allocator uses a separate mapping, which is released as a whole: memory from
-/// its heap often stays allocated. Untouched pages cost nothing.
+/// Size in bytes above which the system's allocator uses a separate memory mapping. Such memory is returned to the system when
+/// it is freed, unlike smaller allocations; and pages that are never touched cost nothing.
 const OWN_MAPPING: usize = 33 << 20;
-/// Pieces below this size are not worth shrinking.
+/// Minimum size of a piece in bytes; smaller pieces would save too little memory.
 const PIECE_BYTES_FEW: usize = 1 << 20;
-/// Number of entries of the sample that determines a piece: the more, the more precise.
+/// Number of entries in the sample that determines the bounds of pieces. A larger sample gives more even pieces.
 const SAMPLE: usize = 16 << 10;
-/// Approximate size of an entry in an index.
+/// Approximate size of an entry in a finished index, in bytes.
 const ENTRY_BYTES: usize = 5;
 
-/// Builds all indexes of the table except that of its keys, from rows that don't change, on two or more threads.
+/// Builds all indexes of the table except that of its keys, on several threads. The rows must not change meanwhile.
 pub(super) fn indexes(
     table: &Table,
     rows: &TableRows,
@@ -46,7 +47,7 @@ pub(super) fn indexes(
     Ok(done)
 }
 
-/// Runs each task on a thread, the first one on the current thread.
+/// Runs each task on its own thread, except the first, which runs on the current thread.
 fn run_parallel<T: Send, R: Send>(
     list: Vec<T>,
     each: impl Fn(T) -> Result<R, JobError> + Sync,
@@ -149,7 +150,7 @@ impl IndexBuilder<'_> {
         let sample = self.sample::<K>()?;
         let count = self.rows.count();
         let each_stands_for = (count / sample.len().max(1)).max(1);
-        // The bytes of wide keys are outside of the entry.
+        // Keys of the widest form are stored on the heap.
         let heap = sample.iter().map(|entry| entry.0.heap_bytes()).max();
         let entry_bytes = size_of::<Entry<K>>() + heap.unwrap_or(0);
         let mut piece: Vec<Entry<K>> = Vec::new();
@@ -161,7 +162,7 @@ impl IndexBuilder<'_> {
             let most = (lacking + PIECE_BYTES) / entry_bytes;
             sampled += (most / each_stands_for).max(1);
             let high = sample.get(sampled).cloned();
-            // The estimate from the sample with a margin: the vector should not have to grow.
+            // An estimate from the sample with a margin, so that the vector need not grow.
             let expected = match high {
                 Some(_) => most,
                 None => lacking / ENTRY_BYTES,

@@ -1,8 +1,8 @@
 //! Bulk loading of rows from files.
 //!
-//! An empty table is filled without its indexes: these are built at the end, from rows that don't change meanwhile, and
-//! watchers are notified of the load as one event. After an error it is empty again. A table with rows gets more by
-//! ordinary puts, several under one lock; those before an error stay.
+//! An empty table is filled without its indexes, which are built at the end; until then no other thread can change the table.
+//! Watchers are notified of the load as one event, and after an error the table is empty again. If the table already has rows,
+//! further rows are added by ordinary puts, several under one lock, and rows added before an error stay.
 
 use super::cell::Cell;
 use super::change::PutMode;
@@ -16,12 +16,13 @@ use super::{State, Table, build, json};
 /// How rows are added to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// The table was empty, and only this loader changes it.
+    /// The table was empty, and only this loader may change it.
     Fill,
     Puts,
 }
 
-/// Adds rows to a table until all of them are in. If it is dropped before, a table that it filled is empty again.
+/// Adds rows to a table. If the loader is dropped before it has finished, a table that was empty at the beginning is empty
+/// again.
 #[derive(Debug)]
 pub(super) struct BulkLoader<'a> {
     table: &'a Table,
@@ -32,7 +33,7 @@ pub(super) struct BulkLoader<'a> {
 
 impl<'a> BulkLoader<'a> {
     pub(super) fn new(table: &'a Table, how: PutMode, clocks: Clocks) -> Result<Self, TableError> {
-        // Other threads get the lock in between.
+        // Expired rows are removed in steps, so that other threads can get the lock in between.
         while table.expire(EXPIRED_MAX, clocks.mono_ms) > 0 {}
         let mut state = table.state.write();
         state.refuse_while_loading()?;
@@ -53,7 +54,7 @@ impl<'a> BulkLoader<'a> {
         })
     }
 
-    /// Adds rows under one lock and returns their number. An error comes with the index of the faulty row.
+    /// Adds rows under one lock and returns the number of added rows. An error contains the index of the faulty row.
     pub(super) fn put(&self, batch: &RowBatch) -> Result<u64, (usize, TableError)> {
         let table = self.table;
         let mut state = table.state.write();
@@ -95,13 +96,13 @@ impl<'a> BulkLoader<'a> {
             return Ok(());
         }
         let table = self.table;
-        // Nothing else may change the table meanwhile, so the rows are stable.
+        // No other thread may change the table while it is being filled, so the rows stay the same.
         let mut state = table.state.write();
         state.rows.shrink_to_fit(&table.shape);
         let rows = state.rows.clone();
         drop(state);
         let indexes = build::indexes(table, &rows, job)?;
-        // Before other threads change rows, so that none is copied because of this.
+        // The clone is dropped before other threads can change rows, so that they need not copy rows that it shares.
         drop(rows);
         let mut state = table.state.write();
         let empty = std::mem::replace(&mut state.indexes, indexes);
@@ -146,7 +147,7 @@ impl State {
         Ok(true)
     }
 
-    /// Checks that the table is within its limit; including the minimum size of its indexes if they are missing.
+    /// Checks that the table is within its memory limit. If the indexes are not built yet, their minimum size is included.
     pub(super) fn check_fits(&self, table: &Table, lacks_indexes: bool) -> Result<(), TableError> {
         let bytes_max = table.schema.bytes_max;
         let whole = table.schema.indexes.iter().filter(|index| !index.is_sparse);

@@ -1,10 +1,10 @@
-//! Values of rows, validated and in the form in which columns store them.
+//! Values of rows: validation, and conversion to the form in which columns store them.
 
 use super::error::TableError;
 use super::schema::{Column, Type};
 
-/// A value. The column's [`Type`] defines the meaning of the bits: a boolean is 0 or 1, an integer is sign-extended to
-/// 64 bits, a floating-point number of either size is an `f64`, an enum value is its index.
+/// A validated value. The column's [`Type`] defines the meaning of the bits: a boolean is 0 or 1, an integer is sign-extended
+/// to 64 bits, a floating-point number of either size is an `f64`, and an enum value is the index of its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell<'a> {
     /// No value, as in SQL.
@@ -85,7 +85,7 @@ impl std::fmt::Display for InputValue<'_> {
             Self::Other(name) => write!(out, "a {name}"),
             Self::Text(text) => {
                 const SHOWN_MAX: usize = 40;
-                // The displayed characters plus one have at most four bytes each.
+                // Only as many bytes are decoded as the displayed characters and one more can have, at four bytes each.
                 let begin = &text[..text.len().min(4 * SHOWN_MAX + 4)];
                 let text = String::from_utf8_lossy(begin);
                 match text.char_indices().nth(SHOWN_MAX) {
@@ -97,7 +97,7 @@ impl std::fmt::Display for InputValue<'_> {
     }
 }
 
-/// Up to here an `f64` represents every integer.
+/// An `f64` represents every integer up to this absolute value exactly.
 const EXACT_MAX: f64 = (1_u64 << 53) as f64;
 
 /// The position of a number relative to the values of a type.
@@ -117,7 +117,7 @@ impl Column {
     /// Converts an input value to the column's type.
     ///
     /// # Errors
-    /// [`TableError::Value`]: it is of another type, out of range or too long.
+    /// [`TableError::Value`]: the value is of another type, out of range or too long.
     pub fn cell<'a>(&self, given: InputValue<'a>) -> Result<Cell<'a>, TableError> {
         self.convert(given).map_err(|why| TableError::Value {
             column: self.name.clone(),
@@ -154,7 +154,8 @@ impl Column {
                 let Ok(decoded) = std::str::from_utf8(text) else {
                     return Err("it is not UTF-8".to_owned());
                 };
-                // Bytes are checked first: if there are few enough, so are characters.
+                // Characters are counted only if there are more bytes than allowed characters, since a character has at least
+                // one byte.
                 let is_too_long = text.len() > super::schema::TEXT_BYTES_MAX
                     || (text.len() > *most && decoded.chars().nth(*most).is_some());
                 match is_too_long {
@@ -207,16 +208,16 @@ impl Type {
             Self::Unsigned(_) | Self::Signed(_) => {
                 let (value, is_exact) = match given {
                     InputValue::Whole(value) => (value, true),
-                    // The most common case, on the fastest path.
+                    // A fast path for the most common case.
                     InputValue::Number(value)
                         if value.abs() < EXACT_MAX && value as i64 as f64 == value =>
                     {
                         (i128::from(value as i64), true)
                     }
                     InputValue::Number(value) if value.is_nan() => return None,
-                    // Saturates, beyond all limits.
+                    // The cast saturates at a number that is outside the range of every type.
                     InputValue::Number(value) => (value.floor() as i128, value.fract() == 0.0),
-                    // Integers that Lua's numbers can't represent come as digits.
+                    // Integers that Lua's numbers can't represent exactly are passed as texts of digits.
                     InputValue::Text(text) => (std::str::from_utf8(text).ok()?.parse().ok()?, true),
                     _ => return None,
                 };
@@ -237,7 +238,7 @@ impl Type {
                 if value.is_nan() {
                     return None;
                 }
-                // Beyond all values, but valid as a limit of a scan.
+                // An infinity is valid as a limit of a scan, before or after all values.
                 if value.is_infinite() {
                     return Some(if value < 0.0 {
                         NumberPosition::Before
@@ -245,7 +246,7 @@ impl Type {
                         NumberPosition::After
                     });
                 }
-                // Normalises zero, so that equal values have equal bits.
+                // Converts -0 to 0, so that equal values have equal bits.
                 let value = value + 0.0;
                 let value = if *self == Self::F32 {
                     let rounded = f64::from(value as f32);
@@ -266,7 +267,7 @@ impl Type {
         }
     }
 
-    /// Extends a value stored in [`bits`](Self::bits) bits.
+    /// Extends a value that is stored in [`bits`](Self::bits) bits to the 64 bits of a [`Cell`].
     #[inline]
     pub(super) fn widen(&self, narrow: u64) -> u64 {
         match self {
@@ -277,7 +278,7 @@ impl Type {
         }
     }
 
-    /// Returns whether an extended value belongs to this type.
+    /// Returns whether the 64 bits of a [`Cell`] are a value of this type.
     pub(super) fn has(&self, bits: u64) -> bool {
         match self {
             Self::Bool => bits <= 1,
@@ -290,7 +291,7 @@ impl Type {
         }
     }
 
-    /// Returns a value of [`bits`](Self::bits) bits whose unsigned order is that of the values.
+    /// Maps a value to [`bits`](Self::bits) bits that, compared as unsigned integers, have the order of the values.
     pub(super) fn ordered(&self, bits: u64) -> u64 {
         match self {
             Self::Signed(size) => (bits ^ (1 << (size - 1))) & (u64::MAX >> (64 - size)),
@@ -308,7 +309,7 @@ impl Type {
         }
     }
 
-    /// Returns the value of a number.
+    /// Converts the bits of a numeric value to a double.
     #[must_use]
     pub fn number(&self, bits: u64) -> f64 {
         match self {
@@ -318,7 +319,7 @@ impl Type {
         }
     }
 
-    /// Returns the value of an integer.
+    /// Converts the bits of a value to an integer; `None` if the type is not an integer.
     #[must_use]
     pub fn whole(&self, bits: u64) -> Option<i128> {
         match self {

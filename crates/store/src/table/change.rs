@@ -1,6 +1,6 @@
 //! Changes of a single row.
 //!
-//! Everything that can be refused is refused before anything is modified, so nothing has to be undone.
+//! All checks that can refuse a change are made before anything is modified, so nothing has to be undone.
 
 use super::cell::{Cell, InputValue, OwnedCell};
 use super::error::TableError;
@@ -10,7 +10,7 @@ use super::rows::RowPosition;
 use super::watch::WatchEvent;
 use super::{KeyShape, Row, State, Table, is_expired, json};
 
-/// The action if the key exists.
+/// What a put does if a row with the key exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutMode {
     /// Fails if the row exists.
@@ -21,7 +21,7 @@ pub enum PutMode {
     Upsert,
 }
 
-/// A copy of a row's values, to detect changes.
+/// A copy of a row's values, by which later changes of the row are detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowSnapshot(Vec<OwnedCell>);
 
@@ -47,8 +47,9 @@ pub enum UpdateResult {
 }
 
 impl Table {
-    /// Adds a row. Returns whether it is new. `row` has a cell for each [visible](super::Schema::visible) column, made
-    /// by [`Column::cell`](super::Column::cell). It expires after `ttl_ms`, or by default as the schema says.
+    /// Puts a row into the table. Returns whether the key was new. `row` has a cell for each [visible](super::Schema::visible)
+    /// column, made by [`Column::cell`](super::Column::cell). The row expires after `ttl_ms`, or by default after the time in
+    /// the schema.
     ///
     /// # Errors
     /// [`TableError::DuplicateKey`], [`TableError::UniqueViolation`], [`TableError::Full`], [`TableError::Rows`],
@@ -66,11 +67,11 @@ impl Table {
         state.put(self, how, row, ttl_ms, now_ms, &mut Room::Make(&mut most))
     }
 
-    /// Changes values of a row, given by the indices of their columns. With `snapshot`, only if the row equals that
-    /// snapshot.
+    /// Changes values of a row. `changes` contains the indices of columns and their new values. With `snapshot`, the row is
+    /// changed only if it equals that snapshot.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`TableError::Value`] for the key itself.
+    /// As for [`put`](Self::put), and [`TableError::Value`] if the key itself would change.
     pub fn update(
         &self,
         key: Cell<'_>,
@@ -102,7 +103,7 @@ impl Table {
     /// Adds to a number of a row and returns the bits of the sum; `None` if the row does not exist.
     ///
     /// # Errors
-    /// As [`update`](Self::update); [`TableError::Value`] if the column is not numeric, or the sum is out of range.
+    /// As for [`update`](Self::update), and [`TableError::Value`] if the column is not numeric or the sum is out of range.
     pub fn incr(
         &self,
         key: Cell<'_>,
@@ -185,12 +186,12 @@ impl Table {
         let full = std::mem::replace(&mut *state, empty);
         self.notify_watchers(|out| json::event(out, WatchEvent::Clear, None));
         drop(state);
-        // Frees possibly much memory without holding the lock.
+        // Dropped without the lock, because freeing much memory takes time.
         drop(full);
         Ok(())
     }
 
-    /// Returns the expiry of a row that is added now.
+    /// Returns the expiry for a row that is added at `now_ms`.
     pub(super) fn expiry<'a>(&self, ttl_ms: Option<u64>, now_ms: u64) -> Cell<'a> {
         match ttl_ms.or(self.schema.ttl_ms) {
             Some(ttl_ms) => Cell::Bits(now_ms.saturating_add(ttl_ms)),
@@ -217,7 +218,7 @@ impl Table {
         }
     }
 
-    /// Returns the error that a key exists.
+    /// Returns the error for a key that exists already.
     pub(super) fn duplicate_key(&self, key: Cell<'_>) -> TableError {
         TableError::DuplicateKey {
             column: self.schema.columns[0].name.clone(),
@@ -225,7 +226,7 @@ impl Table {
         }
     }
 
-    /// Returns the error that a unique index has these values.
+    /// Returns the error for values that a unique index has already.
     pub(super) fn unique_violation<'a>(
         &self,
         index: &str,
@@ -245,7 +246,7 @@ impl Table {
     /// Formats a value for an error.
     pub(super) fn format_value(&self, column: usize, cell: Cell<'_>) -> String {
         match cell {
-            // Shortens long values.
+            // Formatted as an input value, which shortens long texts.
             Cell::Text(text) => InputValue::Text(text).to_string(),
             cell => {
                 let mut out = Vec::new();
@@ -318,7 +319,7 @@ impl State {
         Ok(true)
     }
 
-    /// Inserts a row after all checks.
+    /// Inserts a row. All checks must have been made.
     pub(super) fn insert(
         &mut self,
         table: &Table,
@@ -349,7 +350,7 @@ impl State {
         if self.rows.count() >= u32::MAX as usize {
             return Err(TableError::Rows);
         }
-        // Numbers are assigned in a circle: first those after the last one, later those that were released.
+        // Numbers are assigned in ascending order and start from 0 again at the end, so released numbers are reused late.
         let mut free = self.next_row;
         for taken in self.rows.from(self.next_row) {
             if taken.number() != free {
@@ -477,9 +478,9 @@ impl State {
         rows.remove(&table.shape, number);
     }
 
-    /// Checks that no other row has the same unique values. Returns expired rows that have them: they must be removed
-    /// first, so that no two rows of a unique index are ever equal. `value` gives the new values; `own` is the row's
-    /// number, if it exists.
+    /// Checks that no other row has the same values in a unique index. Returns expired rows that have them, which must be
+    /// removed first, so that a unique index never contains equal rows. `value` returns the new values; `own` is the number of
+    /// the row that is changed, if it exists.
     fn check_unique<'a>(
         &self,
         table: &Table,
@@ -506,7 +507,7 @@ impl State {
             if !is_expired(table, position, now_ms) {
                 return Err(table.unique_violation(&about.name, &index.shape, value));
             }
-            // One row may conflict in several indexes.
+            // The same row may conflict in several indexes.
             if !expired.contains(&other) {
                 expired.push(other);
             }
@@ -515,13 +516,13 @@ impl State {
     }
 }
 
-/// Returns the new value of a column, if it changes.
+/// Returns the new value of a column if it is among the changes.
 fn changed<'a>(changes: &[(usize, Cell<'a>)], column: usize) -> Option<Cell<'a>> {
     let change = changes.iter().find(|(changed, _)| *changed == column);
     change.map(|(_, cell)| *cell)
 }
 
-/// Returns the approximate memory of a row.
+/// Returns the approximate memory of a row in bytes.
 pub(super) fn row_bytes(table: &Table, row: &[Cell<'_>]) -> usize {
     let values = row.iter().enumerate().map(|(column, cell)| {
         let fixed = table.shape.kind(column).bits();

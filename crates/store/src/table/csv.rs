@@ -1,24 +1,24 @@
-//! Rows as CSV (RFC 4180): a record per row, ending with CR and LF.
+//! Writes rows as CSV (RFC 4180): one record per row, ending with CR and LF.
 //!
-//! A missing value is an empty field, an empty string a pair of quotes. Bytes are Base64, numbers and booleans as in
-//! JSON.
+//! A missing value is written as an empty field, an empty string as a pair of quotes. Bytes are written as Base64, numbers and
+//! booleans as in JSON.
 
 use super::cell::Cell;
 use super::schema::{Schema, Type};
 use super::{Row, json};
 
 impl Schema {
-    /// Writes the header: the name of the key, then of the columns.
+    /// Writes the header: the name of the key, then the names of the other columns.
     pub fn write_csv_names(&self, out: &mut Vec<u8>) {
         record(out, self.visible().len(), |out, place| {
-            // Names need no quotes.
+            // Names of columns have no characters that need quotes.
             out.extend_from_slice(self.columns[place].name.as_bytes());
         });
     }
 }
 
 impl Row<'_> {
-    /// Writes the row as a record: the key, then the columns in the order of [`Schema::write_csv_names`].
+    /// Writes the row as a record: the key, then the other columns in the order of [`Schema::write_csv_names`].
     pub fn write_csv(&self, out: &mut Vec<u8>) {
         let columns = self.table.schema.visible();
         record(out, columns.len(), |out, place| {

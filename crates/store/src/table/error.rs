@@ -1,4 +1,4 @@
-//! Errors of tables, for callers. A failed operation has changed nothing.
+//! Errors of tables. A failed operation has changed nothing.
 
 /// Why an operation on a table failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +53,7 @@ pub enum TableError {
     /// No row has the key.
     #[error("there is no row with the key {0}")]
     NoRow(String),
-    /// The table is full, and nothing may be evicted.
+    /// The table is full, and its schema allows no eviction that would make room.
     #[error(
         "the table is full: {needed} bytes more would exceed its limit of {bytes_max} (bytes_max)"
     )]
@@ -66,10 +66,10 @@ pub enum TableError {
     /// All row numbers are in use.
     #[error("a table may have at most 4294967295 rows")]
     Rows,
-    /// The scan does not match the index.
+    /// The values or limits of a scan don't match the index.
     #[error("{0}")]
     Scan(String),
-    /// The table is being loaded.
+    /// The table is being loaded, so it can't be used as requested.
     #[error("the table is being loaded")]
     Loading,
     /// A batch has too many changes.

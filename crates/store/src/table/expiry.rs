@@ -1,8 +1,9 @@
-//! Expiry of rows: an expired row counts as absent at once, and is removed in bounded steps.
+//! Expiry of rows. A row counts as absent as soon as it has expired; expired rows are removed later, in bounded steps.
 //!
-//! A change removes a few expired rows, so that they are removed faster than new ones can arrive, and those in its way:
-//! one with its key or unique values, and some if the table is full. The rest waits for later changes and for
-//! [`Table::expire`], so no lock is held longer however many rows expire at the same moment.
+//! Each change removes a few expired rows, so that they are removed faster than new ones can arrive. It also removes expired
+//! rows that conflict with it: those with the same key or unique values, and some if the table is full. The others are removed
+//! by later changes and by [`Table::expire`], so the time for which a lock is held does not depend on how many rows expire at
+//! the same moment.
 
 use std::sync::atomic::Ordering;
 
@@ -19,23 +20,22 @@ use super::{State, Table, is_expired};
 /// Expired rows removed per change, so that they are removed faster than new ones can arrive.
 pub(super) const EXPIRED_PER_CHANGE: usize = 8;
 
-/// The most expired rows removed under one lock, however much room is needed. A batch of more than half as many changes
-/// may remove two rows for each change.
+/// Maximum number of expired rows removed under one lock to make room. For a batch the maximum is twice its number of changes,
+/// if that is more.
 pub(super) const EXPIRED_MAX: usize = 1024;
 
-/// How a change gets the room it needs.
+/// How a change gets the memory that it needs.
 pub(super) enum Room<'a> {
     /// By removing at most this many expired rows, and then by eviction.
     Make(&'a mut usize),
-    /// There already is room for the whole batch. Removals of expired rows are recorded here, so that they can be
-    /// undone.
+    /// Room for the whole batch was made before. Removals of expired rows are recorded here, so that they can be undone.
     Made(&'a mut Vec<Undo>),
 }
 
 impl Table {
-    /// Removes at most `most` expired rows, those that expired first. Returns their number.
+    /// Removes at most `most` expired rows, those that expired first. Returns the number of removed rows.
     ///
-    /// For maintenance: expired rows that remain only take memory.
+    /// Meant for periodic maintenance, since expired rows that are not removed still take memory.
     pub fn expire(&self, most: usize, now_ms: u64) -> usize {
         if !self.schema.has_ttl || self.state.read().expired(self, now_ms).next().is_none() {
             return 0;
@@ -49,14 +49,14 @@ impl Table {
 }
 
 impl State {
-    /// Returns the index by expiry. Permanent rows are not in it.
+    /// Returns the index by expiry, if rows of the table may expire. Permanent rows are not in this index.
     fn due(&self, table: &Table) -> Option<&TableIndex> {
         table.schema.has_ttl.then(|| self.indexes.last()).flatten()
     }
 
-    /// Iterates over expired rows that were not removed yet, by expiry.
+    /// Iterates over expired rows that were not removed yet, ordered by expiry.
     fn expired<'a>(&'a self, table: &'a Table, now_ms: u64) -> impl Iterator<Item = u32> + 'a {
-        // A nullable time has 72 bits.
+        // The key of a nullable time has 72 bits, so the index has 128-bit keys.
         let numbers = self.due(table).map(|index| {
             let tree = u128::tree(&index.tree);
             tree.from(tree.start())
@@ -68,7 +68,7 @@ impl State {
         })
     }
 
-    /// Returns the number of expired rows that were not removed yet, visiting only those that a search touches.
+    /// Returns the number of expired rows that were not removed yet, by a search in the index instead of visiting each row.
     pub(super) fn count_expired(&self, table: &Table, now_ms: u64) -> usize {
         let Some(index) = self.due(table) else {
             return 0;
@@ -82,14 +82,14 @@ impl State {
         tree.between(tree.start(), end)
     }
 
-    /// Removes some expired rows before changes. Returns how many more may be removed to make room.
+    /// Removes some expired rows before `changes` changes are made. Returns how many more may be removed to make room.
     pub(super) fn tidy(&mut self, table: &Table, changes: usize, now_ms: u64) -> usize {
         let most = EXPIRED_MAX.max(2 * changes);
         self.expire(table, most.min(EXPIRED_PER_CHANGE * changes), now_ms);
         most
     }
 
-    /// Removes at most `most` expired rows. Returns their number.
+    /// Removes at most `most` expired rows. Returns the number of removed rows.
     fn expire(&mut self, table: &Table, most: usize, now_ms: u64) -> usize {
         let expired: Vec<u32> = self.expired(table, now_ms).take(most).collect();
         for &number in &expired {
@@ -106,8 +106,8 @@ impl State {
         self.remove(table, number, WatchEvent::Expire);
     }
 
-    /// Makes room for additional bytes within the limit. `own` is a row that must stay; `most` is the number of expired
-    /// rows that may be removed, from which those removed are subtracted.
+    /// Makes room for additional bytes within the memory limit. `own` is a row that must stay. `most` is the number of expired
+    /// rows that may be removed; it is reduced by the number of removed rows.
     pub(super) fn make_room(
         &mut self,
         table: &Table,
@@ -144,8 +144,8 @@ impl State {
         Ok(())
     }
 
-    /// Removes expired rows until there is room. A single one frees little, since a leaf keeps its memory as long as it
-    /// has rows; so the expired rows in the same leaf are removed with the first.
+    /// Removes expired rows until there is room. Removing a single row frees little memory, since a leaf keeps its memory as
+    /// long as it has rows; so all expired rows of the same leaf are removed together.
     fn make_room_of_expired(
         &mut self,
         table: &Table,

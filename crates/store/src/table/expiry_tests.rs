@@ -1,4 +1,4 @@
-//! Many rows that expire at once: absent at that moment, removed in bounded steps.
+//! Tests with many rows that expire at the same moment: they are absent at once, and removed in bounded steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::file_tests::table;
 use super::*;
 use crate::Value;
 
-/// Rows with a unique value and a string.
+/// Returns a table whose rows have a unique value and a string.
 fn sessions(key: &str, more: impl FnOnce(&mut SchemaDraft)) -> Arc<Table> {
     table(key, &[("user", "u32"), ("word", "string")], |draft| {
         draft.has_ttl = true;
@@ -79,7 +79,7 @@ fn changes_take_out_a_few_of_many_that_expire_at_once() {
     assert_eq!(table.delete(Cell::Bits(4999), 10), Ok(false), "expired");
     left -= 2 * EXPIRED_PER_CHANGE;
     assert_eq!((rows(), table.count(10)), (left + 1, 1));
-    // A batch removes as many as its changes would, up to a limit.
+    // A batch removes as many expired rows as its changes would remove one by one, up to a limit.
     let mut batch = Batch::default();
     for id in 20_000..20_200 {
         batch.put(PutMode::Insert, &row(id, id), None).expect("few");
@@ -87,7 +87,7 @@ fn changes_take_out_a_few_of_many_that_expire_at_once() {
     table.apply(&batch, 10).expect("room");
     left -= EXPIRED_MAX;
     assert_eq!((rows(), table.count(10)), (left + 201, 201));
-    // The rest is removed by maintenance.
+    // The remaining expired rows are removed by maintenance.
     assert_eq!((table.expire(100, 9), table.expire(100, 10)), (0, 100));
     assert_eq!(table.expire(usize::MAX, 10), left - 100);
     assert_eq!((rows(), table.count(10)), (201, 201));
@@ -113,7 +113,7 @@ fn an_expired_rows_unique_value_is_free_before_its_removal() {
     batch
         .update(Cell::Bits(5001), &[(1, Cell::Bits(902))])
         .expect("few");
-    // The key of an expired row.
+    // Inserts a row with the key of an expired row.
     batch
         .put(PutMode::Insert, &row(903, 5002), None)
         .expect("few");
@@ -186,7 +186,7 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
             draft.evict = evict.map(str::to_owned);
         });
         for id in 0..ids_max {
-            // Neighbouring keys expire at different times.
+            // Rows with neighbouring keys expire at different times.
             let ttl_ms = Some(10 + id * 7919 % 7);
             let put = table.put(PutMode::Insert, &row(id, id), ttl_ms, 0);
             if matches!(put, Err(TableError::Full { .. })) {
@@ -205,7 +205,7 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
         assert!(gone > EXPIRED_PER_CHANGE, "room was made: {gone}");
         assert!(gone <= EXPIRED_MAX + EXPIRED_PER_CHANGE, "{gone}");
         assert_eq!(table.count(20), 1);
-        // No live row is evicted for it.
+        // No row that has not expired is evicted.
         assert_eq!(table.gauges().evicted, 0, "{evict:?}");
         table.check();
     }
@@ -293,7 +293,7 @@ fn a_table_is_as_if_all_went_at_the_moment_they_expire() {
                 table.expire(random.usize(1..10), now_ms);
             }
             assert_eq!(table.count(now_ms), model.len(), "seed {seed}");
-            // The reported changes add up to the existing rows, including those waiting to be removed.
+            // Applying the reported changes gives the existing rows, including expired ones that are not removed yet.
             for change in take_changes(&changes) {
                 let id = change.number("key").expect("a number");
                 let user = change.number("user");

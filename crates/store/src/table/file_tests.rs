@@ -1,4 +1,4 @@
-//! Tables and files: loading, errors in files, saving and restoring.
+//! Tests of tables and files: loading, errors in files, saving and restoring.
 
 use std::fs;
 use std::path::PathBuf;
@@ -298,7 +298,7 @@ fn a_conflict_ends_it_or_is_replaced_or_skipped() {
         }
         assert!(dump(&table).iter().all(|row| row.contains(expected)));
     }
-    // Into a table with rows: rows before the error stay.
+    // In a load into a table that already has rows, the rows before the error stay.
     let table = visits();
     let first = "{\"id\":7,\"location\":1,\"mark\":1,\"user\":1,\"visited_at\":1}";
     load(&table, LoadFormat::Ndjson, first).expect("loaded");
@@ -423,7 +423,7 @@ fn keys_without_numbers_and_rows_that_expire_are_loaded() {
     assert_eq!(load(&table, LoadFormat::Ndjson, &lines), Ok(5000));
     assert_eq!(table.count(1499), 5000);
     assert_eq!(table.count(1500), 0);
-    // Saved halfway through the TTL, restored by another clock shortly before its end.
+    // The table is saved halfway through the TTL, and restored with another monotonic clock shortly before the TTL ends.
     let mut bytes = Vec::new();
     let at = |mono_ms, wall_ms| Clocks { mono_ms, wall_ms };
     assert_eq!(table.save_to(&mut bytes, "f", at(1250, 10_000)), Ok(5000));
@@ -473,7 +473,7 @@ fn a_table_is_saved_and_restored() {
 #[test]
 fn jobs_wait_for_their_turn_and_are_cancelled() {
     let folder = Folder::new();
-    // Pipes without a writer block their jobs.
+    // Jobs that read pipes without a writer block.
     let pipes: Vec<PathBuf> = (0..6)
         .map(|place| folder.0.join(format!("{place}")))
         .collect();
@@ -486,11 +486,11 @@ fn jobs_wait_for_their_turn_and_are_cancelled() {
         table.start_load(pipe.clone(), LoadOptions::new(LoadFormat::Ndjson), CLOCKS)
     };
     let jobs: Vec<_> = tables.iter().zip(&pipes).map(start).collect();
-    // At most four run; one of the others is cancelled before it starts.
+    // At most four jobs run; one of the waiting jobs is cancelled before it starts.
     jobs[5].cancel();
     assert_eq!(jobs[5].outcome(), Some(Err(JobError::Cancelled)));
     for (place, pipe) in pipes.iter().enumerate().take(5) {
-        // The pipe can be opened once its job reads.
+        // Opening the pipe for writing waits until its job opens it for reading.
         let mut out = fs::File::options().write(true).open(pipe).expect("a pipe");
         assert_eq!(jobs[place].outcome(), None);
         jobs[place].cancel();

@@ -1,4 +1,4 @@
-//! Gauges of a table for frequent queries: nothing here is summed over its rows.
+//! Gauges of a table that are cheap enough for frequent queries, since they need no pass over the rows.
 
 use std::sync::atomic::Ordering;
 
@@ -7,20 +7,20 @@ use super::Table;
 /// The result of [`Table::gauges`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableGauges {
-    /// Rows, including expired ones not removed yet.
+    /// Number of rows, including expired ones that are not removed yet.
     pub rows: usize,
     /// Memory used by the table, in bytes.
     pub bytes: usize,
     /// Memory limit in bytes.
     pub bytes_max: usize,
-    /// Rows evicted so far.
+    /// Number of rows evicted so far.
     pub evicted: u64,
-    /// The table is being loaded, so its indexes are missing.
+    /// Whether the table is being loaded, so that its indexes are missing.
     pub is_loading: bool,
 }
 
 impl Table {
-    /// Returns the gauges of the whole table in O(1); [`info`](Self::info) details them by column and index.
+    /// Returns the gauges of the whole table in O(1). [`info`](Self::info) returns the memory by column and index.
     #[must_use]
     pub fn gauges(&self) -> TableGauges {
         let state = self.state.read();

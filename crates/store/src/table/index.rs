@@ -1,4 +1,4 @@
-//! An index of a table, independent of the form of its keys.
+//! An index of a table, with keys of any of the three forms.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use super::rows::{RowPosition, TableRows};
 use super::shape::Shape;
 use super::tree::{Edge, Tree};
 
-/// An index with the shape of its keys.
+/// An index, and the shape of its keys.
 #[derive(Debug)]
 pub(super) struct TableIndex {
     pub(super) shape: KeyShape,
@@ -23,7 +23,7 @@ pub(super) enum AnyTree {
     Wide(Tree<Bytes>),
 }
 
-/// Runs the same code for each form of key.
+/// Runs the same code for the tree of an index, whatever the form of its keys.
 macro_rules! each_form {
     ($tree:expr, $name:ident => $do:expr) => {
         match $tree {
@@ -36,7 +36,7 @@ macro_rules! each_form {
 
 /// A form of index keys.
 pub(super) trait IndexKeyForm: TreeKey {
-    /// Returns the tree of an index with keys of this form, which every index has that made such a key.
+    /// Returns the tree of an index whose keys have this form. The index must have made a key of this form.
     fn tree(tree: &AnyTree) -> &Tree<Self>;
 }
 
@@ -57,7 +57,7 @@ formed!(u64, Narrow);
 formed!(u128, Medium);
 formed!(Bytes, Wide);
 
-/// Runs the same code for each form of key, together with a prepared key.
+/// Runs the same code for the tree of an index and a prepared key, whatever the form of the keys.
 macro_rules! each_made {
     ($tree:expr, $made:expr, $name:ident, $key:ident => $do:expr) => {
         match ($tree, $made) {
@@ -69,7 +69,7 @@ macro_rules! each_made {
     };
 }
 
-/// A key prepared before its row changes.
+/// A key that is computed before its row changes.
 #[derive(Debug)]
 pub(super) enum IndexKey {
     Narrow(u64),
@@ -77,7 +77,7 @@ pub(super) enum IndexKey {
     Wide(Bytes),
 }
 
-/// Computes keys of existing rows by number.
+/// Computes the index keys of existing rows from their row numbers.
 #[derive(Clone, Copy)]
 pub(super) struct KeyReader<'a> {
     keys: &'a KeyShape,
@@ -95,7 +95,7 @@ impl<'a> KeyReader<'a> {
         self.rows.find(row).expect("an indexed row has its entry")
     }
 
-    /// Prefetches all of these rows.
+    /// Prefetches the rows at these positions into the CPU's cache.
     #[inline]
     pub(super) fn fetch(&self, positions: &[Option<RowPosition<'_>>]) {
         RowPosition::fetch(self.shape, positions);
@@ -158,7 +158,7 @@ impl TableIndex {
         self.key_of(|column| position.get(shape, column))
     }
 
-    /// Returns the first row with the key.
+    /// Returns the number of the first row with the key.
     pub(super) fn first(&self, made: &IndexKey, shape: &Shape, rows: &TableRows) -> Option<u32> {
         fn first<K: TreeKey>(tree: &Tree<K>, key: &K, keys: &KeyReader<'_>) -> Option<u32> {
             let at = tree.seek(&(key.clone(), 0), Edge::Before, keys);
@@ -169,7 +169,7 @@ impl TableIndex {
         each_made!(&self.tree, made, tree, key => first(tree, key, &keys))
     }
 
-    /// Returns the first row of all.
+    /// Returns the number of the first row of the index.
     pub(super) fn lowest(&self) -> Option<u32> {
         each_form!(&self.tree, tree => tree.lowest())
     }

@@ -1,4 +1,4 @@
-//! Long-running work on tables: runs on a few threads of its own, can be observed and cancelled.
+//! Long-running work on tables: jobs run on a few threads of their own, report progress and can be cancelled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use parking_lot::{Condvar, Mutex};
 
 use super::error::TableError;
 
-/// Maximum number of jobs of all tables that run at a time; others wait.
+/// Maximum number of jobs that run at a time, over all tables; further jobs wait.
 pub const JOBS_MAX: usize = 4;
 
-/// A reading of both clocks: TTLs use the monotonic clock in memory and the wall clock in files.
+/// A reading of both clocks. Expiry times are stored by the monotonic clock in memory and by the wall clock in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     /// Monotonic milliseconds, as in all other calls of a table.
@@ -27,18 +27,18 @@ pub struct JobProgress {
     pub rows: u64,
     /// Bytes read, or approximate bytes written.
     pub bytes: u64,
-    /// The total number of bytes, as far as known: 0 before the files were examined.
+    /// The total number of bytes; 0 until it is known.
     pub bytes_total: u64,
 }
 
 /// The location of an error in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilePosition {
-    /// A row, counted from 1, and the byte where it begins.
+    /// The number of the row, counted from 1, and the offset of its first byte.
     Row(u64, u64),
-    /// A line, counted from 1.
+    /// The number of the line, counted from 1.
     Line(u64),
-    /// A byte, counted from 0.
+    /// The offset of the byte, counted from 0.
     Byte(u64),
 }
 
@@ -139,13 +139,13 @@ impl Job {
         }
     }
 
-    /// Returns the number of rows read or written, or the error, once it has finished.
+    /// Returns the number of rows read or written, or the error; `None` until the job has finished.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<u64, JobError>> {
         self.stage.lock().outcome.clone()
     }
 
-    /// Cancels the job, with [`JobError::Cancelled`] unless it has finished.
+    /// Cancels the job, which then fails with [`JobError::Cancelled`] unless it has already finished.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
         let mut stage = self.stage.lock();
@@ -188,7 +188,7 @@ impl Job {
         self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns whether to run the job, which may have been cancelled while waiting.
+    /// Returns whether to run the job; a job that was cancelled while it waited is not run.
     fn begin(&self) -> bool {
         let mut stage = self.stage.lock();
         stage.has_begun = true;
@@ -226,7 +226,7 @@ pub(super) fn start(work: impl FnOnce(&Job) -> Result<u64, JobError> + Send + 's
     let thread = std::thread::Builder::new().name("table".to_owned());
     match thread.spawn(run) {
         Ok(_) => turns.running += 1,
-        // The job stays queued if other jobs are running, which continue the queue; otherwise it fails here.
+        // If other jobs are running, their threads will run this job, so it stays queued. Otherwise it fails here.
         Err(error) if turns.running == 0 => {
             let (job, _) = turns.waiting.pop_back().expect("it was stored before");
             job.end(Err(JobError::Thread(error.to_string())));

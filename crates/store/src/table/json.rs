@@ -1,7 +1,7 @@
-//! Rows as JSON, for clients and watchers.
+//! Writes rows as JSON, for clients and watchers.
 //!
-//! Bytes are Base64, since JSON has only text. Integers are written in full; readers that parse them as 64-bit floating
-//! point, such as Lua and browsers, can request those beyond 2^53 as strings.
+//! Bytes are written as Base64, since JSON has only text. Integers are written in full. For readers that parse numbers as
+//! 64-bit floating point, such as Lua and browsers, integers beyond 2^53 can be written as strings.
 
 use std::io::Write as _;
 
@@ -12,10 +12,10 @@ use super::cell::Cell;
 use super::schema::{Schema, Type};
 use super::watch::WatchEvent;
 
-/// Up to here an `f64` represents every integer.
+/// An `f64` represents every integer up to this absolute value exactly.
 const EXACT_MAX: u128 = 1 << 53;
 
-/// Writes a row as an object: the key, then the columns by name, with null for missing values.
+/// Writes a row as an object: the key, then the other columns in order of their names, with null for missing values.
 pub(super) fn row<'a>(
     out: &mut Vec<u8>,
     schema: &Schema,
@@ -26,7 +26,7 @@ pub(super) fn row<'a>(
     for (place, column) in schema.visible().iter().enumerate() {
         out.push(separator);
         separator = b',';
-        // Names need no escaping.
+        // Names of columns have no characters that need escaping.
         out.push(b'"');
         out.extend_from_slice(column.name.as_bytes());
         out.extend_from_slice(b"\":");
@@ -102,10 +102,10 @@ fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// The values of a row by column, with the schema.
+/// The schema, and a function that returns the row's value of a column.
 pub(super) type RowValues<'a, 'b> = (&'b Schema, &'b dyn Fn(usize) -> Cell<'a>);
 
-/// Writes a change with the new state of the row, if there is one.
+/// Writes a change event, with the new values of the row if there is one.
 pub(super) fn event(out: &mut Vec<u8>, event: WatchEvent, row_values: Option<RowValues<'_, '_>>) {
     open(out, event);
     if let Some((schema, value_of)) = row_values {
@@ -117,7 +117,7 @@ pub(super) fn event(out: &mut Vec<u8>, event: WatchEvent, row_values: Option<Row
     out.push(b'}');
 }
 
-/// Writes a change that removed the row.
+/// Writes a change event for a removed row, with the key.
 pub(super) fn gone(out: &mut Vec<u8>, event: WatchEvent, schema: &Schema, key: Cell<'_>) {
     open(out, event);
     out.extend_from_slice(b",\"key\":");

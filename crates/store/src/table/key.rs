@@ -1,8 +1,8 @@
 //! Index keys: the values of the indexed columns in a comparable form.
 //!
-//! If all of them have fixed sizes and at most eight bytes together, this is a 64-bit number; up to sixteen bytes, a
-//! 128-bit number; otherwise bytes. Keys are stored only once per index leaf: they are computed from a row when it is
-//! examined.
+//! If all values have fixed sizes and at most eight bytes together, the key is a 64-bit number; up to sixteen bytes, a 128-bit
+//! number; otherwise a byte string. An index stores only one key per leaf; other keys are computed from the rows when they are
+//! needed.
 
 use std::cmp::Ordering;
 
@@ -19,14 +19,15 @@ pub(super) trait TreeKey: Ord + Clone + Default + std::fmt::Debug + Send + Sync 
 
     fn push_text(&mut self, text: &[u8]);
 
-    /// Returns the least key that is greater than this one and does not begin with it, if any. `rest` is the number of
-    /// bits still to come, if fixed.
+    /// Returns the least key that is greater than this one and does not begin with it; `None` if there is none. `rest` is the
+    /// number of bits that complete keys have after this prefix, if the size is fixed.
     fn next(self, rest: u32) -> Option<Self>;
 
-    /// Returns the least of all keys that begin with this one.
+    /// Returns the least complete key that begins with this one. `rest` is the same as for [`next`](Self::next).
     fn least(self, rest: u32) -> Self;
 
-    /// Returns the approximate relative position between two keys, from 0 to 1; `None` if keys don't permit that.
+    /// Returns the approximate position of this key between two others, from 0 to 1; `None` if the form of the keys does not
+    /// permit an estimate.
     fn fraction(&self, low: &Self, high: &Self) -> Option<f64>;
 
     /// Returns the heap memory in bytes.
@@ -49,7 +50,7 @@ macro_rules! number_key {
             fn next(self, rest: u32) -> Option<Self> {
                 let next = self.checked_add(1)?;
                 let least = next.checked_shl(rest).unwrap_or(0);
-                // An overflow means that this was the last key.
+                // An overflow means that there is no greater key.
                 (least.checked_shr(rest).unwrap_or(0) == next).then_some(least)
             }
 
@@ -72,7 +73,7 @@ macro_rules! number_key {
 number_key!(u64);
 number_key!(u128);
 
-/// A key of bytes with the order of the values.
+/// A key as a byte string whose order is that of the values.
 pub(super) type Bytes = Vec<u8>;
 
 impl TreeKey for Bytes {
@@ -82,7 +83,7 @@ impl TreeKey for Bytes {
     }
 
     fn push_text(&mut self, text: &[u8]) {
-        // A zero is followed by 255, the end by another zero: no string's form is the prefix of another's.
+        // Each zero byte is followed by 255, and the end is marked by two zeros. So no encoded string is a prefix of another.
         for byte in text {
             self.push(*byte);
             if *byte == 0 {
@@ -123,10 +124,10 @@ pub(super) enum Form {
     Wide,
 }
 
-/// How the keys of an index are made.
+/// The definition of an index's keys: how they are computed from rows.
 #[derive(Clone, Debug)]
 pub(super) struct KeyShape {
-    /// Column indices, types, and nullability.
+    /// For each indexed column: its index, its type, and whether it is nullable.
     parts: Box<[(usize, Type, bool)]>,
     is_sparse: bool,
 }
@@ -157,7 +158,7 @@ impl KeyShape {
         }
     }
 
-    /// Returns the number of bits from a part on, if fixed.
+    /// Returns the number of bits of the key from a part to its end, if the size is fixed.
     fn rest(&self, from: usize) -> Option<u32> {
         self.parts[from..]
             .iter()
@@ -203,7 +204,7 @@ impl KeyShape {
         self.key_at::<K>(shape, position).cmp(key)
     }
 
-    /// Returns whether a row with these values belongs in the index.
+    /// Returns whether the index contains a row with these values.
     pub(super) fn has<'a>(&self, value: impl Fn(usize) -> Cell<'a>) -> bool {
         !self.is_sparse || value(self.parts[0].0) != Cell::Null
     }
@@ -219,7 +220,8 @@ impl KeyShape {
         self.parts.iter().map(|(column, ..)| *column)
     }
 
-    /// Returns the keys of a scan: from the first, inclusive, to the second, exclusive; `None` if it is empty.
+    /// Returns the range of keys of a scan: from the first key, inclusive, to the second, exclusive; `None` if the range is
+    /// empty.
     pub(super) fn range<K: TreeKey>(&self, limits: &IndexRange<'_>) -> Option<(K, Option<K>)> {
         let mut key = K::default();
         for (part, value) in limits.values.iter().enumerate() {
@@ -231,7 +233,7 @@ impl KeyShape {
             return Some((key.clone().least(rest), key.next(rest)));
         }
         let (_, kind, is_nullable) = &self.parts[part];
-        // From here on there is a value.
+        // From here on the column has a value.
         let mut prefix = key.clone();
         let mut before = rest;
         if *is_nullable {
@@ -249,7 +251,7 @@ impl KeyShape {
             key
         };
         let least = || Some(prefix.clone().least(before));
-        // The first key within the limit, or after it.
+        // Returns the first key at the limit, or the first key after it.
         let edge = |limit: &Limit<'_>| match limit {
             Limit::None => unreachable!("checked by the caller"),
             Limit::Before => Some(least()),
@@ -321,7 +323,7 @@ impl KeyShape {
     }
 }
 
-/// A range of the column after those with fixed values.
+/// A range of values for the indexed column that follows those with fixed values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range<'a> {
     /// At least this value.
@@ -342,10 +344,10 @@ impl Range<'_> {
     }
 }
 
-/// A set of index entries.
+/// The limits of a scan: the index entries that it visits.
 #[derive(Debug, Default)]
 pub(super) struct IndexRange<'a> {
-    /// Values of its first columns; `None` for a value that no row can have.
+    /// Values of the index's first columns; `None` for a value that no row can have.
     values: Vec<Option<Cell<'a>>>,
     low: Limit<'a>,
     high: Limit<'a>,
@@ -356,14 +358,14 @@ pub(super) struct IndexRange<'a> {
 enum Limit<'a> {
     #[default]
     None,
-    /// Before all rows with a value.
+    /// Before all rows that have a value in the column.
     Before,
     At(Cell<'a>),
     Behind(Cell<'a>),
     After,
 }
 
-/// Converts a value to compare rows with; `None` for one of the right type that no row can have.
+/// Converts a value with which rows are compared; `None` for a value of the right type that no row can have.
 pub(super) fn equal<'a>(
     column: &Column,
     given: InputValue<'a>,
@@ -375,7 +377,7 @@ pub(super) fn equal<'a>(
             Some(_) => Ok(None),
             None => column.cell(given).map(Some),
         },
-        // A value that is too long is simply not found.
+        // A value that is too long needs no check, since no row has it.
         (Type::String(_) | Type::Bytes(_), InputValue::Text(text)) => Ok(Some(Cell::Text(text))),
         (Type::Enum(_), InputValue::Text(_)) => Ok(column.cell(given).ok()),
         _ => column.cell(given).map(Some),

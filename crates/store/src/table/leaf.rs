@@ -1,9 +1,9 @@
-//! A leaf of some hundred neighbouring rows.
+//! A leaf: up to about a thousand rows with neighbouring numbers.
 //!
-//! Rows are in the order of their numbers. If these are consecutive, as is usual for keys, only the first is stored.
-//! The values of a row are packed side by side: comparing two columns of a row, or returning it, touches one cache
-//! line. Strings are separate, in the order of rows and columns; a row contains the end of each of its own. Capacity
-//! grows in steps of an eighth of a full leaf, so little is wasted.
+//! Rows are in the order of their numbers. If the numbers are consecutive, as is usual for keys, only the first is stored. The
+//! values of a row are packed side by side, so that comparing two columns of a row, or returning the row, touches few cache
+//! lines. Strings are stored separately, in the order of rows and columns; a row contains the end offset of each of its
+//! strings. Capacity grows in steps of an eighth of a full leaf, so little memory is wasted.
 
 use super::block::Block;
 use super::cell::Cell;
@@ -12,17 +12,17 @@ use super::shape::{Shape, Slot, SlotForm};
 
 /// Maximum number of rows of a leaf.
 pub(super) const ROWS_MAX: usize = 1024;
-/// String bytes beyond which a leaf with several rows is split.
+/// Total size of strings in bytes above which a leaf with several rows is split.
 pub(super) const TEXTS_BYTES_MAX: usize = 64 << 10;
 /// A leaf with fewer rows is merged with a neighbour.
 pub(super) const MERGE_BELOW: usize = ROWS_MAX / 8;
 const STEP: usize = ROWS_MAX / 8;
-/// The first rows don't allocate a whole step.
+/// Capacity for the first rows, so that a small table does not allocate a whole step.
 const ROWS_FIRST: usize = 8;
 /// Minimum growth of the string area in bytes.
 const TEXTS_STEP: usize = 64;
 
-/// Neighbouring rows. A clone shares them until either changes.
+/// A leaf. A clone shares the rows until either of the two is changed.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     numbers: RowNumbers,
@@ -85,7 +85,7 @@ impl Leaf {
         Cell::Bits(shape.kind(column).widen(narrow))
     }
 
-    /// Returns the first byte of a row, regardless of its meaning.
+    /// Returns the first byte of a row, whatever it means; reading it loads the row into the cache.
     #[inline]
     pub(super) fn first_byte(&self, shape: &Shape, place: usize) -> u8 {
         self.rows
@@ -99,7 +99,7 @@ impl Leaf {
         *self.rows[at..].first_chunk().expect("rows are complete")
     }
 
-    /// Returns the end of a string of a row.
+    /// Returns the end offset of one of a row's strings.
     fn end(&self, shape: &Shape, place: usize, text: usize) -> usize {
         u32::from_le_bytes(self.chunk(place * shape.width + shape.ends + 4 * text)) as usize
     }
@@ -112,7 +112,7 @@ impl Leaf {
         from..self.end(shape, place, text)
     }
 
-    /// Returns the start of the strings of a row.
+    /// Returns the start offset of a row's strings.
     fn texts_from(&self, shape: &Shape, place: usize) -> usize {
         match (place, shape.texts) {
             (0, _) | (_, 0) => 0,
@@ -175,7 +175,7 @@ impl Leaf {
         }
     }
 
-    /// Replaces a string for which there is room.
+    /// Replaces a string of a row.
     fn set_text(&mut self, shape: &Shape, place: usize, text: usize, new: &[u8]) {
         let used = self.text_bytes(shape);
         let range = self.range(shape, place, text);
@@ -254,7 +254,8 @@ impl Leaf {
         self.move_ends(shape, len, texts as u32);
     }
 
-    /// Adds, wrapping, to the string ends of all rows from an index on.
+    /// Adds a number to the string ends of all rows from an index on. The addition wraps, so that `by` can stand for a negative
+    /// number.
     fn move_ends(&mut self, shape: &Shape, place: usize, by: u32) {
         if shape.texts == 0 || by == 0 {
             return;
@@ -277,7 +278,7 @@ impl Leaf {
             && self.text_bytes(shape) + other.text_bytes(shape) <= TEXTS_BYTES_MAX * 3 / 4
     }
 
-    /// Returns the used string bytes.
+    /// Returns the number of bytes that strings use.
     fn text_bytes(&self, shape: &Shape) -> usize {
         self.texts_from(shape, self.len())
     }
@@ -287,18 +288,18 @@ impl Leaf {
         self.rows.len().checked_div(shape.width).unwrap_or(0)
     }
 
-    /// Returns the memory of the row numbers.
+    /// Returns the memory of the row numbers in bytes.
     pub(super) fn number_bytes(&self) -> usize {
         self.numbers.bytes()
     }
 
-    /// Returns the total memory, including its entry in the branch.
+    /// Returns the total memory of the leaf in bytes, including its entry in the branch.
     pub(super) fn bytes(&self) -> usize {
         self.numbers.bytes() + self.rows.bytes() + self.texts.bytes() + size_of::<Self>() + 4
     }
 }
 
-/// Adds, wrapping, to four-byte numbers.
+/// Adds to each four-byte number with wrapping.
 fn move_some(ends: &mut [u8], by: u32) {
     for end in ends.as_chunks_mut::<4>().0 {
         *end = u32::from_le_bytes(*end).wrapping_add(by).to_le_bytes();

@@ -1,13 +1,13 @@
-//! Tables: rows with typed columns and ordered indexes that all workers read and write.
+//! Tables: rows with typed columns and ordered indexes, shared by all workers.
 //!
 //! ```text
 //! Table ── one lock ── State ── TableRows: leaves of columns, by row number
 //!                            └─ TableIndex: row numbers in order, one for each index
 //! ```
 //!
-//! A row's number is its key if that is an integer of at most 32 bits; otherwise rows are numbered in order of
-//! insertion, and an additional index finds them by key. Readers share the lock, for one row or a slice of a scan; a
-//! writer holds it exclusively, for one change or one batch. Neither runs application code meanwhile.
+//! If the key is an integer of at most 32 bits, it is also the row's number. Otherwise rows are numbered in order of insertion,
+//! and an additional index finds them by key. Readers share the lock, for one row or a slice of a scan; a writer holds it
+//! exclusively, for one change or one batch. No application code runs while the lock is held.
 
 mod aggregate;
 mod batch;
@@ -68,27 +68,27 @@ pub struct Table {
     name: Box<str>,
     schema: Schema,
     shape: Shape,
-    /// The shape of the key.
+    /// The shape of the index keys for finding rows by the table's key.
     key: KeyShape,
     state: RwLock<State>,
     watchers: Mutex<Watchers>,
     has_watchers: AtomicBool,
-    /// Rows evicted so far.
+    /// Number of rows evicted so far.
     evicted: AtomicU64,
 }
 
 #[derive(Debug)]
 struct State {
     rows: TableRows,
-    /// In the order of the schema.
+    /// The indexes, in the order of the schema.
     indexes: Vec<TableIndex>,
-    /// If the key is not the row number: rows by key.
+    /// The index of rows by key, if the key is not the row number.
     keys: Option<TableIndex>,
-    /// Where to search for a free row number.
+    /// The row number from which a free number is searched.
     next_row: u32,
-    /// A loader fills the table: its indexes are missing, and nothing else may change it.
+    /// Whether a loader fills the table: its indexes are missing, and no other thread may change it.
     is_loading: bool,
-    /// A replacement is being read: the table is intact, but must not be changed.
+    /// Whether the rows are about to be replaced by those of a file: the table is intact, but must not be changed.
     is_replacing: bool,
 }
 
@@ -129,11 +129,11 @@ pub struct TableInfo {
     pub rows: usize,
     /// Memory used by the table, in bytes.
     pub bytes: usize,
-    /// Bytes by column, in the order of the schema; for the key, the structures that locate rows.
+    /// Bytes by column, in the order of the schema. The entry of the key contains the structures that locate rows.
     pub columns: Vec<usize>,
     /// Bytes by index, in the order of the schema.
     pub indexes: Vec<usize>,
-    /// Rows evicted so far.
+    /// Number of rows evicted so far.
     pub evicted: u64,
 }
 
@@ -169,7 +169,8 @@ impl Table {
     /// Converts a key to the type of the key column.
     ///
     /// # Errors
-    /// [`TableError::Value`]: it is of another type. A key that no row can have, such as one out of range, is `None`.
+    /// [`TableError::Value`]: the key is of another type. The result is `None` for a key that no row can have, such as one out
+    /// of range.
     pub fn key<'a>(&self, given: InputValue<'a>) -> Result<Option<Cell<'a>>, TableError> {
         key::equal(&self.schema.columns[0], given)
     }
@@ -196,7 +197,7 @@ impl Table {
         state.rows.count() - state.count_expired(self, now_ms)
     }
 
-    /// Returns the memory by column and index. Visits every leaf: about a millisecond for ten million rows.
+    /// Returns the memory by column and index. Visits every leaf, which takes about a millisecond for ten million rows.
     #[must_use]
     pub fn info(&self) -> TableInfo {
         let state = self.state.read();

@@ -1,5 +1,5 @@
-//! Threads on a table in many schedules, chosen by a model checker at random and by a strategy that finds bugs needing
-//! few context switches. Run by `cargo test -p veche-store --features model --lib model_tests` and `make test`.
+//! Runs threads on a table in many schedules, which a model checker chooses at random and by a strategy that finds bugs that
+//! need few context switches. Run by `cargo test -p veche-store --features model --lib model_tests` and `make test`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use shuttle::thread;
 
 use super::*;
 
-/// Number of schedules of each kind per model.
+/// Number of schedules of each kind that are tried per test.
 const ORDERS: usize = 1500;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -166,13 +166,13 @@ fn what_replaces_a_table_keeps_changes_out_until_it_is_there() {
             updated,
             Ok(UpdateResult::Updated) | Err(TableError::Loading)
         ));
-        // Whichever was first, no writer is blocked forever, and the indexes match the rows.
+        // In either order, no writer is blocked forever, and the indexes match the rows.
         put(&table, 2, 5);
         table.check();
     });
 }
 
-/// Counts reported and missed changes.
+/// Returns the number of changes that the watcher has reported, including missed ones; collects the texts in `told`.
 fn count(changes: &Watcher, reported: &mut Vec<String>) -> u64 {
     let mut count = 0;
     while let Some(item) = changes.next(None) {
@@ -217,7 +217,7 @@ fn each_change_is_reported_once_or_counted_as_missed() {
             .into_iter()
             .for_each(|thread| thread.join().expect("done"));
         let (mut sum, mut reported) = reader.join().expect("done");
-        // A waiter on the queue is woken by a new entry, not by a count.
+        // Missed changes must have been reported by an entry in the queue, because only an entry wakes a waiter.
         assert!(
             !changes.sleeps_with_missed(),
             "a change was not reported: {reported:?}"
@@ -243,7 +243,7 @@ fn a_new_watcher_receives_later_changes() {
             let table = Arc::clone(&table);
             thread::spawn(move || (1..3).for_each(|n| put(&table, 1, n)))
         };
-        // The last watcher goes as another one arrives.
+        // The last watcher is dropped while another one is added.
         drop(gone);
         let changes = table.watch(10);
         put(&table, 2, 1);
@@ -266,7 +266,7 @@ fn a_unique_value_of_an_expired_row_can_be_reused() {
             ..SchemaDraft::default()
         };
         let table = Arc::new(Table::new("t", draft.check().expect("a schema")));
-        // More than a change removes, and the conflicting one is not among the first.
+        // There are more expired rows than a change removes, and the conflicting row is not among the first.
         for id in 0..20 {
             let row = [Cell::Bits(id), Cell::Bits(id)];
             let ttl_ms = Some(1 + id / 19);

@@ -10,7 +10,7 @@ const STEP: usize = ROWS_MAX / 8;
 /// Row numbers in ascending order.
 #[derive(Clone, Debug)]
 pub(super) enum RowNumbers {
-    /// Consecutive numbers from the first.
+    /// Consecutive numbers, beginning with `first`.
     Run { first: u32, count: u32 },
     /// Row numbers that need not be consecutive.
     List(Arc<Vec<u32>>),
@@ -84,7 +84,7 @@ impl RowNumbers {
         }
     }
 
-    /// Converts a list without gaps to a run.
+    /// Converts a list without gaps into a run.
     fn compact(&mut self) {
         if let Self::List(list) = self
             && let [first, .., last] = list[..]
@@ -128,7 +128,7 @@ impl RowNumbers {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Run { .. } => 0,
-            // The list, its header, and the reference counts.
+            // The content of the list, its header, and the reference counts.
             Self::List(list) => {
                 heap_bytes(list.capacity() * 4) + heap_bytes(size_of::<Vec<u32>>() + 16)
             }

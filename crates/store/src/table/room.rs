@@ -1,7 +1,7 @@
-//! Capacity of lists: it grows in steps, and unused capacity is released, so that a table takes little more memory than
-//! its values.
+//! The capacity of lists. It grows in steps, and unused capacity is released, so that a table takes little more memory than its
+//! values.
 
-/// Returns the heap memory of a vector with that many bytes.
+/// Returns the heap memory in bytes of an allocation with the given size, including the allocator's overhead.
 pub(super) fn heap_bytes(bytes: usize) -> usize {
     match bytes {
         0 => 0,
@@ -9,12 +9,12 @@ pub(super) fn heap_bytes(bytes: usize) -> usize {
     }
 }
 
-/// Reserves room for `more` items in steps.
+/// Reserves room for `more` items; the capacity grows in multiples of `step`.
 pub(super) fn make_room<T>(list: &mut Vec<T>, more: usize, step: usize) {
     let needed = list.len() + more;
     if needed > list.capacity() {
         let capacity = needed.next_multiple_of(step.max(needed / 8));
-        // The first few don't allocate a whole step.
+        // The first few items don't allocate a whole step.
         let capacity = if needed <= 8 { 8 } else { capacity };
         list.reserve_exact(capacity - list.len());
     }

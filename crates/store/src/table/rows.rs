@@ -1,7 +1,7 @@
-//! The rows of a table by number: leaves in branches, both with the number that they begin with.
+//! The rows of a table by number: leaves in branches. Each leaf and each branch has a lower bound of its row numbers.
 //!
-//! Two levels suffice: a branch has up to 512 leaves, and the list of branches is short and rarely changes. A clone
-//! shares all leaves: a writer then copies those that it changes.
+//! Two levels suffice: a branch has up to 512 leaves, so the list of branches is short and rarely changes. A clone shares all
+//! leaves, and a writer then copies the leaves that it changes.
 
 use super::cell::Cell;
 use super::leaf::{Leaf, MERGE_BELOW, ROWS_MAX};
@@ -20,11 +20,11 @@ struct Branch {
 #[derive(Clone, Debug)]
 pub(super) struct TableRows {
     firsts: Vec<u32>,
-    /// Never empty, and neither is any branch; only the very first leaf may be empty.
+    /// Neither this list nor a branch is ever empty. Only the first leaf may be empty, in a table without rows.
     branches: Vec<Branch>,
     count: usize,
     bytes: usize,
-    /// String bytes by column.
+    /// Total string bytes by column.
     texts: Box<[usize]>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> RowPosition<'a> {
         self.leaf.get(shape, self.place, column)
     }
 
-    /// Prefetches all of these rows. Reading a byte of each achieves that in safe code.
+    /// Prefetches the rows at these positions into the CPU's cache, in safe code by reading one byte of each.
     #[inline]
     pub(super) fn fetch(shape: &Shape, positions: &[Option<Self>]) {
         let mut sum = 0;
@@ -56,10 +56,11 @@ impl<'a> RowPosition<'a> {
     }
 }
 
-/// Returns the index of the last number that is at most `number` in an ascending list; 0 if there is none. `usual` is
-/// the distance of entries if rows are consecutive, as a power of two.
+/// Returns the index of the last entry of an ascending list that is at most `number`; 0 if there is none. `usual` is the binary
+/// logarithm of the distance between entries if row numbers are consecutive.
 ///
-/// Rows usually are; otherwise most are spread evenly. Either permits a guess that saves most of a search.
+/// Row numbers usually are consecutive; otherwise they are mostly spread evenly. In either case the index can be guessed, which
+/// saves most of the search.
 #[inline]
 fn last_up_to(firsts: &[u32], number: u32, usual: u32) -> usize {
     let last = firsts.len() - 1;
@@ -89,7 +90,7 @@ fn cut(leaf: &Leaf, position: usize) -> usize {
     if position + 1 == leaf.len() {
         return position;
     }
-    // If numbers are consecutive up to this one and a gap follows, the next row will be inserted there.
+    // If the numbers are consecutive up to this one and a gap follows, the next rows will probably be inserted into the gap.
     let goes_on = position > 0 && leaf.number(position - 1) + 1 == number;
     match goes_on && leaf.number(position + 1) - 1 > number {
         true => position + 1,
@@ -121,8 +122,8 @@ impl TableRows {
         self.bytes
     }
 
-    /// Returns the memory of a column's values including spare capacity; for a key that is the row number, the memory
-    /// of the numbers.
+    /// Returns the memory of a column's values in bytes, including spare capacity. For a key that is the row number, returns
+    /// the memory of the row numbers.
     pub(super) fn column_bytes(&self, shape: &Shape, column: usize) -> usize {
         let width = shape.column_width(column);
         let leaves = self.leaves().map(|leaf| match column {
@@ -158,7 +159,8 @@ impl TableRows {
         }
         let last = branch.leaves[place].len().wrapping_sub(1);
         if last == ROWS_MAX - 1 && branch.leaves[place].number(last) < number {
-            // Inserts at the end usually continue: the leaf stays full, and a new one gets its full capacity at once.
+            // Further rows usually follow at the end. So the leaf stays full instead of being split, and a new leaf gets its
+            // full capacity at once.
             let mut new = Leaf::with_room(shape);
             new.insert(shape, 0, number, row);
             self.add(at, place + 1, new);
@@ -199,7 +201,7 @@ impl TableRows {
             firsts: branch.firsts.split_off(cut),
             leaves: branch.leaves.split_off(cut),
         };
-        // Its capacity was doubled for a single item.
+        // The insertion of one item has doubled the capacity.
         branch.firsts.shrink_to_fit();
         branch.leaves.shrink_to_fit();
         self.firsts.insert(at + 1, behind.firsts[0]);
@@ -263,7 +265,7 @@ impl TableRows {
             self.bytes -= branch.leaves[place].bytes();
             branch.leaves.remove(place);
             let first = branch.firsts.remove(place);
-            // Numbers before the next leaf belong to that leaf from now on.
+            // The row numbers before the next leaf belong to that leaf from now on.
             if place == 0 {
                 branch.firsts[0] = first;
             }
@@ -349,12 +351,12 @@ impl TableRows {
         self.branches.iter().flat_map(|branch| &branch.leaves)
     }
 
-    /// Iterates over the leaves by value, so that each can be dropped after use.
+    /// Iterates over the leaves by value, so that the caller can drop each after use.
     pub(super) fn into_leaves(self) -> impl Iterator<Item = Leaf> {
         self.branches.into_iter().flat_map(|branch| branch.leaves)
     }
 
-    /// Releases the spare capacity of leaves meant for more rows.
+    /// Releases the spare capacity that leaves have reserved for more rows.
     pub(super) fn shrink_to_fit(&mut self, shape: &Shape) {
         let leaves = self
             .branches
@@ -367,7 +369,7 @@ impl TableRows {
         }
     }
 
-    /// Returns the last number in use.
+    /// Returns the highest row number in use.
     pub(super) fn last(&self) -> Option<u32> {
         let leaf = self.branches.last()?.leaves.last()?;
         let last = leaf.len().checked_sub(1)?;

@@ -1,7 +1,7 @@
 //! Scans: rows in the order of an index, a slice at a time.
 //!
-//! The table is locked for one slice; between slices it may change. A scan remembers the last entry, not a position,
-//! and continues after it: it sees no row twice unless the row has moved ahead of it.
+//! The table is locked for one slice at a time and may change between slices. A scan remembers the last entry rather than a
+//! position, and continues after that entry. So it visits no row twice, unless a change has moved the row ahead of it.
 
 use super::cell::InputValue;
 use super::error::TableError;
@@ -14,7 +14,7 @@ use super::{Row, State, Table, is_expired};
 /// Options of a scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScanOptions<'a> {
-    /// Limits of the next column.
+    /// Limits of the indexed column that follows those with fixed values.
     pub range: Range<'a>,
     /// Scans in reverse order.
     pub is_reverse: bool,
@@ -22,9 +22,9 @@ pub struct ScanOptions<'a> {
     pub rows_max: Option<usize>,
 }
 
-/// Maximum number of rows visited under one lock if many have expired.
+/// Maximum number of rows visited under one lock, including expired ones, which are not returned.
 const ROWS_PER_LOCK_MAX: usize = 1024;
-/// Number of rows prefetched at a time: at first, and later.
+/// Number of rows prefetched at a time: at the start of a slice, and later.
 const PREFETCH_FIRST: usize = 6;
 const PREFETCH_MAX: usize = 12;
 
@@ -40,15 +40,15 @@ pub struct Scan {
 enum ScanCursor {
     /// The scan is finished.
     Done,
-    /// By row number, if that is the key: from the first, inclusive, to the second, exclusive.
+    /// A range of row numbers, if the key is the row number: from the first, inclusive, to the second, exclusive.
     Rows(u64, u64),
-    /// A range of the key index, or of the index at the given place.
+    /// A range of entries of the index at the given place in the schema, or of the key's index if `None`.
     Narrow(Option<usize>, EntryRange<u64>),
     Medium(Option<usize>, EntryRange<u128>),
     Wide(Option<usize>, EntryRange<Bytes>),
 }
 
-/// A range of entries from one, or after it, to before another.
+/// A range of index entries, from (or after) one entry up to, but not including, another.
 #[derive(Clone, Debug)]
 struct EntryRange<K> {
     low: Entry<K>,
@@ -67,7 +67,8 @@ impl<K: TreeKey> EntryRange<K> {
 }
 
 impl Table {
-    /// Starts a scan by an index or by the key, of the rows with these values in its first columns.
+    /// Starts a scan in the order of an index or of the key. It visits the rows with these values in the first columns of the
+    /// index.
     ///
     /// # Errors
     /// [`TableError::Scan`], [`TableError::Value`].
@@ -108,8 +109,8 @@ impl Table {
         })
     }
 
-    /// Visits the next rows of a scan, at most `most`. Returns whether there may be more. It may visit none although
-    /// there are more, if many have expired.
+    /// Visits at most `most` next rows of a scan. Returns whether there may be more. If many rows have expired, it may visit
+    /// none although there are more.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -126,8 +127,8 @@ impl Table {
         })
     }
 
-    /// As [`next`](Self::next), but also ends after the first row for which `visit` returns `false`; the scan continues
-    /// after it.
+    /// Like [`next`](Self::next), but also stops after the first row for which `visit` returns `false`; the next call continues
+    /// after that row.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -166,8 +167,8 @@ impl Table {
         Ok(!matches!(scan.cursor, ScanCursor::Done))
     }
 
-    /// Returns how many rows a scan has left without visiting them; `None` if some of them may have expired, so that
-    /// they must be visited.
+    /// Returns how many rows a scan has left, without visiting them. `None` if some of them may have expired, so that they must
+    /// be visited to be counted.
     ///
     /// # Errors
     /// [`TableError::Loading`].
@@ -194,7 +195,7 @@ impl Table {
 }
 
 impl State {
-    /// Returns the index at a place, or that of the keys.
+    /// Returns the index at a place in the schema, or the key's index for `None`.
     fn index(&self, place: Option<usize>) -> Result<&TableIndex, TableError> {
         match place {
             None => Ok(self
@@ -232,7 +233,7 @@ struct Slice<'a> {
     most: usize,
     now_ms: u64,
     seen: usize,
-    /// Rows that it may still visit, expired or not.
+    /// The number of rows that the slice may still visit, expired or not.
     left: usize,
 }
 
@@ -252,7 +253,7 @@ impl<'a> Slice<'a> {
         goes_on && self.seen < self.most && self.left > 0
     }
 
-    /// Returns whether the end is reached.
+    /// Visits rows of the slice. Returns whether the end of the scan is reached.
     fn rows(
         &mut self,
         low: &mut u64,
@@ -293,7 +294,7 @@ impl<'a> Slice<'a> {
         true
     }
 
-    /// Returns whether the end is reached.
+    /// Visits rows of the slice. Returns whether the end of the scan is reached.
     fn entries<K: IndexKeyForm>(
         &mut self,
         index: &'a TableIndex,
@@ -349,12 +350,12 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// Rows prefetched ahead of the one that is visited.
+/// An iterator that prefetches rows ahead of the visited row.
 struct Prefetch<'a, I> {
     numbers: I,
     keys: KeyReader<'a>,
     positions: [Option<RowPosition<'a>>; PREFETCH_MAX],
-    /// The number of prefetched rows, and the next one.
+    /// The number of prefetched rows, and the index of the next one among them.
     count: usize,
     next: usize,
 }
@@ -377,7 +378,7 @@ impl<'a, I: Iterator<Item = u32>> Iterator for Prefetch<'a, I> {
     #[inline]
     fn next(&mut self) -> Option<RowPosition<'a>> {
         if self.next == self.count {
-            // Most scans are short: rows they don't reach should not be prefetched.
+            // Few rows are prefetched at first, because most scans are short and end before they reach further rows.
             let most = match self.count {
                 0 => PREFETCH_FIRST,
                 _ => PREFETCH_MAX,

@@ -13,9 +13,9 @@ pub const COLUMN_NAME_BYTES_MAX: usize = 64;
 pub const TEXT_BYTES_MAX: usize = 65_535;
 /// Maximum number of words of an enum.
 pub const ENUM_WORDS_MAX: usize = 256;
-/// Minimum of the memory limit in bytes.
+/// The smallest permitted memory limit of a table, in bytes.
 pub const TABLE_BYTES_MIN: usize = 65_536;
-/// Default of the memory limit in bytes.
+/// The default memory limit of a table, in bytes.
 pub const TABLE_BYTES_DEFAULT: usize = 1 << 30;
 
 /// The type of a column.
@@ -156,7 +156,7 @@ pub struct Column {
     pub name: Box<str>,
     /// The type of its values.
     pub kind: Type,
-    /// Whether values may be missing.
+    /// Whether rows may lack a value in this column.
     pub is_nullable: bool,
 }
 
@@ -179,7 +179,7 @@ impl Column {
         })
     }
 
-    /// Returns the type as in a schema.
+    /// Returns the type in the notation of schemas.
     #[must_use]
     pub fn type_text(&self) -> String {
         let mark = if self.is_nullable { "?" } else { "" };
@@ -210,7 +210,7 @@ pub struct IndexSchema {
     pub columns: Vec<usize>,
     /// Whether each combination of values may occur only once.
     pub is_unique: bool,
-    /// Whether rows without a value in its first column are left out.
+    /// Whether rows without a value in the index's first column are left out.
     pub(super) is_sparse: bool,
 }
 
@@ -221,16 +221,17 @@ pub enum Evict {
     Nothing,
     /// The rows with the lowest key.
     Key,
-    /// The first ones of the index at this place.
+    /// The rows that are first in the index at this place.
     Index(usize),
 }
 
 /// The validated schema of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// The key, then the others by name; if rows expire, the expiry comes last.
+    /// The columns: the key, then the others in order of their names. If rows expire, a hidden column with the expiry comes
+    /// last.
     pub columns: Vec<Column>,
-    /// By name; if rows expire, the index by expiry comes last.
+    /// The indexes in order of their names. If rows expire, a hidden index by expiry comes last.
     pub indexes: Vec<IndexSchema>,
     /// Whether rows may expire.
     pub has_ttl: bool,
@@ -245,11 +246,11 @@ pub struct Schema {
 /// A schema before validation.
 #[derive(Clone, Debug, Default)]
 pub struct SchemaDraft {
-    /// The key, such as `id:u32`.
+    /// The name and type of the key, such as `id:u32`.
     pub key: String,
     /// Names and types of the columns.
     pub columns: Vec<(String, String)>,
-    /// Names, columns, and uniqueness.
+    /// For each index: its name, its columns, and whether it is unique.
     pub indexes: Vec<(String, Vec<String>, bool)>,
     /// Whether rows may expire.
     pub has_ttl: bool,
@@ -257,11 +258,11 @@ pub struct SchemaDraft {
     pub ttl_ms: Option<u64>,
     /// The memory limit in bytes.
     pub bytes_max: Option<usize>,
-    /// `key`, `ttl` or the name of an index.
+    /// Which rows to evict: `key`, `ttl` or the name of an index; `None` for no eviction.
     pub evict: Option<String>,
 }
 
-/// The name of the hidden column with the expiry; not a valid name in a schema.
+/// The name of the hidden column with the expiry. It is not a valid column name, so it can't conflict with one.
 pub(super) const EXPIRES: &str = "(expires)";
 
 impl SchemaDraft {
@@ -424,7 +425,7 @@ impl Schema {
         Some(differs.into_iter().next().unwrap_or_else(counts))
     }
 
-    /// Returns the columns named by the author of the schema.
+    /// Returns the columns that the author of the schema has defined, without the hidden one.
     #[must_use]
     pub fn visible(&self) -> &[Column] {
         &self.columns[..self.columns.len() - usize::from(self.has_ttl)]

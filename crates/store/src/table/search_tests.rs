@@ -1,8 +1,9 @@
-//! Entries of an index are found however far they are from the guessed position.
+//! Tests that entries of an index are found, however far they are from the guessed position.
 
 use super::*;
 
-/// Rows with these values of an indexed column, by ascending keys; with a column of each type.
+/// Returns a table with these values in an indexed column of type `kind`. The key of a row is the index of its value in the
+/// list.
 fn filled(kind: &str, values: &[u64]) -> Table {
     let draft = SchemaDraft {
         key: "id:u32".to_owned(),
@@ -11,7 +12,7 @@ fn filled(kind: &str, values: &[u64]) -> Table {
         ..SchemaDraft::default()
     };
     let table = Table::new("t", draft.check().expect("a schema"));
-    // In random order, so that leaves are split in their middles.
+    // Inserted in scattered order, so that leaves are split in the middle.
     for step in 0..values.len() {
         let id = step * 7919 % values.len();
         let text = format!("{:020}", values[id]);
@@ -88,7 +89,7 @@ fn entries_are_found_however_keys_are_spread() {
     ];
     for (name, value) in spread {
         let values: Vec<u64> = (0..ROWS).map(value).collect();
-        // Each value is searched in all rows: a few suffice if all of them differ.
+        // Each value is searched among all rows. If all values differ, fewer rows suffice for the test.
         let values = if name == "even" {
             &values[..700]
         } else {
@@ -102,7 +103,7 @@ fn entries_are_found_however_keys_are_spread() {
 
 #[test]
 fn rows_that_follow_each_other_or_do_not_are_found() {
-    // Consecutive numbers, then distant ones, then some very near the maximum.
+    // Consecutive numbers, then numbers far apart, then some very near the maximum.
     let runs = (0..5000).chain((0..3000).map(|step| 1_000_000 + step * 977));
     let numbers: Vec<u64> = runs
         .chain(u64::from(u32::MAX) - 2000..=u64::from(u32::MAX))
@@ -199,7 +200,7 @@ fn strings_of_a_row_stay_its_own_while_others_come_go_and_change() {
         });
         assert_eq!(found.is_some(), !gone(id), "{id}");
     }
-    // Each string has four additional bytes; there may be spare capacity.
+    // Each string takes four additional bytes for its end, and there may be spare capacity.
     let rows = table.count(0);
     for (reported, bytes) in table.info().columns[1..].iter().zip(bytes) {
         assert!(

@@ -8,13 +8,13 @@ use super::schema::{Schema, Type};
 pub(super) struct Shape {
     kinds: Box<[Type]>,
     slots: Box<[Slot]>,
-    /// Bytes of a row without its strings.
+    /// The size of a row in bytes, without its strings.
     pub(super) width: usize,
-    /// Offset of the string ends, which come last in a row.
+    /// The offset of the string ends, which come last in a row.
     pub(super) ends: usize,
-    /// Number of strings in a row.
+    /// The number of string columns.
     pub(super) texts: usize,
-    /// Converts the key's bits to the row number and back.
+    /// The conversion between the key and the row number, if the key is the row number.
     pub(super) key: Option<NumberKey>,
 }
 
@@ -22,25 +22,25 @@ pub(super) struct Shape {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) form: SlotForm,
-    /// For nullable columns: the byte and the bit that is set if there is a value.
+    /// For nullable columns: the byte offset and the mask of the bit that is set if the row has a value.
     pub(super) present: Option<(usize, u8)>,
 }
 
 /// How the values of a column are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SlotForm {
-    /// Not stored: it is the row number.
+    /// Not stored, because the value is the row number.
     Number(NumberKey),
-    /// A fixed number of bytes from this offset.
+    /// A value of a fixed number of bytes, at this offset.
     One(usize),
     Two(usize),
     Four(usize),
     Eight(usize),
-    /// A string, by its index among the row's strings.
+    /// A string; the number is its index among the row's strings.
     Text(usize),
 }
 
-/// A key of at most 32 bits serves as the row number, in the order of the keys.
+/// The mapping of an integer key of at most 32 bits to row numbers, which preserves the order of the keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberKey {
     bits: u32,
@@ -61,7 +61,7 @@ impl NumberKey {
         kind.ordered(bits) as u32
     }
 
-    /// Returns the key's bits of a row number.
+    /// Converts a row number to the bits of the key.
     pub(super) fn bits(self, row: u32) -> u64 {
         if !self.is_signed {
             return row.into();
@@ -128,7 +128,7 @@ impl Shape {
         self.slots[column]
     }
 
-    /// Returns the bytes of a column in each row.
+    /// Returns the number of bytes that a column takes in each row.
     pub(super) fn column_width(&self, column: usize) -> usize {
         match self.slots[column].form {
             SlotForm::Number(_) => 0,
@@ -160,7 +160,7 @@ impl Shape {
     }
 }
 
-/// Returns a value in as many bits as its type has.
+/// Reduces a value to the number of bits that its type is stored in.
 pub(super) fn kept_bits(kind: &Type, cell: Cell<'_>) -> u64 {
     match cell {
         Cell::Bits(bits) if *kind == Type::F32 => {

@@ -17,8 +17,8 @@
 //! expire, the expiry as absolute wall-clock time. Rows are in the order of their numbers: if the key is an integer of
 //! at most 32 bits, in key order. Indexes are not stored but rebuilt.
 //!
-//! A file is written beside the one that it replaces, synced to disk, and renamed: at any time one of the two is
-//! complete.
+//! A snapshot is written to a new file beside the one that it replaces, synced to disk, and renamed. So at any time one of the
+//! two files is complete.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -41,9 +41,9 @@ use super::{State, Table, build, json};
 
 const MAGIC: &[u8; 8] = b"VECHETBL";
 const VERSION: u32 = 1;
-/// Marks the footer, in place of a block's length.
+/// The value that marks the footer, in place of a block's length.
 const FOOTER: u32 = u32::MAX;
-/// Maximum length of a header or block in bytes: more than a full leaf with the longest strings takes.
+/// Maximum length of a header or a block in bytes. It exceeds the size of a full leaf with the longest strings.
 const CHUNK_MAX: u32 = 64 << 20;
 /// Maximum number of rows of a block.
 const ROWS_MAX: u32 = 1 << 16;
@@ -51,21 +51,21 @@ const ROWS_MAX: u32 = 1 << 16;
 const BUFFER: usize = 256 << 10;
 
 impl Table {
-    /// Writes all rows, as they are at one moment, to a file; they may be changed meanwhile. The file replaces an
-    /// existing one when it is completely on disk; until then there is a hidden file beside it.
+    /// Starts to write all rows, as they are at one moment, to a file; the table may be changed meanwhile. The rows are written
+    /// to a hidden file, which replaces an existing file once it is completely on disk.
     ///
-    /// The outcome is the number of rows written. Errors: [`JobError::File`], [`JobError::Table`] while the table is
-    /// being loaded, [`JobError::Thread`], [`JobError::Cancelled`]; nothing has changed then.
+    /// The job's outcome is the number of rows written. Errors: [`JobError::File`], [`JobError::Table`] while the table is
+    /// being loaded, [`JobError::Thread`], [`JobError::Cancelled`]; after an error an existing file is unchanged.
     pub fn start_save(self: &Arc<Self>, path: PathBuf, clocks: Clocks) -> Arc<Job> {
         let table = Arc::clone(self);
         job::start(move |job| table.save(&path, clocks, job))
     }
 
-    /// Replaces all rows by those of a file. Until then the old rows can be read; changes are refused. Rows that have
-    /// expired since are left out. Watchers get a single event.
+    /// Starts to replace all rows by those of a file. Until the end the old rows can be read, and changes are refused. Rows
+    /// that have expired since they were saved are left out. Watchers get a single event.
     ///
-    /// The outcome is the number of rows. Errors: [`JobError::File`], [`JobError::Damaged`], [`JobError::Columns`],
-    /// [`JobError::Table`], [`JobError::Thread`], [`JobError::Cancelled`]; nothing has changed then.
+    /// The job's outcome is the number of rows. Errors: [`JobError::File`], [`JobError::Damaged`], [`JobError::Columns`],
+    /// [`JobError::Table`], [`JobError::Thread`], [`JobError::Cancelled`]; after an error the table is unchanged.
     pub fn start_restore(self: &Arc<Self>, path: PathBuf, clocks: Clocks) -> Arc<Job> {
         let table = Arc::clone(self);
         job::start(move |job| {
@@ -77,7 +77,7 @@ impl Table {
         })
     }
 
-    /// As [`start_save`](Self::start_save), to any writer and on the current thread.
+    /// Like [`start_save`](Self::start_save), but writes to any writer and on the current thread.
     ///
     /// # Errors
     /// The same; `name` is used as the file name.
@@ -86,7 +86,7 @@ impl Table {
         self.write(rows, out, name, clocks, &Job::default())
     }
 
-    /// As [`start_restore`](Self::start_restore), from any reader and on the current thread.
+    /// Like [`start_restore`](Self::start_restore), but reads from any reader and on the current thread.
     ///
     /// # Errors
     /// The same; `name` is used as the file name.
@@ -101,7 +101,7 @@ impl Table {
 
     fn rows_to_save(&self) -> Result<TableRows, TableError> {
         let state = self.state.read();
-        // The replaced rows stay intact until then.
+        // The old rows stay until the new ones are complete.
         match state.is_loading {
             true => Err(TableError::Loading),
             false => Ok(state.rows.clone()),
@@ -137,7 +137,7 @@ impl Table {
         let mut piece = self.header(clocks);
         out.write(&piece).map_err(fault)?;
         let mut count = 0;
-        // Each leaf is dropped once it is written, so that a later change need not copy it.
+        // Each leaf is dropped once it is written, so that a later change of its rows need not copy it.
         for leaf in rows.into_leaves() {
             job.check()?;
             let written = self.block(&leaf, clocks, &mut piece);
@@ -176,7 +176,7 @@ impl Table {
         header
     }
 
-    /// Writes the rows of a leaf except expired ones. Returns their number.
+    /// Writes the rows of a leaf except expired ones. Returns the number of rows written.
     fn block(&self, leaf: &Leaf, clocks: Clocks, out: &mut Vec<u8>) -> u64 {
         let shape = &self.shape;
         let expires = self.schema.expires();
@@ -237,11 +237,11 @@ impl Table {
         let count = new.rows.count() as u64;
         let mut state = self.state.write();
         let old = std::mem::replace(&mut *state, new);
-        // Done: another replacement may start now.
+        // The replacement is complete, and another one may start now.
         std::mem::forget(replacing);
         self.notify_watchers(|out| json::event(out, WatchEvent::Load, None));
         drop(state);
-        // Frees possibly much memory without holding the lock.
+        // Dropped without the lock, because freeing much memory takes time.
         drop(old);
         Ok(count)
     }
@@ -283,7 +283,7 @@ impl Table {
         }
     }
 
-    /// Parses the rows of a block. The checksum is correct; nevertheless values that no table can have are refused.
+    /// Parses the rows of a block whose checksum is correct. Values that no table can have are refused nevertheless.
     fn read_block(
         &self,
         mut bytes: &[u8],
@@ -322,7 +322,7 @@ impl Table {
             }
             let number = match (self.shape.key, row[0]) {
                 (Some(number), Cell::Bits(bits)) => number.row(self.shape.kind(0), bits),
-                // The row number follows from the position; duplicate keys are detected when the rows are indexed.
+                // Rows are numbered in their order; duplicate keys are detected when the rows are indexed.
                 _ => match u32::try_from(new.rows.count()) {
                     Ok(number) if number < u32::MAX => number,
                     _ => return Err("too many rows".to_owned()),
@@ -339,7 +339,7 @@ impl Table {
     }
 }
 
-/// Prevents other changes of the table while it exists.
+/// Prevents other changes of the table while this guard exists.
 struct ReplaceGuard<'a>(&'a Table);
 
 impl Drop for ReplaceGuard<'_> {
@@ -365,7 +365,7 @@ impl DraftFile {
         hidden.push(".saving");
         let draft = path.with_file_name(hidden);
         loop {
-            // The remains of a killed process are overwritten, once no other process writes there.
+            // A draft left by a killed process is overwritten; the lock shows that no other process is writing it.
             let file = WriteOptions::private().open(&draft)?.file;
             match file.try_lock() {
                 Ok(()) => {}
@@ -374,7 +374,7 @@ impl DraftFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // The file may have been renamed after it was opened and is then no longer a draft.
+            // Another process may have renamed the file after it was opened here, so that it is no longer a draft.
             let own = file.metadata()?;
             match fs::symlink_metadata(&draft) {
                 Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => {}
@@ -392,7 +392,7 @@ impl DraftFile {
         }
     }
 
-    /// Replaces the other file and syncs the folder.
+    /// Syncs the draft, renames it over the other file, and syncs the folder.
     fn publish(mut self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, path)?;
@@ -408,7 +408,7 @@ impl DraftFile {
 impl Drop for DraftFile {
     fn drop(&mut self) {
         if !self.is_published {
-            // If this fails, it is overwritten next time.
+            // If the removal fails, the next save overwrites the draft.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -464,11 +464,11 @@ fn write_column<'a>(
 struct ColumnValues<'a> {
     present: Option<&'a [u8]>,
     values: &'a [u8],
-    /// The end of each string.
+    /// The end offset of each string.
     ends: Vec<usize>,
 }
 
-/// Cuts `count` bytes off.
+/// Takes `count` bytes from the beginning; `None` if there are fewer.
 fn cut<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (first, rest) = bytes.split_at_checked(count)?;
     *bytes = rest;
@@ -476,7 +476,7 @@ fn cut<'a>(bytes: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
 }
 
 impl<'a> ColumnValues<'a> {
-    /// Returns `None` if the bytes are too short.
+    /// Parses the values of a column; `None` if there are too few bytes.
     fn read(column: &Column, rows: usize, bytes: &mut &'a [u8]) -> Option<Self> {
         let present = match cut(bytes, 1)? {
             [0] => None,
@@ -502,7 +502,7 @@ impl<'a> ColumnValues<'a> {
         })
     }
 
-    /// Returns `None` if the value is invalid for the column.
+    /// Returns the value of a row; `None` if it is invalid for the column.
     fn get(&self, column: &Column, place: usize) -> Option<Cell<'a>> {
         if let Some(present) = self.present
             && present[place / 8] >> (place % 8) & 1 == 0
@@ -525,7 +525,7 @@ impl<'a> ColumnValues<'a> {
 struct ChunkReader<'a, R: Read> {
     reader: BufReader<R>,
     name: &'a str,
-    /// Offset of the next chunk.
+    /// The offset of the next chunk in the file.
     at: u64,
     total: Hasher,
     /// The last chunk without its checksum.
@@ -543,7 +543,7 @@ impl<R: Read> ChunkReader<'_, R> {
 
     /// Appends `count` bytes to the chunk.
     fn read(&mut self, count: usize) -> Result<(), JobError> {
-        // Grows as bytes arrive, whatever length is declared.
+        // The buffer grows with the bytes that arrive, so a false declared length can't exhaust memory.
         let mut some = (&mut self.reader).take(count as u64);
         let read = some.read_to_end(&mut self.piece);
         let read = read.map_err(|error| JobError::file(self.name, error))?;
@@ -600,7 +600,7 @@ impl<R: Read> ChunkReader<'_, R> {
         }
     }
 
-    /// Reads the next block. Returns its number of rows, or nothing for the footer.
+    /// Reads the next block. Returns its number of rows; `None` if it is the footer.
     fn block(&mut self) -> Result<Option<u32>, JobError> {
         let begin = self.at;
         self.piece.clear();
@@ -619,7 +619,7 @@ impl<R: Read> ChunkReader<'_, R> {
         Ok(Some(rows))
     }
 
-    /// Returns the row count and checksum of a footer.
+    /// Returns the row count and the checksum in the footer.
     fn footer(&self) -> [u64; 2] {
         let rows = u64::from(self.number(4)) | u64::from(self.number(8)) << 32;
         [rows, self.number(12).into()]
@@ -650,7 +650,7 @@ fn read_columns(mut bytes: &[u8]) -> Option<Vec<(String, String)>> {
     bytes.is_empty().then_some(columns)
 }
 
-/// Describes how a file's columns differ from those of a table.
+/// Describes how a file's columns differ from those of a table; `None` if they are equal.
 fn difference(own: &[Column], there: &[(String, String)]) -> Option<String> {
     let of = |name: &str| there.iter().find(|(other, _)| other == name);
     for (place, column) in own.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Snapshots, text formats of arbitrary schemas, damage, and processes killed while saving.
+//! Tests of snapshots and text formats with random schemas, of damaged files, and of processes killed while saving.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ fn put_some(table: &Table, random: &mut Rng, count: usize) {
     }
 }
 
-/// Returns the rows with their remaining lifetimes.
+/// Returns the rows as JSON with their remaining lifetimes.
 fn dump_with_ttl(table: &Table, now_ms: u64) -> Vec<(Vec<u8>, Option<u64>)> {
     let options = ScanOptions::default();
     let mut scan = table.scan(None, &[], &options).expect("a scan");
@@ -182,7 +182,7 @@ proptest! {
         prop_assert_eq!(saved as usize, table.count(CLOCKS.mono_ms));
         let other = twin(&table);
         put_some(&other, &mut random, 10);
-        // Another process whose clock started at another time; some time has passed.
+        // The table is restored some time later, by another process whose monotonic clock started at another time.
         let later = random.u64(..1500);
         let clocks = Clocks { mono_ms: 77, wall_ms: CLOCKS.wall_ms + later };
         other.restore_from(&bytes[..], "f", clocks).expect("whole");
@@ -207,7 +207,7 @@ proptest! {
             let mut options = LoadOptions::new(format);
             options.list = Some("rows".to_owned());
             let other = twin(&table);
-            // In small pieces, as from a pipe.
+            // Read in small pieces, as from a pipe.
             let reader = Trickle(text.as_bytes(), Rng::with_seed(seed));
             let loaded = other.load_from(reader, "f", &options, CLOCKS);
             prop_assert_eq!(loaded, Ok(rows.len() as u64));
@@ -231,7 +231,7 @@ proptest! {
             let fields = columns.iter().enumerate().map(|(place, column)| {
                 let mut text = Vec::new();
                 let cell = row.get(place);
-                // An empty string in a nullable column becomes a missing value.
+                // In CSV an empty string in a nullable column becomes a missing value.
                 has_empty |= column.is_nullable && cell == Cell::Text(b"");
                 json::value(&mut text, &column.kind, cell, false);
                 match (cell, &column.kind) {
@@ -272,13 +272,13 @@ impl std::io::Read for Trickle<'_> {
     }
 }
 
-/// Returns a table with some blocks, its file, the offsets of the blocks and of the footer.
+/// Returns a table with several blocks, its snapshot, and the offsets of the blocks and of the footer.
 fn some_blocks() -> (Arc<Table>, Vec<u8>, Vec<usize>) {
     let table = table("id:u32", &[("word", "string?"), ("n", "i16")], |draft| {
         draft.indexes = vec![("by_n".to_owned(), vec!["n".to_owned()], false)];
     });
     for id in 0..3_u64 {
-        // Two of these fill a leaf.
+        // Two of these strings fill a leaf.
         let text = vec![b'a' + id as u8; 33_000];
         let row = [Cell::Bits(id), Cell::Bits(id), Cell::Text(&text)];
         table.put(PutMode::Insert, &row, None, 0).expect("room");
@@ -317,7 +317,7 @@ fn damage_is_refused_and_nothing_changes() {
         }
         assert_eq!(dump(&other), before, "{what}");
     };
-    // Every byte except most of those of the long strings, which are alike.
+    // Each byte is flipped, except most bytes of the long strings, which are all alike.
     let end = bytes.len();
     let is_near = |at: usize| starts.iter().any(|start| at.abs_diff(*start) < 80);
     let places = (0..end).filter(|at| *at < 120 || is_near(*at) || at % 997 == 0 || at + 40 > end);
@@ -325,7 +325,7 @@ fn damage_is_refused_and_nothing_changes() {
     for at in places {
         let mut broken = bytes.clone();
         broken[at] ^= 1 << random.u8(..8);
-        // The error refers to the chunk that begins there, or to the end if the length grew.
+        // The error refers to the chunk that contains the byte, or to the end of the file if a length became greater.
         let from = starts.iter().rev().find(|start| **start <= at);
         refuse(
             &broken,
@@ -457,7 +457,7 @@ fn a_table_is_read_and_not_changed_while_another_takes_its_place() {
     assert_eq!(table.delete(Cell::Bits(1), 0), Ok(true));
 }
 
-/// Set in a process that saves until it is killed.
+/// The environment variable that is set in a process that saves until it is killed.
 const SAVER: &str = "VECHE_TEST_SAVER";
 
 fn generations() -> Arc<Table> {
@@ -468,7 +468,7 @@ fn generations() -> Arc<Table> {
     )
 }
 
-/// Returns the generation, which all rows share.
+/// Returns the generation, which is the same in all rows of one save.
 fn generation(table: &Table) -> u64 {
     let mut seen = Vec::new();
     let mut scan = table
@@ -484,7 +484,7 @@ fn generation(table: &Table) -> u64 {
     seen[0]
 }
 
-/// Not a test of its own: this process is killed by the next test.
+/// Not a test of its own: the next test runs this function in a process and kills that process.
 #[test]
 fn saves_until_it_is_killed() {
     let Some(path) = std::env::var_os(SAVER).map(PathBuf::from) else {
@@ -536,7 +536,7 @@ fn a_kill_while_saving_leaves_the_previous_file() {
         let mut saver = start_saver(&path);
         let stamp = || fs::metadata(&path).and_then(|about| about.modified()).ok();
         let before = stamp();
-        // The thread is killed after its first save, at any moment.
+        // The process is killed at a random moment after its first save.
         for _ in 0..4000 {
             if stamp() != before {
                 break;

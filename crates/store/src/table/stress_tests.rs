@@ -1,5 +1,5 @@
-//! Real threads on one table: rows move between groups, counters count, batches change pairs, and all readers see whole
-//! rows, each at most once.
+//! Stress tests with threads on one table. Rows move between groups, counters are incremented, and batches change pairs of
+//! rows; readers must see complete rows, each at most once.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const CHANGES_EACH: u64 = 15_000;
 /// Added to a row's number to get the other row of its pair; both always change together.
 const PAIR: u64 = 1_000_000;
 
-/// The other values are derived from the group, so that a partial change is noticed.
+/// Returns the values of a row. They are derived from the group and the turn, so that a partial change is detected.
 fn values(id: u64, group: u64, turn: u64) -> [Cell<'static>; 5] {
     let check = (id * 31 + group * 17 + turn) & 0xffff_ffff;
     [id, check, 0, group, turn].map(Cell::Bits)
@@ -53,7 +53,7 @@ fn look(table: &Table, index: Option<usize>, group: Option<u64>, random: &mut Rn
             assert!(seen.insert(id), "{id} twice");
             slice.push([id, turn]);
         });
-        // Nothing changes during a slice: both rows of a pair are from the same batch.
+        // The table does not change during a slice, so both rows of a pair must come from the same batch.
         for two in slice.windows(2) {
             let [one, other] = [two[0], two[1]];
             if one[0].min(other[0]) == PAIR && one[0].abs_diff(other[0]) == 1 {
@@ -90,7 +90,7 @@ fn threads_see_whole_rows_once_and_whole_batches() {
                 scope.spawn(move || {
                     let mut random = Rng::with_seed(writer);
                     for turn in 1..=CHANGES_EACH {
-                        // Each writer moves its own rows, and all increment the same counters.
+                        // Each writer moves its own rows, and all writers increment the same counters.
                         let id = random.u64(..ROWS / 3) * 3 + writer;
                         let [_, check, _, group, turn_cell] =
                             values(id, random.u64(..GROUPS), turn);

@@ -1,5 +1,5 @@
-//! Synchronisation types of a table: the real ones, or, with the feature `model`, those of a model checker that chooses
-//! which thread runs next at every lock and atomic. With that feature only the tests in `model_tests.rs` work.
+//! The synchronisation types of tables: the real ones, or, with the feature `model`, those of a model checker, which chooses
+//! the next thread at each lock and atomic operation. With that feature only the tests in `model_tests.rs` work.
 
 #[cfg(not(feature = "model"))]
 pub(super) use parking_lot::{Mutex, RwLock};
@@ -19,7 +19,7 @@ mod model {
 
     const POISONED: &str = "a thread of a model that panics ends the test";
 
-    /// Has the interface of `parking_lot`.
+    /// A lock of the model checker with the interface of `parking_lot`.
     #[derive(Default)]
     pub(in super::super) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -35,7 +35,7 @@ mod model {
         }
     }
 
-    /// Has the interface of `parking_lot`.
+    /// A lock of the model checker with the interface of `parking_lot`.
     pub(in super::super) struct RwLock<T>(shuttle::sync::RwLock<T>);
 
     impl<T> RwLock<T> {

@@ -1,4 +1,5 @@
-//! Tables compared with a plain model: the same operations have the same results, and indexes agree with the rows.
+//! Tests that compare tables with a plain model: the same operations must have the same results, and the indexes must agree
+//! with the rows.
 
 mod memory;
 
@@ -51,7 +52,7 @@ fn ids(
     let place = table.schema.index(index.as_bytes());
     let mut scan = table.scan(place, values, options).expect("a scan");
     let mut found = Vec::new();
-    // Slices of a few rows: each continues where the last one ended.
+    // Scans in slices of three rows; each slice continues where the last one ended.
     while table
         .next(&mut scan, 3, 0, |row| match row.get(0) {
             Cell::Bits(bits) => found.push(bits),
@@ -504,7 +505,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// The same schema with either kind of key: one that is the row number, and one that is not.
+/// Returns a table with the given key, which is either the row number or not, and otherwise the same schema.
 fn mixed(key: &str) -> Table {
     let draft = SchemaDraft {
         key: key.to_owned(),
@@ -541,7 +542,7 @@ fn text(value: Option<&[u8]>) -> InputValue<'_> {
     value.map_or(InputValue::Null, InputValue::Text)
 }
 
-/// Returns the results of both: success or the error.
+/// Performs an action on the table and on the model. Returns both results as texts.
 fn carry_out(table: &Table, model: &mut Model, action: &Action) -> [String; 2] {
     let key_of = |key: u16| Cell::Bits(key.into());
     let ours = |result: Result<String, TableError>| match result {
@@ -672,7 +673,7 @@ proptest! {
             let start = format!("{{\"id\":{key},\"age\":{age},\"email\":{email},");
             prop_assert!(json.starts_with(&start), "{} {}", json, start);
         }
-        // Each index has all rows in its order, in both directions.
+        // Each index must contain all rows in its order, in both directions.
         let mut by_age: Vec<(Option<i8>, u16)> = model.iter().map(|(key, row)| (row.0, *key)).collect();
         by_age.sort();
         for index in 0..3 {

@@ -1,8 +1,7 @@
 //! An index: row numbers in the order of the indexed values.
 //!
-//! A leaf contains only row numbers, four bytes each; the indexed values are read from the rows. Only the first entry
-//! of a leaf is stored, in branches like those of [rows](super::rows), so that a search touches the rows of a single
-//! leaf.
+//! A leaf contains only row numbers, four bytes each; the indexed values are read from the rows. Only the key of a leaf's first
+//! entry is stored, in branches like those of [rows](super::rows), so a search reads rows of a single leaf only.
 
 use super::index::KeyReader;
 use super::key::TreeKey;
@@ -16,23 +15,23 @@ const MERGE_BELOW: usize = LEAF_MAX / 4;
 const STEP: usize = LEAF_MAX / 16;
 /// Maximum number of leaves of a branch.
 const LEAVES_MAX: usize = 256;
-/// Number of rows of a leaf that are examined at a time.
+/// Number of rows that a search in a leaf reads at a time.
 const PROBES: usize = 7;
 
-/// A complete entry: the key, and the row number to distinguish equal keys.
+/// A complete entry: the key, and the row number, which distinguishes equal keys.
 pub(super) type Entry<K> = (K, u32);
 
-/// A leaf with its first entry.
+/// A leaf with a lower bound of its entries.
 #[derive(Debug)]
 struct Leaf<K> {
-    /// An entry that is not after any of its own, and after all of the previous leaf.
+    /// An entry that is at or before all entries of this leaf, and after all entries of the previous leaf.
     first: Entry<K>,
     rows: Vec<u32>,
 }
 
 #[derive(Debug)]
 struct Branch<K> {
-    /// A lower bound of its first leaf.
+    /// A lower bound of the entries of the branch's first leaf.
     first: Entry<K>,
     leaves: Vec<Leaf<K>>,
 }
@@ -52,7 +51,7 @@ pub(super) struct TreePosition {
     place: usize,
 }
 
-/// The side of an existing entry.
+/// The side of an entry at which a position is, if the entry exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     Before,
@@ -60,12 +59,12 @@ pub(super) enum Edge {
 }
 
 impl<K: TreeKey> Branch<K> {
-    /// Returns the position of an entry in a leaf, or of the first one after it.
+    /// Returns the index in a leaf of an entry, or of the first entry after it.
     ///
-    /// Each row is elsewhere in memory, and cache misses dominate the cost. So several rows are fetched in parallel,
-    /// which takes little longer than one: first some around the place where the entry should be if keys are spread
-    /// evenly, then those left between two of them. If keys don't permit a guess, the first ones are spread over the
-    /// leaf.
+    /// The rows of a leaf are scattered in memory, so cache misses dominate the cost of a search. Therefore several rows are
+    /// fetched in parallel, which takes little longer than fetching one: first some around the index where the entry should be
+    /// if keys are spread evenly, then the rows that remain between two of these. If the keys don't permit a guess, the first
+    /// rows are spread over the leaf.
     fn search(&self, leaf: usize, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> usize {
         let is_before = |position: RowPosition<'_>| {
             let order = keys.compare_at(position, &entry.0);
@@ -115,15 +114,16 @@ impl<K: TreeKey> Branch<K> {
 }
 
 impl<K: TreeKey> Leaf<K> {
-    /// Returns the memory, including its entry in the branch.
+    /// Returns the memory of the leaf in bytes, including its entry in the branch.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.first.0.heap_bytes() + heap_bytes(self.rows.capacity() * 4)
     }
 }
 
-/// Returns the index of the last item that begins at or before an entry in an ascending list; 0 if there is none.
+/// Returns the index of the last item in an ascending list whose lower bound is at or before an entry; 0 if there is none.
 ///
-/// Keys are usually spread evenly, so the index is guessed first where possible, and the right one is near.
+/// Where the keys permit it, the index is guessed first; since keys are usually spread evenly, the right index is near the
+/// guess.
 fn last_up_to<K: TreeKey, T>(
     list: &[T],
     entry: &Entry<K>,
@@ -186,7 +186,7 @@ impl<K: TreeKey> Tree<K> {
         self.bytes
     }
 
-    /// Returns the position of an entry, or of the first one after it. `keys` computes those of rows.
+    /// Returns the position of an entry, or of the first entry after it. `keys` computes the keys of rows.
     pub(super) fn seek(&self, entry: &Entry<K>, edge: Edge, keys: &KeyReader<'_>) -> TreePosition {
         let branch = last_up_to(&self.branches, entry, |branch| &branch.first);
         let leaves = &self.branches[branch].leaves;
@@ -218,7 +218,7 @@ impl<K: TreeKey> Tree<K> {
         }
     }
 
-    /// Returns the first row number.
+    /// Returns the row number of the first entry.
     pub(super) fn lowest(&self) -> Option<u32> {
         self.branches[0].leaves[0].rows.first().copied()
     }
@@ -288,7 +288,7 @@ impl<K: TreeKey> Tree<K> {
             self.bytes = self.bytes - before + leaf.bytes();
             return;
         }
-        // Ascending inserts leave full leaves behind.
+        // If the entry was inserted at the end, the leaf is split there, so that ascending inserts leave full leaves behind.
         let cut = if at.place + 1 == len {
             at.place
         } else {
@@ -314,7 +314,7 @@ impl<K: TreeKey> Tree<K> {
         }
         let cut = if new + 1 == len { new } else { len / 2 };
         let behind = leaves.split_off(cut);
-        // Its capacity was doubled for a single item.
+        // The insertion of one item has doubled the capacity.
         leaves.shrink_to_fit();
         let branch = Branch {
             first: behind[0].first.clone(),
@@ -346,7 +346,7 @@ impl<K: TreeKey> Tree<K> {
         if branch.leaves.len() > 1 {
             let gone = branch.leaves.remove(at.leaf);
             self.bytes -= gone.bytes();
-            // Entries before the next leaf belong to that leaf from now on.
+            // Entries between the removed leaf and the next one belong to the next leaf from now on.
             if at.leaf == 0 {
                 self.begin_at(at.branch, gone.first);
             }
@@ -391,7 +391,7 @@ impl<K: TreeKey> Tree<K> {
         }
     }
 
-    /// Appends entries in full leaves.
+    /// Appends entries that come after all others, filling leaves completely.
     pub(super) fn append(&mut self, entries: &[Entry<K>]) {
         for entry in entries {
             let leaves = &mut self.branches.last_mut().expect("never empty").leaves;

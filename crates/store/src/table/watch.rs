@@ -1,7 +1,7 @@
-//! Notification of watchers: each change once and in order, through a queue per watcher.
+//! Notification of watchers. Each watcher has a queue, which receives each change once and in order.
 //!
-//! Changes are queued while the table's lock is held, which defines their order. A full queue accepts no more; its
-//! owner learns how many changes it missed, at the place where they are missing.
+//! Changes are queued while the table's lock is held, which defines their order. A full queue accepts no more changes; in their
+//! place its owner gets an entry with the number of changes that it missed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -50,16 +50,16 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Returns the queue of changes as JSON, on which callers can wait.
+    /// Returns the queue, which contains changes as JSON and on which callers can wait.
     #[must_use]
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 
-    /// Returns the next change, or queues `waiter` until there is one.
+    /// Returns the next change. If there is none, registers `waiter`, which is notified of the next change.
     #[must_use]
     pub fn next(&self, waiter: Option<Waiter>) -> Option<QueueItem> {
-        // Missed changes come after the queued ones.
+        // The number of missed changes is reported after the queued changes.
         if let Some(item) = self.queue.pop(None) {
             return Some(item);
         }
@@ -69,7 +69,7 @@ impl Watcher {
         }
     }
 
-    /// Returns whether changes were missed while the empty queue would not wake the owner.
+    /// Returns whether there are unreported missed changes although the queue is empty, so that nothing would wake the owner.
     #[cfg(all(test, feature = "model"))]
     pub(super) fn sleeps_with_missed(&self) -> bool {
         self.queue.is_empty() && self.missed.load(Ordering::Acquire) > 0
@@ -87,11 +87,12 @@ impl Watcher {
             false => {
                 let count = if is_reported { 0 } else { count };
                 self.missed.fetch_add(count + 1, Ordering::AcqRel);
-                // The owner may have emptied the queue meanwhile and wait for it: a count alone would not wake it.
+                // The owner may have emptied the queue meanwhile and may wait for an entry, since the count of missed changes
+                // alone does not wake it.
                 if self.queue.is_empty() {
                     match self.missed.swap(0, Ordering::AcqRel) {
                         0 => {}
-                        // There is room, because nothing else pushes.
+                        // The empty queue has room, because no other thread pushes.
                         count => drop(self.queue.push(missed(count), None)),
                     }
                 }
@@ -112,7 +113,7 @@ fn missed(count: u64) -> QueueItem {
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     list: Vec<Weak<Watcher>>,
-    /// Changes held back until the batch is complete.
+    /// Changes held back until a batch is complete; `None` outside of batches.
     held: Option<Vec<Arc<[u8]>>>,
 }
 
@@ -128,7 +129,7 @@ impl Table {
             queue: Arc::new(Queue::new(options)),
             missed: AtomicU64::new(0),
         });
-        // With the lock a new watcher never sees a part of a change.
+        // The table's lock is held, so that a new watcher never sees only a part of a batch.
         let _state = self.state.read();
         let mut watchers = self.watchers.lock();
         watchers.list.retain(|watcher| watcher.strong_count() > 0);
@@ -157,12 +158,12 @@ impl Table {
         }
     }
 
-    /// Holds further changes back.
+    /// Holds further changes back, at the start of a batch.
     pub(super) fn hold_changes(&self) {
         self.watchers.lock().held = Some(Vec::new());
     }
 
-    /// Ends the hold: delivers the changes if they took effect, or drops them.
+    /// Ends the hold: delivers the held changes if they took effect, otherwise drops them.
     pub(super) fn release_changes(&self, has_happened: bool) {
         let mut watchers = self.watchers.lock();
         let held = watchers.held.take().unwrap_or_default();

@@ -9,7 +9,7 @@ use veche_script::Plain;
 use super::MockState;
 use super::stub::{StubCall, StubKind};
 
-/// Checks that a mocked host name returns addresses.
+/// Checks that the stub of a host name returns valid IP addresses.
 pub(super) fn check(request: &Plain) -> Result<(), String> {
     match request.get("kind").bytes() {
         b"resolve" => addresses(request.get("answer")).map(drop),
@@ -37,7 +37,7 @@ pub(super) fn stub_call(fetch: &HttpRequest) -> StubCall {
     }
 }
 
-/// Converts a request for the test.
+/// Converts a request to a value for the test's script.
 pub(super) fn call_value(fetch: &HttpRequest) -> Plain {
     let headers = fetch.headers.iter();
     let headers = headers.map(|(name, value)| (name.clone(), Plain::Bytes(value.clone())));
@@ -74,7 +74,7 @@ impl MockState {
         }
     }
 
-    /// Returns the next part of a body.
+    /// Returns the next part of a streamed response body.
     pub(super) fn read_body(&mut self, read: &ReadBody) -> CallOutcome {
         let number = read.stream.of::<u64>();
         let body = number.and_then(|number| self.bodies.get_mut(&number));

@@ -1,7 +1,7 @@
-//! Stubs of external services: calls of applications get fixed responses, or those of the test's functions.
+//! Stubs of external services: calls of applications get fixed responses, or responses of the test's functions.
 //!
-//! Nothing leaves the process. A call without a stub fails, and makes the test fail. This module knows calls, stubs and
-//! the test's clock; it does not run the test's functions or know WebSockets.
+//! No call leaves the process. A call without a stub fails, and makes the test fail. This module handles calls, stubs and the
+//! test's clock; it does not run the test's functions, and does not know the WebSocket protocol.
 
 mod http;
 mod mysql;
@@ -26,7 +26,7 @@ use super::world::MONO_MS;
 use redis::MockSubscriptions;
 use stub::{Says, Stub, StubAnswer, StubCall, StubKind};
 
-/// The most recorded calls of one kind.
+/// The maximum number of recorded calls of one kind.
 const CALLS_MAX: usize = 10_000;
 
 /// The state shared by the test and the applications' worker.
@@ -35,18 +35,18 @@ pub(super) struct MockServices(Rc<RefCell<MockState>>);
 
 struct MockState {
     now_ms: u64,
-    /// The stubs; the last one is matched first.
+    /// The stubs, in order of creation; the most recent stub that matches is used.
     stubs: Vec<Stub>,
     /// Outcomes that have not been delivered.
     outcomes: Vec<(CallId, CallOutcome)>,
     pending: Vec<MockCall>,
-    /// Calls of the test's functions, by the stub's number.
+    /// Arguments for the test's functions that have not been passed on yet, with the number of their stub.
     asked: VecDeque<(usize, Plain)>,
     receiving: Vec<Receiving>,
     subscriptions: MockSubscriptions,
     /// Remaining parts of streamed bodies.
     bodies: HashMap<u64, VecDeque<Vec<u8>>>,
-    /// Connections to mocked WebSocket servers, by their assigned address.
+    /// Requested connections to mocked WebSocket servers, by their assigned address.
     dialed: HashMap<SocketAddr, DialedSocket>,
     made: CallRecord,
     recorder: AppRecorder,
@@ -57,7 +57,7 @@ struct MockState {
 struct MockCall {
     id: CallId,
     call: Call,
-    /// One part for each query of the call.
+    /// One part for each query that the call consists of.
     parts: Vec<CallPart>,
     until_ms: u64,
 }
@@ -79,7 +79,7 @@ struct Receiving {
 #[derive(Clone, Debug)]
 pub(super) struct DialedSocket {
     pub(super) url: String,
-    /// The stub's number and its answer.
+    /// The number of the matching stub and its answer; `None` without a stub.
     pub(super) server: Option<(usize, Result<Plain, CallError>)>,
 }
 
@@ -117,7 +117,7 @@ impl MockServices {
         Ok(inner.stubs.len() - 1)
     }
 
-    /// Takes the next arguments of a stub's function, with the call's number.
+    /// Takes the arguments of the next call of a stub's function, with the number of the call.
     pub(super) fn take_asked(&self, stub: usize) -> Option<Plain> {
         let mut inner = self.0.borrow_mut();
         let place = inner.asked.iter().position(|(of, _)| *of == stub)?;
@@ -146,7 +146,7 @@ impl MockServices {
         self.0.borrow_mut().publish(channel, data)
     }
 
-    /// Returns the connection with an assigned address.
+    /// Takes the requested connection that has an assigned address.
     pub(super) fn dialed(&self, address: SocketAddr) -> Option<DialedSocket> {
         self.0.borrow_mut().dialed.remove(&address)
     }
@@ -157,7 +157,7 @@ impl MockServices {
         inner.give_up();
     }
 
-    /// Returns the next timeout of an unanswered call; `u64::MAX` for never.
+    /// Returns the earliest timeout of an unanswered call, in monotonic milliseconds; `u64::MAX` for never.
     pub(super) fn next_ms(&self) -> u64 {
         let inner = self.0.borrow();
         let pending = inner.pending.iter().map(|pending| pending.until_ms);
@@ -178,7 +178,7 @@ impl MockState {
             .saturating_add(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
-    /// The application may catch the error; the test fails all the same.
+    /// Returns the error of a call without a stub, and logs it: the test fails even if the application catches the error.
     fn refuse(&self, kind: CallErrorKind, words: String) -> CallError {
         self.recorder.write(RecordedEntry::Logged {
             level: Level::Error,
@@ -191,7 +191,7 @@ impl MockState {
         self.stubs.iter().rposition(|stub| stub.is_of(stub_call))
     }
 
-    /// Queries the stubs; a call that succeeds `by_itself` needs none.
+    /// Finds the stub for a query and starts its answer. A query that succeeds `by_itself` needs no stub.
     fn ask(&mut self, stub_call: StubCall, by_itself: bool) -> CallPart {
         let Some(stub) = self.found(&stub_call) else {
             return CallPart::Answered(self.without_stub(&stub_call, by_itself));
@@ -269,12 +269,12 @@ impl MockState {
                     self.made.commands.keep(stub_call.arguments.clone());
                 }
                 let subscribes = matches!(redis.action, RedisAction::Subscribe { .. });
-                // A blocking command has the server's time limit.
+                // A blocking command has no timeout here, since its own argument limits it.
                 let blocks = matches!(redis.action, RedisAction::Block(_));
                 let timeout = (!blocks).then_some(redis.keyspace.timeout);
                 (stub_calls, subscribes, timeout)
             }
-            // No other server is contacted.
+            // These calls contact no other server, so they need no stub.
             Call::Password(_) | Call::Fastcgi(_) => (Vec::new(), true, None),
         };
         let parts = stub_calls.into_iter();
@@ -320,7 +320,7 @@ impl MockState {
         self.finish();
     }
 
-    /// Produces the outcome of each pending call all of whose parts are answered.
+    /// Produces the outcome of each pending call of which all parts are answered.
     fn finish(&mut self) {
         let is_answered = |pending: &mut MockCall| {
             let mut parts = pending.parts.iter();
@@ -409,7 +409,7 @@ impl MockState {
         count
     }
 
-    /// Delivers messages to waiting calls.
+    /// Delivers messages of subscriptions to the calls that wait for them.
     fn hand_out(&mut self) {
         let (subscriptions, outcomes) = (&mut self.subscriptions, &mut self.outcomes);
         self.receiving
@@ -456,7 +456,7 @@ impl MockState {
         }
     }
 
-    /// Assigns an address to an outgoing WebSocket, by which its connection is recognised.
+    /// Assigns an artificial address to an outgoing WebSocket, by which its connection is recognised later.
     fn redirect(&mut self, dial: &mut Dial) {
         let scheme = if dial.tls.take().is_some() {
             "wss"

@@ -6,7 +6,7 @@ use veche_script::Plain;
 
 use super::stub::{StubCall, StubKind, canonical};
 
-/// Returns the query of a call: a statement, or a transaction's begin, commit or rollback.
+/// Returns the query for which a stub is searched: a statement, or a transaction's begin, commit or rollback.
 pub(super) fn stub_call(mysql: &MysqlCall) -> StubCall {
     let (sql, values): (&str, &[MysqlValue]) = match &mysql.action {
         MysqlAction::Run { sql, values, .. } => (sql, values),
@@ -24,7 +24,7 @@ pub(super) fn stub_call(mysql: &MysqlCall) -> StubCall {
     }
 }
 
-/// Converts a call for the test.
+/// Converts a call to a value for the test's script.
 pub(super) fn call_value(mysql: &MysqlCall, stub_call: &StubCall) -> Plain {
     let arguments = stub_call.arguments.items();
     let (sql, values) = arguments.split_first().unwrap_or((&Plain::Nil, &[]));
@@ -42,7 +42,7 @@ pub(super) fn by_itself(mysql: &MysqlCall) -> bool {
     !matches!(mysql.action, MysqlAction::Run { .. })
 }
 
-/// Builds the reply from a stub's answer; an error is the test's own mistake.
+/// Builds the reply from a stub's answer; an error means that the test's answer is invalid.
 pub(super) fn reply(mysql: &MysqlCall, answer: Plain) -> Result<MysqlReply, String> {
     let wanted = match &mysql.action {
         MysqlAction::Run { wanted, .. } => *wanted,
@@ -125,7 +125,7 @@ fn changes(pairs: &[(String, Plain)]) -> Result<MysqlAnswer, String> {
     Ok(MysqlAnswer::Changes { affected, last_id })
 }
 
-/// Missing columns of a row are NULL.
+/// Builds rows from a list of tables. Columns that are missing in a row are NULL.
 fn rows_of(items: Vec<Plain>) -> Result<Rows, String> {
     let mut columns: Vec<String> = Vec::new();
     let mut rows = Vec::with_capacity(items.len());
@@ -142,7 +142,7 @@ fn rows_of(items: Vec<Plain>) -> Result<Rows, String> {
     for row in rows {
         let mut cells = row.into_iter().peekable();
         for column in &columns {
-            // Both lists are sorted.
+            // Both the columns and the row's cells are sorted by name.
             match cells.next_if(|(name, _)| name == column) {
                 Some((_, value)) => values.push(value_of(value)?),
                 None => values.push(MysqlValue::Null),

@@ -9,10 +9,10 @@ use veche_script::Plain;
 
 use super::stub::{StubAnswer, StubCall, StubKind};
 
-/// The most queued messages of one subscription.
+/// The maximum number of queued messages of one subscription.
 const QUEUE_MAX: usize = 10_000;
 
-/// Returns the queries of a call, one for each command.
+/// Returns the queries for which stubs are searched, one for each command of the call.
 pub(super) fn stub_calls(redis: &RedisCall) -> Vec<StubCall> {
     match &redis.action {
         RedisAction::Run(command) | RedisAction::Block(command) => {
@@ -54,7 +54,7 @@ fn stub_call(parts: impl Iterator<Item = Vec<u8>>) -> StubCall {
     }
 }
 
-/// Builds the reply from stubs' responses, one for each command; an error is one of the server.
+/// Builds the reply from stubs' answers, one for each command; an error is returned as an error of the Redis server.
 pub(super) fn reply(redis: &RedisCall, answers: Vec<StubAnswer>) -> Result<RedisReply, CallError> {
     let mut answers = answers.into_iter();
     match &redis.action {
@@ -99,7 +99,8 @@ fn value_of(value: Plain) -> RedisValue {
 pub(super) struct MockSubscriptions(Vec<MockSubscription>);
 
 struct MockSubscription {
-    /// Dropped when the application drops the subscription.
+    /// The number of the subscription; the application's lease keeps it alive, so it expires when the application drops the
+    /// subscription.
     number: Weak<u64>,
     names: Vec<Vec<u8>>,
     are_patterns: bool,

@@ -1,4 +1,4 @@
-//! Stubs: the calls they match, and their responses.
+//! Stubs: the calls that they match, and their responses.
 
 use veche_calls::{CallError, CallErrorKind};
 use veche_script::Plain;
@@ -13,13 +13,13 @@ pub(super) enum StubKind {
     WebSocket,
 }
 
-/// A query of a call.
+/// A query of a call, for which a stub is searched.
 #[derive(Clone, Debug)]
 pub(super) struct StubCall {
     pub(super) kind: StubKind,
     /// The HTTP method; empty for other kinds.
     pub(super) method: String,
-    /// An address, a host, a statement, or a command with its arguments.
+    /// A URL, a host, an SQL statement, or a Redis command with its arguments.
     pub(super) target: String,
     /// The arguments of the stub's function, as a list.
     pub(super) arguments: Plain,
@@ -33,7 +33,7 @@ pub(super) struct Stub {
     kind: StubKind,
     /// The HTTP method; `*` matches any.
     method: String,
-    /// The target of a query; a `*` at its end matches any rest.
+    /// The target that queries must have; a `*` at its end matches any rest.
     target: String,
     pub(super) says: Says,
 }
@@ -58,7 +58,7 @@ impl StubKind {
         })
     }
 
-    /// Returns the prefix of its errors.
+    /// Returns the prefix of the service's error texts.
     fn prefix(self) -> &'static str {
         match self {
             Self::Mysql => "mysql: ",
@@ -95,7 +95,7 @@ impl Stub {
         self.kind == stub_call.kind && is_target && is_method
     }
 
-    /// Returns whether it is a WebSocket server on a host, whose name is resolved first.
+    /// Returns whether the stub is a WebSocket server on a host. Applications resolve the name of such a host before they dial.
     pub(super) fn is_at(&self, host: &str) -> bool {
         let authority = self.target.split('/').nth(2).unwrap_or_default();
         let own = match authority.strip_prefix('[') {
@@ -107,7 +107,7 @@ impl Stub {
     }
 }
 
-/// Converts a test's answer, fixed or from a function.
+/// Converts the answer that a test has given for a stub, fixed or returned by a function.
 pub(super) fn answer(kind: StubKind, reply: &Plain) -> StubAnswer {
     let fails = reply.get("fails").text();
     let fault = CallErrorKind::ALL
@@ -149,7 +149,7 @@ fn squeezed(text: &str) -> String {
     text
 }
 
-/// Removes the default port and adds a path.
+/// Returns the canonical form of a URL: without the default port, and with a path.
 fn canonical_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();

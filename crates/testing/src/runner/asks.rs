@@ -1,4 +1,4 @@
-//! Encodes the requests of clients and the back end as bytes on their connections.
+//! Executes the script's requests of clients and the back end by writing bytes on their connections.
 
 use std::net::IpAddr;
 
@@ -84,7 +84,7 @@ fn remote(request: &Plain) -> Result<Option<IpAddr>, String> {
     }
 }
 
-/// Returns a text that is valid in a header line.
+/// Returns a text parameter; an error if it can't be part of a header line.
 fn line_of(request: &Plain, key: &str) -> Result<String, String> {
     checked(key, request.get(key).text())
 }

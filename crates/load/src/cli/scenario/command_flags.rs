@@ -1,5 +1,5 @@
-//! The keys of a phase are the flags of its command, so each is named, typed and described in one place. A value of the
-//! file is converted to the text of the command line.
+//! The keys of a phase are the flags of its command, so that each is defined in one place. A value of the file is converted to
+//! the text that the command line would have.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::flag_value::FlagValue;
 /// The kinds of phases.
 pub(super) const KINDS: [&str; 5] = ["storm", "echo", "broadcast", "push", "http"];
 
-/// Flags of the whole scenario, which stay on the command line.
+/// Flags that apply to a whole scenario and so can't be keys of a phase.
 const NOT_HERE: [&str; 8] = [
     "json",
     "html",
@@ -89,7 +89,7 @@ impl CommandFlags {
                 veche_terminal::describe(value)
             )
         })?;
-        // Parsed alone, so that the error concerns this value.
+        // The value is parsed alone, so that an error is about this value.
         let alone = self.command.clone().no_binary_name(true);
         let alone = alone.mut_args(|arg| arg.required(false));
         match alone.try_get_matches_from(word.argv()) {

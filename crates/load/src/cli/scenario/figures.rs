@@ -28,9 +28,9 @@ pub(super) struct Figure {
     pub(super) unit: Unit,
     /// Factor that converts the report's number to the unit.
     factor: f64,
-    /// Whether a scenario's figure is that of the merged report; otherwise each phase is checked separately.
+    /// Whether an objective of a scenario uses the merged report's figure; otherwise it is checked in each phase.
     pub(super) adds_up: bool,
-    /// The figure of which it is a share, in percent.
+    /// The figure of which this one can be given as a percentage.
     of: Option<&'static str>,
 }
 
@@ -237,7 +237,7 @@ impl Figure {
         self.of.is_some() || self.unit == Unit::Share
     }
 
-    /// Returns the kinds of phases that measure it; empty: all.
+    /// Returns the kinds of phases that measure the figure; empty if all do.
     pub(super) fn kinds(&self) -> &'static [&'static str] {
         match self.path.split('.').next() {
             Some("ledger") => &["broadcast", "push"],
@@ -246,7 +246,7 @@ impl Figure {
         }
     }
 
-    /// Returns the reason why it was not measured, or its requirement.
+    /// Returns why the figure was not measured, or what it requires.
     pub(super) fn why_absent(&self, report: &Report) -> &'static str {
         match self.path.split('.').next() {
             Some("server") if report.server_ended.is_some() => {

@@ -26,7 +26,7 @@ impl FlagValue {
         Ok(())
     }
 
-    /// Returns it as command line arguments.
+    /// Returns the value as command line arguments.
     pub(super) fn argv(&self) -> Vec<String> {
         let mut argv = self.pieces.clone();
         if !self.is_flag {

@@ -15,7 +15,7 @@ use super::figures::{FIGURES, Figure, Figures, Unit};
 pub(in crate::cli) struct Slo {
     figure: &'static Figure,
     relation: Relation,
-    /// In the figure's unit, or a share of 1.
+    /// The bound in the figure's unit, or as a share of 1 if `in_share` is set.
     bound: f64,
     /// The bound is a share of the figure's total.
     in_share: bool,
@@ -126,7 +126,7 @@ impl Slo {
         Self::read(path.trim(), &DeValue::String(value.trim().into()))
     }
 
-    /// Returns whether this number of errors misses it for good, regardless of the rest of the run.
+    /// Returns whether the objective can no longer be met with this number of errors, whatever happens in the rest of the run.
     pub(super) fn is_lost_with(&self, errors: u64) -> bool {
         let is_upper = matches!(
             self.relation,
@@ -136,22 +136,22 @@ impl Slo {
         self.is_about_errors() && !self.in_share && is_upper && errors > self.bound
     }
 
-    /// Returns the kinds of phases that can meet it; empty: all.
+    /// Returns the kinds of phases that measure the objective's figure; empty if all do.
     pub(in crate::cli) fn kinds(&self) -> &'static [&'static str] {
         self.figure.kinds()
     }
 
-    /// Returns whether it bounds the number of errors.
+    /// Returns whether the objective bounds the number of errors.
     pub(super) fn is_about_errors(&self) -> bool {
         self.figure.path == "errors"
     }
 
-    /// Returns the name of its figure.
+    /// Returns the name of the objective's figure.
     pub(super) fn path(&self) -> &'static str {
         self.figure.path
     }
 
-    /// Returns whether it is meaningless if the server did not reach the requested rate.
+    /// Returns whether the objective is meaningless if the requested rate was not reached.
     pub(super) fn depends_on_the_rate(&self) -> bool {
         let path = self.figure.path;
         path.starts_with("latency.")
@@ -160,7 +160,7 @@ impl Slo {
             || path == "messages.per_second"
     }
 
-    /// Checks it for a phase.
+    /// Checks the objective for a phase.
     pub(super) fn evaluate(&self, report: &Report) -> Objective {
         match self.measured(report) {
             Some(value) => self.check(self.figure.show(value, self.in_share), self.keeps(value)),
@@ -168,7 +168,7 @@ impl Slo {
         }
     }
 
-    /// Checks it for a scenario: additive figures by their sum, others in every phase that measures them.
+    /// Checks the objective for a scenario: additive figures by their sum, others in every phase that measures them.
     pub(super) fn evaluate_scenario(&self, whole: &Report) -> Objective {
         if self.figure.adds_up || self.figure.path == "seconds" {
             return self.evaluate(whole);

@@ -1,5 +1,5 @@
-//! Recovery after connection losses, regardless of the server's state: receivers with the positions of what they
-//! received, publishers with unacknowledged publications recorded as unsure.
+//! Recovery after connection losses, whatever their cause: receivers reconnect with the positions of the last messages
+//! received, and publishers record unacknowledged publications as unsure.
 
 use std::collections::VecDeque;
 
@@ -187,7 +187,7 @@ impl RecoveryState {
         &mut self.publishers[index]
     }
 
-    /// Returns whether an end or failure is excused: the server may be gone for a moment.
+    /// Returns whether the end of a connection or a failed connect is excused, because the server may be restarting.
     pub(super) fn forgives(&mut self, fault: &ErrorCase, was_open: bool) -> bool {
         match fault.cause {
             ErrorCause::Refused

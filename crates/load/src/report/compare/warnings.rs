@@ -168,7 +168,8 @@ fn settings(one: &Settings, other: &Settings) -> Vec<(&'static str, String, Stri
     };
     let mut differing = Vec::new();
     for ((name, one), (_, other)) in list(one).into_iter().zip(list(other)) {
-        // Other settings also come from flags: one of the two sentences suffices then.
+        // A difference of another setting usually also appears in the flags, so the flags are reported only if no other setting
+        // differs.
         if one != other && (name != "flags" || differing.is_empty()) {
             differing.push((name, clean(&one), clean(&other)));
         }

@@ -1,4 +1,4 @@
-//! Lines and bars as SVG. Knows axes and points, but no reports; colours come from the page's style sheet.
+//! Draws lines and bars as SVG, from axes and points. Colours come from the page's style sheet.
 
 use super::escape::escape;
 

@@ -1,7 +1,7 @@
 //! Lines for a terminal: a column of labels, wrapped text beside it, optional colours.
 //!
-//! It knows no reports. Colours are added to whole pieces after measuring and wrapping, so that escape sequences do not
-//! count as width.
+//! This module does not know the content of reports. Colours are added to whole pieces after measuring and wrapping, so that
+//! escape sequences do not count as width.
 
 /// The style of a text for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
--- Removes members of nodes whose lease has ended. Returns them, each with its channel, and whether the same user is a member
--- on a node with a lease ('1').
+-- Removes members of nodes whose lease has ended. Returns the removed members, each with its channel and with '1' if the same
+-- user is also a member on a node with a lease.
 --
 -- KEYS: nodes with members. ARGV: calling node; prefix of leases; prefix of nodes' channels; prefix of channels'
 -- members; maximum number of channels.

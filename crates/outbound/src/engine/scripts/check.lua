@@ -1,11 +1,12 @@
--- Compares channels with what a node has seen of them.
+-- Compares stored channels with the last position that a node has seen of each, and begins a new epoch where they don't match.
 -- KEYS: generation, fence, then meta and stream of each channel
--- ARGV: number of the connection, then for each channel: epoch to begin with, position ttl, epoch that was seen ('': none),
---       offset, id, whether to verify ('1'), epoch that has ended ('': none), the time plus both ttl, and by how much it
---       may grow until the position ttl is set again
+-- ARGV: number of the connection, then for each channel: epoch to use if a new one begins, position ttl, epoch that the node
+--       has seen ('': none), offset and id of the last publication that it has seen, whether to verify these ('1'), epoch that
+--       has ended ('': none), the current time plus both ttl (the mark), and by how much the mark may differ from the stored
+--       one before the position ttl is set again
 local known = redis.call('MGET', KEYS[1], KEYS[2])
 local generation = known[1] or '0'
--- A later connection has repeated these comparisons.
+-- Ignores a delayed command: a later connection of the port has repeated these comparisons.
 if known[2] and tonumber(known[2]) > tonumber(ARGV[1]) then return {} end
 
 local function check(meta_key, stream_key, begun, ttl, seen_epoch, seen_offset, seen_id, verify, ended, mark, slack)
@@ -13,7 +14,8 @@ local function check(meta_key, stream_key, begun, ttl, seen_epoch, seen_offset, 
   local epoch, top, id = meta[1], meta[2] or '0', meta[4] or ''
   local is_new = not epoch or meta[3] ~= generation or epoch == ended
   local seen = tonumber(seen_offset)
-  -- After a loss, only what a node has seen of a channel shows that nothing of it is missing.
+  -- After the store has lost publications, a channel keeps its epoch only if the publication that a node has seen last is
+  -- stored.
   local is_suspect = epoch and is_new and verify == '1' and seen_epoch == epoch
     and string.match(meta[3], '^[^/]*') == string.match(generation, '^[^/]*')
   if is_suspect then is_new = false end

@@ -1,4 +1,4 @@
--- Returns nodes with a lease, each with its text, and removes the others.
+-- Returns the nodes that have a lease, each with the lease's text, and removes the other nodes from the set.
 --
 -- KEYS: nodes. ARGV: prefix of leases.
 local found = {}

@@ -1,16 +1,16 @@
--- Records that a channel has subscribers on a node, or none any more. Returns whether that is so for the first or the last
--- node, and the time.
+-- Records that a channel has subscribers on a node, or has none any more. Returns whether the node is the first with
+-- subscribers, or was the last one, and the time.
 -- KEYS: nodes with subscribers of the channel, channels with subscribers on the node, nodes with such channels, fence
--- ARGV: node (16 digits), channel, '1': it has subscribers, '1': the answer to an earlier attempt is lost, number of the
---       connection
+-- ARGV: node (16 digits), channel, whether it has subscribers ('1'), whether this repeats an attempt whose reply was lost
+--       ('1'), number of the connection
 local fence = redis.call('GET', KEYS[4])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
--- A later connection has repeated it.
+-- Ignores a delayed command: a later connection of the port has repeated it.
 if fence and tonumber(fence) > tonumber(ARGV[5]) then return {0, now} end
 local known = redis.call('HGET', KEYS[1], ARGV[1])
 if ARGV[3] == '1' then
-  -- The answer of the earlier attempt, if that was recorded.
+  -- The earlier attempt was recorded: returns its reply again.
   if known then return {ARGV[4] == '1' and tonumber(known) or 0, now} end
   local is_first = redis.call('HLEN', KEYS[1]) == 0 and 1 or 0
   redis.call('HSET', KEYS[1], ARGV[1], is_first)
@@ -20,6 +20,6 @@ if ARGV[3] == '1' then
 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('SREM', KEYS[2], ARGV[2])
--- Without a lease it may have been another node's to report.
+-- If the node was not recorded, its lease may have ended and another node has reported the channel as vacated.
 local is_last = (known or ARGV[4] == '1') and redis.call('HLEN', KEYS[1]) == 0
 return {is_last and 1 or 0, now}

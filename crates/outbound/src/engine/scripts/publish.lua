@@ -1,17 +1,18 @@
--- Assigns the offset, stores and publishes.
--- KEYS: meta, stream, generation, result of the key, fence, number of stored publications
--- ARGV: topic, head, data, size ('': not stored), ttl, position ttl, epoch to begin with, ttl of the key ('': none),
---       version ('': none) of 20 digits, epoch of the version, offset behind which it may be stored already ('': nowhere),
---       epoch of that offset, number of the connection, the time plus both ttl and by how much it may grow until these are
---       set again (neither: they are set each time)
+-- Assigns an offset to a publication, stores it, and publishes it to the feeds of the nodes.
+-- KEYS: meta, stream, generation, result for the idempotency key, fence, number of stored publications
+-- ARGV: topic, head of the message, data, history size ('': not stored), ttl, position ttl, epoch to use if a new one begins,
+--       ttl of the idempotency key ('': no key), version of 20 digits ('': none), epoch of the version, offset after which an
+--       earlier attempt may have stored the publication ('': no earlier attempt), epoch of that offset, number of the
+--       connection, the current time plus both ttl (the mark) and by how much the mark may differ from the stored one before
+--       the lifetimes are set again (neither: they are set each time)
 local known = redis.call('MGET', KEYS[3], KEYS[5])
 local generation = known[1] or '0'
--- A later connection has repeated what this one was to do.
+-- Refuses a delayed command: a later connection of the port has repeated it.
 if known[2] and tonumber(known[2]) > tonumber(ARGV[13]) then return {'unknown'} end
 local id = string.sub(ARGV[3], 2, 9)
 local is_keyed = ARGV[8] ~= ''
 if is_keyed then
-  -- The id and the position of the first.
+  -- The id (8 bytes) and the position of the first publication with this key.
   local first = redis.call('GET', KEYS[4])
   if first then
     local position = string.sub(first, 9)
@@ -28,7 +29,7 @@ local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'v', 'w', 'x')
 local epoch, top = meta[1], tonumber(meta[2] or '0')
 local is_new = not epoch or meta[3] ~= generation
 if ARGV[11] ~= '' and not is_new then
-  -- Offsets of another epoch say nothing about this one.
+  -- An offset of another epoch can't limit the search in this one.
   local since = ARGV[12] == epoch and tonumber(ARGV[11]) or 0
   local list = redis.call('XRANGE', KEYS[2], string.format('%.0f', since + 1), '+')
   for _, entry in ipairs(list) do
@@ -36,7 +37,7 @@ if ARGV[11] ~= '' and not is_new then
       return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1, redis.call('GET', KEYS[6])}
     end
   end
-  -- What is not stored any more may have been it.
+  -- Some publications after that offset are no longer stored, and one of them may have been the earlier attempt.
   if top > since and (not list[1] or tonumber(string.match(list[1][1], '^%d+')) > since + 1) then
     return {'unknown'}
   end
@@ -51,7 +52,7 @@ end
 local offset = string.format('%.0f', top + 1)
 local is_lasting = not is_new and ARGV[14] and meta[6]
   and math.abs(tonumber(ARGV[14]) - tonumber(meta[6])) <= tonumber(ARGV[15])
--- A stream that is gone would begin again without an end.
+-- NOMKSTREAM, because a stream that has expired would be created again without a lifetime.
 local is_added = is_lasting
   and redis.call('XADD', KEYS[2], 'NOMKSTREAM', 'MAXLEN', ARGV[4], offset .. '-0', 'd', ARGV[3])
 local fields = {'e', epoch, 's', offset, 'g', generation, 'i', id}

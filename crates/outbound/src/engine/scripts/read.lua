@@ -1,7 +1,8 @@
 -- Reads publications together with the position.
 --
--- KEYS: meta, stream, generation. ARGV: epoch to begin with, position ttl, offset ('': none), limit, direction
--- (forward, reverse, latest), the time plus both ttl, and by how much it may grow until the former is set again.
+-- KEYS: meta, stream, generation. ARGV: epoch to use if a new one begins, position ttl, offset ('': none), limit, direction
+-- (forward, reverse, latest), the current time plus both ttl (the mark), and by how much the mark may differ from the stored
+-- one before the position ttl is set again.
 local meta = redis.call('HMGET', KEYS[1], 'e', 's', 'g', 'x')
 local generation = redis.call('GET', KEYS[3]) or '0'
 local epoch, top = meta[1], meta[2] or '0'

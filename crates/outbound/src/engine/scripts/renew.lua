@@ -1,4 +1,4 @@
--- Renews the lease of a node. Returns whether it had ended.
+-- Renews the lease of a node. Returns whether the lease had ended.
 --
 -- KEYS: lease, nodes. ARGV: node, text, milliseconds.
 local before = redis.call('GET', KEYS[1])

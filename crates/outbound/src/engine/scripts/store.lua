@@ -1,6 +1,7 @@
--- Stores a value of a table, or removes it, and removes values whose time has passed. Returns the number of those.
--- KEYS: values by name, ends by name
--- ARGV: name ('': none is stored), value ('': it is removed), end in seconds since 1970 ('': none)
+-- Stores a value of a table or removes it, and removes some expired values. Returns the number of the expired values that were
+-- removed.
+-- KEYS: values by name, expiry times by name
+-- ARGV: name ('': only expired values are removed), value ('': the value is removed), expiry in seconds since 1970 ('': never)
 local name = ARGV[1]
 if name ~= '' then
   if ARGV[2] == '' then redis.call('HDEL', KEYS[1], name) else redis.call('HSET', KEYS[1], name, ARGV[2]) end
@@ -10,7 +11,7 @@ if name ~= '' then
     redis.call('ZREM', KEYS[2], name)
   end
 end
--- More than one for each that is stored, so that they do not pile up.
+-- Up to 100 expired values per call: more than are stored per call, so that they don't accumulate.
 local over = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', redis.call('TIME')[1], 'LIMIT', 0, 100)
 for _, ended in ipairs(over) do
   redis.call('HDEL', KEYS[1], ended)

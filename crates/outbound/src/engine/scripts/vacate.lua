@@ -1,5 +1,5 @@
--- Removes channels with subscribers on nodes whose lease has ended. Returns the time, and the channels without subscribers on
--- other nodes.
+-- Removes the records of channels with subscribers on nodes whose lease has ended. Returns the time, and those channels that
+-- have no subscribers on other nodes.
 --
 -- KEYS: nodes with such channels. ARGV: calling node; prefix of leases; prefix of nodes' channels; prefix of channels'
 -- nodes; maximum number of channels.

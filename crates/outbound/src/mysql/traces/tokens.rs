@@ -1,4 +1,4 @@
-//! A tokenizer of statements, as far as MySQL and MariaDB agree in every `sql_mode`.
+//! A tokenizer of statements that recognises only the syntax on which MySQL and MariaDB agree in every `sql_mode`.
 
 /// A token of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(super) enum SqlToken<'a> {
     Quoted,
     /// A single byte of [`SYMBOLS`].
     Symbol(u8),
-    /// An executed comment, or ambiguous text.
+    /// A comment whose content is executed (`/*! … */`), or text that is ambiguous between servers and modes.
     Unknown,
 }
 
@@ -26,12 +26,12 @@ impl<'a> Tokens<'a> {
         Self(sql)
     }
 
-    /// Returns whether a parenthesis follows: then the name before it is that of a function.
+    /// Returns whether a parenthesis follows, which makes the preceding name that of a function.
     pub(super) fn is_call(self) -> bool {
         self.peek() == Some(SqlToken::Symbol(b'('))
     }
 
-    /// Returns whether a parenthesis follows immediately.
+    /// Returns whether a parenthesis follows without white space before it.
     pub(super) fn is_call_at_once(self) -> bool {
         self.0.starts_with('(')
     }
@@ -52,8 +52,8 @@ impl<'a> Tokens<'a> {
         self.next()
     }
 
-    /// Reads a quoted text. A quote in it is doubled; after a backslash it is escaped in some SQL modes, and the end in
-    /// others.
+    /// Reads a quoted text, in which a doubled quote stands for one quote. A quote after a backslash is ambiguous: escaped in
+    /// some SQL modes, the end of the text in others.
     fn quoted(&mut self, quote: u8) -> SqlToken<'a> {
         let bytes = self.0.as_bytes();
         let (mut at, mut is_escaped) = (1, false);
@@ -79,7 +79,7 @@ impl<'a> Tokens<'a> {
         self.unknown()
     }
 
-    /// Stops: the rest can't be interpreted.
+    /// Ends the tokens, because the rest can't be interpreted.
     fn unknown(&mut self) -> SqlToken<'a> {
         self.0 = "";
         SqlToken::Unknown

@@ -1,4 +1,4 @@
-//! Words that are known to be harmless, and a few that are not.
+//! Lists of words that are known to be harmless, and of a few that are not.
 
 /// Returns whether a list contains a word, ignoring case.
 pub(super) fn has(list: &str, word: &str) -> bool {
@@ -16,7 +16,7 @@ pub(super) const NOT_FUNCTIONS: &str = "\
     or order over partition regexp rlike select set signed then union unsigned use using value values varchar \
     when where xor";
 
-/// Words before the name of a table that a list of columns may follow, and never before a function.
+/// Words that precede the name of a table, which a list of columns may follow. They never precede a function.
 pub(super) const TABLE_FOLLOWS: &str = "\
     ignore insert into recursive replace";
 
@@ -24,8 +24,8 @@ pub(super) const TABLE_FOLLOWS: &str = "\
 pub(super) const SUSPECT: &str = "\
     dumpfile nextval outfile procedure sql_calc_found_rows";
 
-/// Functions that both MySQL and MariaDB have, and that only read their arguments: a server without one might have a
-/// stored function of that name.
+/// Functions that both MySQL and MariaDB have and that only read their arguments. Functions of only one of them are left out,
+/// because the other server might have a stored function of that name.
 pub(super) const FUNCTIONS: &str = "\
     abs acos adddate addtime aes_decrypt aes_encrypt ascii asin atan atan2 avg bin bit_and bit_count bit_length \
     bit_or bit_xor cast ceil ceiling char_length character_length coalesce collation concat concat_ws \

@@ -11,7 +11,7 @@ use veche_runtime::Effect;
 
 pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let own = Rc::clone(context);
-    // Returns the token of a wait if there is too little room.
+    // `write` returns the token of a wait if there is too little room for more data.
     let write = lua.create_function(move |_, (number, data): (f64, Value)| {
         let Value::String(data) = data else {
             return Err(fault("bad argument #1 to 'write': a string expected"));

@@ -33,7 +33,7 @@ pub(super) fn install(
             let fetch = options::read(lua, &folder, per_host, &name, &url, &body, &options)?;
             let body_bytes_max = fetch.body_bytes_max;
             let fetch = veche_calls::HttpRequest {
-                // There would be no memory for more.
+                // A body that is read as a whole can't be larger than the VM's memory.
                 body_bytes_max: match fetch.is_stream {
                     true => body_bytes_max,
                     false => body_bytes_max.min(own.memory_bytes_max as u64),

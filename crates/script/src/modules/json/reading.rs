@@ -1,7 +1,7 @@
 //! Decoding: JSON becomes Lua values while it is parsed, without an intermediate form.
 //!
-//! The parser is serde's. It is asked for one value at a time and gets long texts in parts, so that it stops with its
-//! run.
+//! The parser is serde's. It parses one value at a time and gets long texts in parts, so that parsing can stop when the CPU
+//! time of the run is used up.
 
 use std::cell::{Cell, RefCell};
 use std::{fmt, io};
@@ -75,7 +75,7 @@ impl Reader<'_> {
 /// A text that is passed to the parser in parts as long as the run may continue.
 struct Parts<'a> {
     rest: &'a [u8],
-    /// Bytes of the current part that have been read.
+    /// The number of bytes of the current part that have been read.
     begun: usize,
     reader: Reader<'a>,
 }

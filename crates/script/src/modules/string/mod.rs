@@ -1,9 +1,9 @@
 //! `string.find`, `match`, `gmatch`, `gsub` and `rep` with bounded cost.
 //!
-//! LuaJIT's own functions match in C, where no hook interrupts them: one unlucky pattern would block the worker.
-//! `shim.lua` replaces them by functions that scripts can't distinguish, which call [`crate::pattern`] through the
-//! functions here. These return errors as text instead of raising them, because an error raised in Rust would reach the
-//! script as userdata and without its position. A search ends with its run.
+//! LuaJIT's own functions match in C, where no hook interrupts them: one unlucky pattern would block the worker. `shim.lua`
+//! replaces them by functions that scripts can't distinguish, which call [`crate::pattern`] through the functions here. These
+//! return errors as text instead of raising them, because an error raised in Rust would reach the script as userdata and
+//! without its position. A search stops when the CPU time of its run is used up.
 
 #[cfg(test)]
 mod tests;

@@ -12,14 +12,15 @@ local byte, sub, concat = string.byte, string.sub, table.concat
 local math_floor, math_ceil = math.floor, math.ceil
 local error, next, select, tonumber, type = error, next, select, tonumber, type
 
--- Patterns whose bound is remembered; when one more comes, all are forgotten.
+-- The maximum number of patterns whose bounds are cached; when it is exceeded, the cache is cleared.
 local PATTERNS_MAX = 512
 local PATTERN_BYTES_MAX = 256
--- Longer replacement strings are left to us, whose result is bounded.
+-- Longer replacement strings are always expanded by our function, which limits the length of the result.
 local REPLACEMENT_BYTES_MAX = 256
--- So much is repeated in C at once.
+-- The maximum number of bytes that `rep` creates by one call of LuaJIT's function.
 local REPEATED_BYTES = 256 * 1024
--- Matches fetched at once. The first fetch of a series is for one, as many series end there.
+-- The maximum number of matches fetched at once. The first fetch of a series is for one match, because many series end after
+-- it.
 local BATCH_MATCHES_MAX = 64
 local CARET = byte("^")
 
@@ -48,7 +49,7 @@ local function is_text(value)
   return kind == "string" or kind == "number"
 end
 
--- A number as its text. Of a string `..` would make a copy.
+-- Converts a number to text; returns a string itself, of which `..` would make a copy.
 local function as_text(value)
   if type(value) == "number" then return value .. "" end
   return value
@@ -58,13 +59,13 @@ local function is_count(value)
   return value == nil or is_text(value) and tonumber(value) ~= nil
 end
 
--- Positions come in pairs: the first and the last, or a position capture and -1.
+-- Returns a capture. Positions come in pairs: the first and the last byte, or a position capture and -1.
 local function capture(s, from, to)
   if to < 0 then return from end
   return sub(s, from, to)
 end
 
--- The captures in `positions` from index `at` to `last`.
+-- Returns the captures in `positions` from index `at` to `last`.
 local function captures(s, positions, at, last)
   local value = capture(s, positions[at], positions[at + 1])
   if at + 2 > last then return value end
@@ -94,13 +95,13 @@ local function found_match(s, failure, ...)
 end
 
 local function replaced(failure, result, count)
-  -- Lua says this without a place.
+  -- The standard error has no position in the script.
   if failure == "not enough memory" then error(failure, 0) end
   if failure then error(failure, 2) end
   return result, count
 end
 
--- The position an `init` means: where nothing is found.
+-- Returns the position that the argument `init` stands for.
 local function start_of(s, init)
   if init == nil then return 1 end
   return (find_native(s, "", init))
@@ -136,8 +137,8 @@ local function match(...)
   return match_counted(...)
 end
 
--- What `collect` answers: a failure that comes behind the matches or false, where the next match may begin or -1, the
--- width of a match, and the positions of the matches.
+-- The fields of the results of `collect`: a failure that occurs after the matches, or false; the position at which the next
+-- match may begin, or -1; the number of positions per match; and the positions of the matches.
 local COLLECT_ALL, COLLECT_REPLACED, COLLECT_LOOKED_UP = 0, 1, 2
 local FAILURE, POSITION, WIDTH, HEAD = 1, 2, 3, 3
 
@@ -167,12 +168,12 @@ local function gmatch(...)
   local s, p = ...
   if not (is_text(s) and is_text(p)) then return gmatch_native(...) end
   s, p = as_text(s), as_text(p)
-  -- The bounds are those of anchored patterns, and here nothing is anchored.
+  -- The bounds are those for `^` as an anchor, but in `gmatch` it is a plain character.
   if #s <= (bounds[p] or learn(p)) and byte(p) ~= CARET then return gmatch_native(s, p) end
   return gmatch_counted(s, p)
 end
 
--- With a table or a function to ask for each match. Answers a failure or false, the result and the count.
+-- Implements `gsub` with a table or a function as the replacement. Returns a failure or false, the result, and the count.
 local function gsub_asking(s, p, replacement, count_max)
   local pieces, pieces_count, bytes = {}, 0, 0
   local copied, count, failure = 1, 0, false
@@ -253,7 +254,7 @@ local function gsub(...)
   return gsub_counted(...)
 end
 
--- A long result is made of longer parts than `s`: put together they are copied faster.
+-- A long result is built from parts longer than `s`, which are copied faster.
 local function rep_in_parts(s, n, separator, each)
   local part, parts = s .. separator, {}
   local count = math_floor((n - 1) / each)

@@ -9,7 +9,7 @@ use veche_store::table::Table;
 /// A table used by a VM.
 pub(crate) struct BoundTable {
     pub(crate) table: Arc<Table>,
-    /// Addresses of the column names in Lua, which has each string once, so equal addresses mean equal names.
+    /// Addresses of the column names as Lua strings. Lua stores each string only once, so equal addresses mean equal names.
     pub(super) places: Box<[*const u8]>,
     /// Keeps the names alive.
     _names: LuaTable,

@@ -1,4 +1,4 @@
-//! CSV files whose first line names the columns.
+//! Loads CSV files, whose first line names the columns.
 
 use std::io::Read;
 
@@ -41,7 +41,7 @@ pub(super) fn file(
         .from_reader(reader);
     let mut record = csv::ByteRecord::new();
     let mut order: Option<Vec<usize>> = None;
-    // Copies the position, since the record is overwritten.
+    // The position is copied, since the next read overwrites the record.
     while reader
         .read_byte_record(&mut record)
         .map_err(|error| fault(&error))?
@@ -73,7 +73,7 @@ pub(super) fn file(
     }
 }
 
-/// Maps the fields of the first line to columns.
+/// Returns the column index of each field, from the names in the first line.
 fn columns(schema: &Schema, names: &csv::ByteRecord) -> Result<Vec<usize>, String> {
     let mut order = Vec::with_capacity(names.len());
     for name in names {

@@ -1,4 +1,4 @@
-//! Errors of files to load, and the destination of their rows.
+//! The errors of loading a file, and the type of the function that receives the rows.
 
 use super::row_batch::RowBatch;
 use crate::table::error::TableError;
@@ -13,7 +13,7 @@ pub(in super::super) enum LoadFault {
     Text(FilePosition, String),
     /// The table refuses a row.
     Put(FilePosition, TableError),
-    /// An error not specific to the file.
+    /// An error that is not about the file.
     Job(JobError),
 }
 
@@ -23,7 +23,7 @@ impl LoadFault {
         match self {
             Self::Read(why) => JobError::File { file, why },
             Self::Text(place, why) => JobError::Row { file, place, why },
-            // No particular row is to blame for these.
+            // These errors are not caused by a particular row.
             Self::Put(_, error @ (TableError::Full { .. } | TableError::Loading)) => error.into(),
             Self::Put(place, error) => JobError::Row {
                 file,
@@ -35,5 +35,5 @@ impl LoadFault {
     }
 }
 
-/// Receives rows and leaves the batch empty.
+/// A function that receives a batch of rows and leaves it empty.
 pub(super) type Sink<'a> = dyn FnMut(&mut RowBatch) -> Result<(), LoadFault> + 'a;

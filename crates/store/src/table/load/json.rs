@@ -1,4 +1,4 @@
-//! JSON files: a list of objects, or an object with such a list; and lines with an object each.
+//! Loads JSON files, which contain a list of objects or an object with such a list, and NDJSON files, with one object per line.
 
 use super::fault::{LoadFault, Sink};
 use super::object::{Cursor, Objects, Stop, is_space};
@@ -31,7 +31,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
         }
     }
 
-    /// Returns the next byte after whitespace, which must exist.
+    /// Skips whitespace and returns the next byte; an error at the end of the file.
     fn next(&mut self) -> Result<u8, LoadFault> {
         match self.window.skip(is_space)? {
             Some(byte) => Ok(byte),
@@ -142,7 +142,7 @@ impl<'a, 'b> JsonReader<'a, 'b> {
         }
     }
 
-    /// Skips a value, checking only brackets and strings.
+    /// Skips a value. Only the nesting of brackets and the ends of strings are checked.
     fn pass(&mut self) -> Result<(), LoadFault> {
         let mut open: Vec<u8> = Vec::new();
         loop {

@@ -1,8 +1,8 @@
 //! Loading of rows from JSON, NDJSON and CSV files.
 //!
-//! Several files are read on several threads. Each reads its file in parts and converts them to rows, which are added
-//! to the table in batches; no file is ever in memory as a whole. Rows of one file are added in their order; if files
-//! are read in parallel, rows of a later file may be added before those of an earlier one.
+//! Several files are read in parallel, each by one thread. A thread reads its file in parts and converts them to rows, which
+//! are added to the table in batches, so no file is in memory as a whole. Rows of one file are added in their order; rows of a
+//! later file may be added before those of an earlier one.
 
 mod csv;
 mod fault;
@@ -35,11 +35,11 @@ const THREADS_MAX: usize = 8;
 /// The format of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadFormat {
-    /// A list of objects, or an object with one.
+    /// JSON: a list of objects, or an object that contains such a list.
     Json,
-    /// An object per line.
+    /// NDJSON: one object per line.
     Ndjson,
-    /// Comma-separated fields; the first line names them.
+    /// CSV: comma-separated fields; the first line names them.
     Csv,
 }
 
@@ -54,7 +54,7 @@ impl LoadFormat {
     }
 }
 
-/// The action for a row whose key exists.
+/// What to do with a row whose key exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conflict {
     /// Fails if the row exists; the default.
@@ -71,11 +71,12 @@ pub enum Conflict {
 pub struct LoadOptions {
     /// The format of the files.
     pub format: LoadFormat,
-    /// Selects files of a folder or an archive by a pattern with `*` and `?`; by default by extension.
+    /// A pattern with `*` and `?` that selects files of a folder or an archive; by default files are selected by the extension
+    /// of the format.
     pub files: Option<String>,
-    /// JSON: the field that contains the list; by default the only list.
+    /// For JSON: the name of the field that contains the list; by default the only field that is a list.
     pub list: Option<String>,
-    /// The action for a row whose key exists.
+    /// What to do with a row whose key exists already.
     pub conflict: Conflict,
 }
 
@@ -93,14 +94,14 @@ impl LoadOptions {
 }
 
 impl Table {
-    /// Loads rows from a file (optionally compressed, `.gz`), from the files of a folder or of an archive (`.zip`). An
-    /// empty table gets all rows or none, and is [loading](TableError::Loading) until its indexes are built; watchers
-    /// get a single event. A table with rows gets more of them, and rows before an error stay. Rows expire as the
-    /// schema says.
+    /// Starts to load rows from a file (`.gz` if compressed), from the files of a folder, or from the files of an archive
+    /// (`.zip`). An empty table gets all rows or none, and is [loading](TableError::Loading) until its indexes are built;
+    /// watchers get a single event. If the table has rows already, the rows before an error stay. The loaded rows expire after
+    /// the schema's default time, if it has one.
     ///
-    /// The outcome is the number of rows added. Errors: [`JobError::File`], [`JobError::Row`], [`JobError::Table`],
-    /// [`JobError::Thread`], [`JobError::Cancelled`]. An empty table that becomes full evicts nothing: this is an
-    /// error.
+    /// The job's outcome is the number of rows added. Errors: [`JobError::File`], [`JobError::Row`], [`JobError::Table`],
+    /// [`JobError::Thread`], [`JobError::Cancelled`]. If the rows exceed the memory limit of a table that was empty, nothing is
+    /// evicted and the load fails.
     pub fn start_load(
         self: &Arc<Self>,
         path: PathBuf,
@@ -118,7 +119,7 @@ impl Table {
         })
     }
 
-    /// As [`start_load`](Self::start_load), for one file read from `reader`, on the current thread.
+    /// Like [`start_load`](Self::start_load), but for one file, read from `reader` on the current thread.
     ///
     /// # Errors
     /// The same; `name` is used as the file name.
@@ -162,14 +163,15 @@ impl Table {
                         .map_err(|fault| fault.of(&source.name(place)))
                 });
                 if let Err(error) = loaded.and_then(|()| job.check()) {
-                    // A reader that stops because of the job returns an error of its own.
+                    // If the job was cancelled, the reader has stopped with an error of its own, which is replaced by the job's
+                    // error.
                     let error = job.check().err().unwrap_or(error);
                     first.lock().get_or_insert(error);
                 }
             }
         };
         std::thread::scope(|scope| {
-            // If there are fewer threads than requested, these do all the work.
+            // If some threads can't be started, the others do all the work.
             for _ in 1..threads {
                 let thread = std::thread::Builder::new().name("table".to_owned());
                 if thread.spawn_scoped(scope, work).is_err() {

@@ -1,8 +1,8 @@
 //! Parses a JSON object into a row.
 //!
-//! The object, or the available part of it, is contiguous; if it is incomplete it is parsed again when more is
-//! available. This is rare, because objects are short compared with a read, and it avoids searching for their ends
-//! first.
+//! The object, or its available part, is contiguous in memory. An incomplete object is parsed again from its beginning when
+//! more data is available. This is rare, because objects are short compared with a read, and it avoids a search for the end of
+//! each object.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,8 @@ pub(super) struct Cursor<'a> {
 /// Parses objects whose fields are a table's columns.
 pub(super) struct Objects<'a> {
     schema: &'a Schema,
-    /// The columns in the order of the last object: usually the next one has the same order.
+    /// The columns in the order of the last object's fields. The next object usually has the same order, so its columns are
+    /// found at once.
     order: Vec<usize>,
 }
 
@@ -223,7 +224,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Parses an object from its opening brace into a new row. Returns the length.
+    /// Parses an object, from its opening brace, into a new row. Returns the length of the object in bytes.
     pub(super) fn read(&mut self, text: &[u8], batch: &mut RowBatch) -> Result<usize, Stop> {
         let mut cursor = Cursor::new(text);
         batch.begin();

@@ -1,11 +1,11 @@
-//! A batch of some thousand parsed rows in reusable memory.
+//! A batch of up to a thousand parsed rows in reusable memory.
 
 use super::super::cell::Cell;
 use super::super::job::FilePosition;
 
 /// Maximum number of rows in a batch.
 const ROWS_MAX: usize = 1000;
-/// String bytes beyond which a batch is full.
+/// The total size of strings in bytes from which a batch is full.
 const TEXTS_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! The sources of rows: a file, a folder, an archive.
+//! The sources of rows: a file, the files of a folder, or those of an archive.
 
 use std::cmp::Ordering;
 use std::fs::{self, File};
@@ -14,11 +14,11 @@ use crate::table::job::{Job, JobError};
 /// Size of a read from an archive or a compressed file in bytes.
 const BLOCK: usize = 64 << 10;
 
-/// Files in the order of their names.
+/// The files to load, in the order of their names.
 #[derive(Debug)]
 pub(super) enum LoadSource {
     Files(Vec<PathBuf>),
-    /// Members of an archive, by their indices in it.
+    /// The path of an archive, and the indices and names of its members to load.
     Archive(PathBuf, Vec<(usize, String)>),
 }
 
@@ -69,7 +69,7 @@ impl LoadSource {
             if !is_selected(&name, format, pattern) {
                 continue;
             }
-            // Follows links.
+            // `metadata` follows symbolic links.
             let about = fs::metadata(entry.path()).map_err(fault)?;
             if about.is_file() {
                 job.add_total(about.len());
@@ -126,7 +126,7 @@ impl LoadSource {
         }
     }
 
-    /// Opens a file. `archive` is this thread's, opened on first use.
+    /// Opens a file. `archive` is the calling thread's own handle of the archive, which is opened on first use.
     pub(super) fn open<'a>(
         &self,
         place: usize,
@@ -167,7 +167,7 @@ fn open_archive(path: &Path) -> Result<OpenedArchive, JobError> {
         .map_err(|error| JobError::file(&shown, error))
 }
 
-/// Counts the bytes read and stops when the job is cancelled.
+/// A reader that counts the bytes read for the job's progress, and fails when the job is cancelled.
 struct CountingReader<'a> {
     reader: Box<dyn Read + 'a>,
     job: &'a Job,
@@ -196,7 +196,7 @@ fn is_selected(name: &str, format: LoadFormat, pattern: Option<&str>) -> bool {
 /// Returns whether a name matches a pattern with `*` and `?`.
 fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
-    // The position of the last star, and the end of the text assumed to match it.
+    // The position of the last `*` in the pattern, and the end of the text that it is assumed to match.
     let mut star: Option<(usize, usize)> = None;
     while place < name.len() {
         match pattern.get(at) {
@@ -204,7 +204,7 @@ fn is_match(pattern: &[u8], name: &[u8]) -> bool {
                 star = Some((at, place));
                 at += 1;
             }
-            // Skips a whole UTF-8 character.
+            // `?` matches a whole UTF-8 character.
             Some(b'?') => {
                 at += 1;
                 place += 1;
@@ -228,7 +228,7 @@ fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// Compares names in natural order, in which 2 comes before 10.
+/// Compares names in natural order, in which `file2` comes before `file10`.
 fn by_number(one: &str, other: &str) -> Ordering {
     let (mut left, mut right) = (one.as_bytes(), other.as_bytes());
     while let ([first, ..], [second, ..]) = (left, right) {
@@ -245,11 +245,11 @@ fn by_number(one: &str, other: &str) -> Ordering {
             return first.cmp(second);
         }
     }
-    // Names that differ only in leading zeros have an order too.
+    // Names that differ only in leading zeros are compared as texts, so that the order is total.
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// Cuts off the leading digits and returns them without leading zeros.
+/// Removes the digits at the beginning of a text and returns them without leading zeros.
 fn digits<'a>(text: &mut &'a [u8]) -> &'a [u8] {
     let end = text.iter().position(|byte| !byte.is_ascii_digit());
     let (digits, rest) = text.split_at(end.unwrap_or(text.len()));

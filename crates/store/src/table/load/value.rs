@@ -13,7 +13,7 @@ const DIGITS_FEW: usize = 18;
 /// Number of digits that always fit into 128 bits.
 const DIGITS_MANY: usize = 38;
 
-/// Parses a number in JSON syntax.
+/// Converts a number in JSON syntax. `is_whole`: it has neither a fraction nor an exponent.
 pub(super) fn number<'a>(text: &[u8], is_whole: bool) -> InputValue<'a> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -43,7 +43,7 @@ pub(super) fn set(
     given: InputValue<'_>,
     batch: &mut RowBatch,
 ) -> Result<(), TableError> {
-    // A fast path for most values.
+    // A fast path for unsigned integers, the most common values.
     if let (Type::Unsigned(bits), InputValue::Whole(value)) = (&column.kind, given)
         && value >= 0
         && value >> bits == 0
@@ -64,7 +64,7 @@ pub(super) fn set(
     Ok(())
 }
 
-/// Fills missing columns of the current row with null, if permitted.
+/// Sets the missing columns of the current row to null; an error if a column is not nullable.
 pub(super) fn fill(schema: &Schema, batch: &RowBatch) -> Result<(), TableError> {
     for (place, column) in schema.visible().iter().enumerate() {
         if !batch.is_set(place) {
@@ -74,7 +74,7 @@ pub(super) fn fill(schema: &Schema, batch: &RowBatch) -> Result<(), TableError> 
     Ok(())
 }
 
-/// Sets a CSV field of the current row.
+/// Converts a CSV field and sets it as a value of the current row.
 pub(super) fn set_field(
     column: &Column,
     place: usize,

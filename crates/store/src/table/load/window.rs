@@ -1,4 +1,4 @@
-//! A sliding window over a file; the visible part is contiguous.
+//! A sliding window over a file, whose content is contiguous in memory.
 
 use std::io::Read;
 
@@ -15,13 +15,13 @@ pub(super) struct Window<'a> {
     bytes: Vec<u8>,
     from: usize,
     to: usize,
-    /// Bytes of the file before the window.
+    /// The number of bytes of the file before the window.
     before: u64,
     is_ended: bool,
 }
 
 impl<'a> Window<'a> {
-    /// `bytes` is a buffer of an earlier window to reuse.
+    /// Creates a window at the beginning of a file. `bytes` is a buffer of an earlier window, which is reused.
     pub(super) fn new(reader: Box<dyn Read + 'a>, mut bytes: Vec<u8>) -> Self {
         if bytes.is_empty() {
             bytes.resize(BLOCK, 0);
@@ -44,12 +44,12 @@ impl<'a> Window<'a> {
         self.bytes
     }
 
-    /// Returns the bytes that are available and not consumed.
+    /// Returns the bytes in the window that are not consumed yet.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.from..self.to]
     }
 
-    /// Returns their offset in the file.
+    /// Returns the offset in the file of the first byte that is not consumed yet.
     pub(super) fn offset(&self) -> u64 {
         self.before + self.from as u64
     }
@@ -58,7 +58,7 @@ impl<'a> Window<'a> {
         self.from += count;
     }
 
-    /// Reads more of the file. Returns `false` at its end.
+    /// Reads more of the file into the window. Returns `false` at the end of the file.
     pub(super) fn more(&mut self) -> Result<bool, LoadFault> {
         if self.is_ended {
             return Ok(false);

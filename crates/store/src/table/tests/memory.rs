@@ -1,4 +1,4 @@
-//! The memory that a table takes for many rows.
+//! Tests of the memory that a table takes for many rows.
 
 use super::*;
 

@@ -183,7 +183,7 @@ end
         replace(&lua, limits).unwrap();
         let ours: Function = lua.load(run).eval().unwrap();
         for script in SCRIPTS.lines().filter(|line| !line.is_empty()) {
-            // Not a tail call: the position would be the caller's.
+            // Not a tail call, with which the error's position would be that of the caller.
             let plain = format!("local _ = 1\nlocal t = {{ {script} }} return unpack(t, 1, 9)");
             let tail = format!("\nreturn {script}");
             for script in [plain, tail] {
@@ -202,8 +202,8 @@ end
     }
 }
 
-/// Our `gsub` calls callbacks from a shim in Lua, while LuaJIT's calls them from C. The position in errors of level 2, and
-/// of C functions used as callbacks, is therefore a line of the shim.
+/// Our `gsub` calls callbacks from the shim in Lua, while LuaJIT's `gsub` calls them from C. So the position in errors of level
+/// 2, and in errors of C functions used as callbacks, is a line of the shim.
 #[test]
 fn errors_of_callbacks_name_the_shim() {
     let lua = Lua::new();
