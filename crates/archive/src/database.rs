@@ -75,7 +75,7 @@ pub(crate) struct Database {
     fsync: FsyncPolicy,
     /// The part of the log behind its last valid commit when the file was opened.
     tail: WalTail,
-    /// Length of the log in bytes that triggers a checkpoint.
+    /// Length of the log in bytes beyond which maintenance does not wait; set by each maintenance step.
     log_bytes_max: u64,
 }
 
@@ -109,10 +109,8 @@ impl Database {
             }
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_NOFOLLOW
-            | OpenFlags::SQLITE_OPEN_EXRESCODE;
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection =
             Connection::open_with_flags(&path, flags).map_err(|source| explain(&path, source))?;
         let mut database = Self {
@@ -120,7 +118,7 @@ impl Database {
             path,
             fsync,
             tail: WalTail::default(),
-            log_bytes_max: LOG_FRAMES.start() * PAGE_BYTES,
+            log_bytes_max: 0,
         };
         database.prepare()?;
         Ok(database)

@@ -11,6 +11,7 @@ mod busy;
 mod carried_out;
 mod census;
 mod centrifuge;
+mod decision_log;
 mod dialed;
 mod drain;
 mod http;

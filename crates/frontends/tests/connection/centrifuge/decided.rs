@@ -12,7 +12,7 @@ use super::{CONNECT, Heard, ask, take};
 use crate::world::wire::{handshake, message, response, said};
 use crate::world::{Options, PUBLIC, Peer, World};
 
-const PATH: &str = "/centrifuge/asked/x/websocket";
+pub(super) const PATH: &str = "/centrifuge/asked/x/websocket";
 
 fn world() -> World {
     super::world(3)
@@ -25,7 +25,7 @@ fn question(world: &mut World, worker: usize) -> HookRequest {
     questions.remove(0)
 }
 
-fn granted(grant: HookGrant) -> HookDecision {
+pub(super) fn granted(grant: HookGrant) -> HookDecision {
     HookDecision::Granted(Box::new(grant))
 }
 
@@ -52,7 +52,7 @@ fn disconnect(code: u16, reason: &str) -> HookDecision {
 }
 
 /// Sends a command, decides on it, and returns the output.
-fn decide(
+pub(super) fn decide(
     world: &mut World,
     peer: Peer,
     command: &str,
@@ -67,7 +67,7 @@ fn decide(
 }
 
 /// Returns a client that was admitted as this user, on worker 1.
-fn let_in(world: &mut World, user: &str) -> Peer {
+pub(super) fn let_in(world: &mut World, user: &str) -> Peer {
     let peer = world.open(1, PATH);
     let grant = HookGrant {
         user: user.into(),
@@ -404,7 +404,11 @@ fn publications_are_published_as_decided() {
             ..HookGrant::default()
         };
         let (question, heard) = decide(&mut world, ann, publish, granted(grant));
-        assert_eq!(question.kind, HookKind::Publish);
+        assert_eq!(
+            (question.kind, &*question.channel),
+            (HookKind::Publish, "asked:1")
+        );
+        assert_eq!(question.data, json_payload(r#"{"text":"darn"}"#));
         assert_eq!(heard.lines, [json!({"id": 2, "publish": {}})]);
         let heard = take(&mut world, bob);
         let push = &heard.lines[0]["push"];
