@@ -76,7 +76,7 @@ pub(crate) struct ArchiveDatabase {
     fsync: FsyncPolicy,
     /// The part of the log after its last valid commit when the file was opened.
     tail: WalTail,
-    /// Length of the log in bytes that triggers a checkpoint.
+    /// Length of the log in bytes beyond which maintenance does not wait; set by each maintenance step.
     log_bytes_max: u64,
 }
 
@@ -110,10 +110,8 @@ impl ArchiveDatabase {
             }
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_NOFOLLOW
-            | OpenFlags::SQLITE_OPEN_EXRESCODE;
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
         let connection =
             Connection::open_with_flags(&path, flags).map_err(|source| explain(&path, source))?;
         let mut database = Self {
@@ -121,7 +119,7 @@ impl ArchiveDatabase {
             path,
             fsync,
             tail: WalTail::default(),
-            log_bytes_max: LOG_FRAMES.start() * PAGE_BYTES,
+            log_bytes_max: 0,
         };
         database.prepare()?;
         Ok(database)

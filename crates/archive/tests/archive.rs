@@ -254,6 +254,35 @@ fn work_is_counted() {
     assert_eq!((stats.is_failing, stats.last_error), (false, None));
 }
 
+/// Batches of all writers that arrive while the thread is busy.
+#[test]
+fn waiting_batches_share_a_commit() {
+    let folder = Folder::new("group");
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
+    let (sender, is_busy) = std::sync::mpsc::channel();
+    let is_held = Arc::new(AtomicBool::new(true));
+    let held = Arc::clone(&is_held);
+    let mut first = archive.writer(move || {
+        let _ = sender.send(());
+        while held.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    });
+    let record = |channel, offset| vec![published(channel, 1, offset, "x")];
+    first.append(record("a", 1)).expect("room");
+    is_busy.recv().expect("it is committed");
+    let mut second = Worker::new(&archive);
+    let mut last = 0;
+    for offset in 2..=10 {
+        first.append(record("a", offset)).expect("room");
+        last = second.append(record("b", offset));
+    }
+    is_held.store(false, Ordering::Release);
+    second.wait(last);
+    let stats = archive.stats();
+    assert_eq!((stats.commits, stats.records), (2, 19));
+}
+
 #[test]
 fn the_disk_is_asked_once_in_an_interval() {
     let folder = Folder::new("interval");
@@ -377,6 +406,17 @@ fn a_machine_crash_renews_epochs() {
         let (found, warnings) = write(&folder, fsync, Vec::new());
         assert_eq!((found, warnings), (vec![(epoch, 2)], vec![]));
     }
+}
+
+/// There is nothing that could have been lost.
+#[test]
+fn a_machine_crash_of_an_empty_archive_is_not_reported() {
+    let folder = Folder::new("machine-empty");
+    let (archive, _) = open(&folder, FsyncPolicy::Never);
+    archive.close().expect("closed");
+    fs::write(folder.path().join("run"), "another-boot later\n").expect("written");
+    let (_archive, loaded) = open(&folder, FsyncPolicy::Never);
+    assert_eq!((loaded.len(), loaded.warnings()), (0, &[][..]));
 }
 
 /// If a start fails between the two writes, the next start finds the same last run again.

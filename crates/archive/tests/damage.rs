@@ -112,6 +112,22 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
     assert!(seen > 20, "{seen}");
 }
 
+/// The process was killed within the header of a frame, or soon after it.
+#[test]
+fn an_end_of_a_few_bytes_is_reported() {
+    let (folder, models) = archive_with_log("header", 3);
+    let whole = fs::read(wal_path(&folder)).expect("the log");
+    for length in [1, 23, 24, 25] {
+        let copy = folder.copy("header-copy");
+        let begun = &whole[32..32 + length];
+        fs::write(wal_path(&copy), [&whole, begun].concat()).expect("written");
+        let (_archive, loaded) = open(&copy, FsyncPolicy::Never);
+        let bytes = length as u64;
+        assert_eq!(loaded.warnings(), [Warning::Tail { bytes }]);
+        assert_eq!(state_of(loaded, &models), (3, Said::Torn));
+    }
+}
+
 #[test]
 fn a_garbled_log_is_used_up_to_where_it_is_garbled() {
     let (folder, models) = archive_with_log("garbled", 20);

@@ -90,15 +90,18 @@ fn fill(path: &Path, but: u64) {
 }
 
 fn this_test_again(shell: &str, test: &str, folder: &support::Folder) -> bool {
-    let status = Command::new("sh")
+    let output = Command::new("sh")
         .args(["-c", shell, "sh"])
         .arg(env::current_exe().expect("this program"))
         .args(["--exact", test, "--nocapture"])
         .env(FOLDER, folder.path())
-        .status()
+        .output()
         .expect("a shell");
-    assert_ne!(status.code(), Some(101), "see above");
-    status.success()
+    let told = String::from_utf8_lossy(&output.stdout);
+    println!("{told}{}", String::from_utf8_lossy(&output.stderr));
+    assert_ne!(output.status.code(), Some(101), "see above");
+    assert!(!told.contains(" 0 passed;"), "there is no test {test}");
+    output.status.success()
 }
 
 #[test]
@@ -303,7 +306,7 @@ fn closing_reports_unwritten_batches() {
     let shell = "trap '' XFSZ; ulimit -S -f 20480; exec \"$@\"";
     assert!(this_test_again(
         shell,
-        "closing_says_what_could_not_be_written",
+        "closing_reports_unwritten_batches",
         &folder
     ));
 }
@@ -344,6 +347,41 @@ fn a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends() {
     assert!(this_test_again(
         shell,
         "a_failed_commit_is_tried_again_after_a_pause_which_the_end_ends",
+        &folder
+    ));
+}
+
+/// The start can't record that the archive is open: the next attempt follows a pause or a commit.
+#[test]
+fn a_failed_start_is_tried_again_after_a_pause() {
+    if let Some(folder) = env::var_os(FOLDER) {
+        let (archive, _) = veche_archive::open(Path::new(&folder), &patient()).expect("a start");
+        let mut worker = Worker::new(&archive);
+        // Each of these batches wakes the thread but adds nothing that has to be written.
+        for _ in 0..50 {
+            let batch = worker.append(Vec::new());
+            worker.wait(batch);
+        }
+        let stats = archive.stats();
+        assert_eq!((stats.errors, stats.is_failing), (1, true), "{stats:?}");
+        lift_limit();
+        let batch = worker.append(vec![published("a", 1, 1, "x")]);
+        worker.wait(batch);
+        let stats = archive.stats();
+        assert_eq!((stats.errors, stats.is_failing), (1, false), "{stats:?}");
+        archive.close().expect("closed");
+        println!("started");
+        return;
+    }
+    let folder = support::Folder::new("late-start");
+    let (archive, _) = veche_archive::open(folder.path(), &patient()).expect("an archive");
+    archive.close().expect("closed");
+    // No file may grow, so the state of the run can't be written where there is none.
+    fs::remove_file(folder.path().join("run")).expect("a file");
+    let shell = "trap '' XFSZ; ulimit -S -f 0; exec \"$@\"";
+    assert!(this_test_again(
+        shell,
+        "a_failed_start_is_tried_again_after_a_pause",
         &folder
     ));
 }

@@ -322,3 +322,25 @@ fn hash_of(all: &[Option<Account>], hasher: &RandomState, index: u32) -> u64 {
     let account = all[index as usize].as_ref().expect(ACCOUNT_EXISTS);
     hasher.hash_one((account.pool, account.publisher.as_deref()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slot, the entry in the name table with its control bytes, the list ends, and the name.
+    #[test]
+    fn an_account_counts_its_memory_once() {
+        let slot = size_of::<Option<Account>>();
+        let mut accounts = Accounts::new();
+        assert_eq!(accounts.bytes(), 0);
+        for (publisher, bytes) in [
+            (None, slot + 134),
+            (Some("ann"), 2 * (slot + 134) + 3),
+            (None, 2 * (slot + 134) + 3),
+            (Some(""), 3 * (slot + 134) + 3),
+        ] {
+            accounts.open(0, publisher);
+            assert_eq!(accounts.bytes(), bytes, "{publisher:?}");
+        }
+    }
+}

@@ -333,6 +333,19 @@ mod tests {
     }
 
     #[test]
+    fn excerpts_are_equal_if_all_of_their_records_are() {
+        let lent = LentBytes::default();
+        let count = 5 * BLOCK_RECORDS;
+        let excerpt = records(count, &lent).share(0..count);
+        assert_eq!(excerpt, records(count + 1, &lent).share(0..count));
+        for other in [0..count - 1, 0..count + 1, 1..count + 1, 0..0] {
+            let other = records(count + 1, &lent).share(other);
+            assert_ne!(excerpt, other);
+            assert_ne!(other, excerpt);
+        }
+    }
+
+    #[test]
     fn dropped_records_leave_little_spare_capacity() {
         let lent = LentBytes::default();
         for count in 1..=5 * BLOCK_RECORDS {

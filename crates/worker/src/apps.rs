@@ -151,6 +151,17 @@ impl Apps for NoApps {
         match *self {}
     }
 
+    fn client_opened(
+        &mut self,
+        _: AppId,
+        _: u64,
+        _: ConnectionId,
+        _: Option<&str>,
+        _: &mut Context,
+    ) -> Option<()> {
+        match *self {}
+    }
+
     fn abandoned(&mut self, _: AppId, _: ConnectionId, _: AbandonReason, _: &mut Context) {
         match *self {}
     }

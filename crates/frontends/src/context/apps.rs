@@ -120,10 +120,7 @@ pub trait Apps: std::any::Any {
         id: ConnectionId,
         protocol: Option<&str>,
         shared: &mut Context,
-    ) -> Option<()> {
-        let _ = (app, token, id, protocol, shared);
-        None
-    }
+    ) -> Option<()>;
 
     /// Handles the failure of a connection that this application dialed.
     fn client_failed(&mut self, app: AppId, token: u64, why: &str, shared: &mut Context) {

@@ -71,3 +71,48 @@ impl NamespaceOverride {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_is_hidden_completely_or_the_reason_is_named() {
+        let no_presence = Err("override.presence: the namespace has no presence");
+        let no_joins = Err("override.join_leave: the namespace has no join and leave events");
+        let partial = Err(
+            "override: presence and join_leave of a subscription can only be disabled together",
+        );
+        // By the namespace and by the override: presence, and join and leave events.
+        for (usual, presence, join_leave, expected) in [
+            ((true, true), None, None, Ok(false)),
+            ((true, true), Some(true), Some(true), Ok(false)),
+            ((true, true), Some(false), Some(false), Ok(true)),
+            ((true, true), Some(false), None, partial),
+            ((true, true), None, Some(false), partial),
+            ((true, false), None, Some(true), no_joins),
+            ((true, false), Some(false), Some(true), no_joins),
+            ((true, false), Some(false), None, Ok(true)),
+            ((false, true), Some(true), None, no_presence),
+            ((false, true), Some(true), Some(false), no_presence),
+            ((false, true), None, Some(false), Ok(true)),
+            ((false, false), Some(true), Some(true), no_presence),
+            ((false, false), None, Some(true), no_joins),
+            ((false, false), Some(false), Some(false), Ok(false)),
+        ] {
+            let options = NamespaceOptions {
+                presence: usual.0,
+                join_leave: usual.1,
+                ..NamespaceOptions::default()
+            };
+            let wanted = NamespaceOverride {
+                presence,
+                join_leave,
+                ..NamespaceOverride::default()
+            };
+            let found = wanted.presence_overrides(&options);
+            let found = found.map(|overrides| overrides.is_hidden);
+            assert_eq!(found, expected, "{usual:?} {presence:?} {join_leave:?}");
+        }
+    }
+}

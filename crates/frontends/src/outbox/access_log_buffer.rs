@@ -471,6 +471,7 @@ mod tests {
         access_log.message_received(ID, 5);
         access_log.message_sent(ID, 7);
         access_log.message_sent(ID, 8);
+        access_log.message_continued(ID, 9);
         access_log.closed(ID, Some(4000));
         access_log.closed(ID, Some(1000));
         access_log.end(ID, CLIENT, 0);
@@ -486,7 +487,7 @@ mod tests {
         assert_eq!(entry.session, Some(expected));
         assert_eq!(
             (entry.bytes_in, entry.bytes_out, entry.status),
-            (5, 15, 101)
+            (5, 24, 101)
         );
     }
 

@@ -580,6 +580,25 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
     assert_eq!(all.of(next).messaged_ms(), 7);
 }
 
+/// Also if the session is the first one with its index.
+#[test]
+fn a_closed_outbox_accepts_nothing() {
+    for generation in [0, 5] {
+        let id = ConnectionId { generation, ..ID };
+        let mut all = Outboxes::new(1_000);
+        all.open(id);
+        all.begin_session(id, None, DeliveryMode::Reliable);
+        all.release(id);
+        assert_eq!(all.send(id, MessageKind::Text, b"a"), SendResult::Room);
+        flush(&mut all);
+        all.close(id);
+        assert_eq!(all.send(id, MessageKind::Text, b"b"), SendResult::Refused);
+        all.set_unsent(id, 7);
+        assert_eq!(flush(&mut all), []);
+        assert_eq!(all.queue_lengths().count(), 0, "{generation}");
+    }
+}
+
 #[test]
 fn events_are_text_and_chunks_where_the_response_is() {
     for (is_chunked, expected) in [

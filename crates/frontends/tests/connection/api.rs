@@ -1,8 +1,8 @@
 //! The back end's API over HTTP and over its WebSocket.
 
 use crate::world::wire::{
-    ServerMessage, close, get, handshake, message, post, responses, server_messages, statuses,
-    text, texts,
+    ServerMessage, close, get, handshake, message, post, response, responses, server_messages,
+    statuses, text, texts,
 };
 use crate::world::{INTERNAL, Options, PUBLIC, World};
 use veche_proto::websocket::MessageKind;
@@ -280,4 +280,32 @@ fn the_public_listener_has_no_api() {
         post("/api/push", r#"{"user":"a","data":1}"#) + &handshake("/api/socket", ""),
     );
     assert_eq!(statuses(&answer), [404, 404]);
+}
+
+#[test]
+fn a_long_answer_ends_the_connection_if_the_caller_wants_that() {
+    let mut world = World::new(Options::default());
+    let data = "x".repeat(1_000);
+    let publication = format!(r#"{{"channel":"long:1","data":"{data}"}}"#);
+    let caller = world.connect(0, INTERNAL);
+    for _ in 0..200 {
+        world.ask(caller, post("/api/publish", &publication));
+    }
+    let body = r#"{"channel":"long:1","limit":-1}"#;
+    for (header, is_kept) in [("", true), ("Connection: close\r\n", false)] {
+        let length = body.len();
+        let caller = world.connect(0, INTERNAL);
+        let bytes = world.ask(
+            caller,
+            format!(
+                "POST /api/history HTTP/1.1\r\nHost: veche.test\r\n{header}Content-Length: {length}\r\n\r\n{body}"
+            ),
+        );
+        let (answer, rest) = response(&bytes, true);
+        assert_eq!((answer.status, rest), (200, &b""[..]));
+        assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
+        let connection = (!is_kept).then_some("close");
+        assert_eq!(answer.header("connection"), connection);
+        assert_eq!(world.is_open(caller), is_kept);
+    }
 }

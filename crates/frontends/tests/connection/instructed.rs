@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::wire::{handshake, post, response, responses, server_messages, texts};
+use crate::world::wire::{handshake, post, response, responses, server_messages, text, texts};
 use crate::world::{INTERNAL, Options, PUBLIC, Peer, World};
 
 fn world() -> World {
@@ -109,6 +109,53 @@ fn server_side_subscriptions_report_positions() {
             take_output(&mut world, peer),
             [r#"{"unsubscribed":"chat:1"}"#]
         );
+    }
+}
+
+#[test]
+fn subscribed_clients_are_members_unless_hidden() {
+    for worker in 0..3 {
+        let mut world = world();
+        // By the handshake.
+        let peer = world.connect(worker, PUBLIC);
+        let target = "/positions?user=ann&channel=chat:1";
+        let answer = world.ask(peer, handshake(target, ""));
+        assert_eq!(response(&answer, true).0.status, 101);
+        // By a back end, in two protocols.
+        for user in ["bob", "eve"] {
+            world.open(worker, &format!("/ws?user={user}"));
+        }
+        let peer = world.open(worker, "/centrifuge/named?user=cid");
+        world.ask(peer, text(r#"{"id":1,"connect":{}}"#));
+        let off = json!({ "value": false });
+        for (user, more) in [
+            ("bob", json!({})),
+            ("cid", json!({ "info": { "role": "guest" } })),
+            (
+                "eve",
+                json!({ "override": { "presence": off, "join_leave": off } }),
+            ),
+        ] {
+            let mut body = json!({ "user": user, "channel": "chat:1" });
+            let fields = body.as_object_mut().expect("an object");
+            fields.extend(more.as_object().expect("an object").clone());
+            let answer = call(&mut world, "/api/subscribe", &body);
+            assert_eq!(answer, json!({ "result": {} }));
+        }
+        let answer = call(&mut world, "/api/presence", &json!({ "channel": "chat:1" }));
+        let members = answer["result"]["presence"].as_object().expect("members");
+        let mut users = Vec::new();
+        for (client, member) in members {
+            assert_eq!(&member["client"], client);
+            users.push(member["user"].as_str().expect("a user"));
+            let info = match member["user"] == "cid" {
+                true => json!({ "role": "guest" }),
+                false => Value::Null,
+            };
+            assert_eq!(member["chan_info"], info, "{member}");
+        }
+        users.sort_unstable();
+        assert_eq!(users, ["ann", "bob", "cid"]);
     }
 }
 

@@ -210,6 +210,24 @@ fn a_first_line_that_is_no_object_ends_the_connection() {
     }
 }
 
+/// By its first byte, before the line ends.
+#[test]
+fn input_that_can_be_no_object_is_refused_at_once() {
+    let mut world = World::new(Options::default());
+    for (input, line) in [("G", 1), ("\x16\x03\x01", 1), ("[", 1), ("\n\r\nx", 3)] {
+        let back_end = world.connect(0, PUSH);
+        let answers = lines(world.ask(back_end, input));
+        assert_eq!(answers.len(), 1, "{input:?}: {answers:?}");
+        assert_error(&answers[0], line, "expected one JSON object per line");
+        assert!(!world.is_open(back_end), "{input:?}");
+    }
+    for input in ["{", " {", "\t", "\r\n {\"user\":"] {
+        let back_end = world.connect(0, PUSH);
+        assert_eq!(world.ask(back_end, input), b"", "{input:?}");
+        assert!(world.is_open(back_end), "{input:?}");
+    }
+}
+
 #[test]
 fn empty_lines_before_the_first_mean_nothing() {
     let (answers, received) = spoken(format!("\n\r\n \t{GOOD}").as_bytes(), b"", 1);

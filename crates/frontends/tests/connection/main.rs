@@ -10,6 +10,7 @@ mod boundaries;
 mod busy;
 mod carried_out;
 mod centrifuge;
+mod decision_log;
 mod dialed;
 mod drain;
 mod http;

@@ -216,6 +216,7 @@ impl Options {
             paced("/paced/delay/*", protocol("centrifuge"), OverLimit::Delay),
             paced("/paced/drop/*", protocol("centrifuge"), OverLimit::Drop),
             paced("/paced/close/*", protocol("centrifuge"), OverLimit::Close),
+            paced("/paced-echo", protocol("echo"), OverLimit::Delay),
             route("/echo", protocol("echo")),
             Route {
                 compression: Some(deflate::DeflatePolicy::default()),
@@ -402,6 +403,16 @@ fn namespaces() -> Namespaces {
         ..NamespaceOptions::default()
     };
     namespaces.insert("told", with_events);
+    let filtered = NamespaceOptions {
+        access: veche_hub::ChannelAccess {
+            subscribe: SubscribeAccess::Client,
+            publish: Publishes::Hook,
+            ..Default::default()
+        },
+        history: namespaces.of("chat:1").history,
+        ..NamespaceOptions::default()
+    };
+    namespaces.insert("filtered", filtered);
     let everything = NamespaceOptions {
         access: veche_hub::ChannelAccess {
             subscribe: SubscribeAccess::Client,

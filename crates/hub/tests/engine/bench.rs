@@ -28,8 +28,10 @@ pub(crate) fn client(index: u32, user: &str) -> Arc<ClientInfo> {
 #[derive(Default)]
 pub(crate) struct TestOutlet {
     given: BTreeMap<u32, Vec<(String, u64)>>,
-    answers: Vec<HubReply>,
+    pub(crate) answers: Vec<HubReply>,
     pub(crate) lost: Vec<u32>,
+    /// The preceding payloads that came with deliveries.
+    pub(crate) previous: Vec<String>,
 }
 
 impl TestOutlet {
@@ -60,6 +62,10 @@ impl Outlet for TestOutlet {
                 format!("{event:?} {}", client.expect("a member").client)
             }
         };
+        if let Some(previous) = delivery.previous {
+            let text = String::from_utf8_lossy(previous.bytes);
+            self.previous.push(text.into_owned());
+        }
         let offset = delivery.position.map_or(0, |position| position.offset);
         self.given
             .entry(session.index)

@@ -11,6 +11,7 @@ mod joins;
 mod members;
 mod model;
 mod occupancy;
+mod outside;
 mod pair;
 mod restarts;
 mod unruly;

@@ -1,6 +1,6 @@
 //! Occupied channels of a node on an engine outside the process. The tests pass each event of the engine to the hub.
 
-use veche_hub::{EventLevel, Hub, NamespaceOptions, Options, RemoteEngine, WorkerId};
+use veche_hub::{Engine as _, EventLevel, Hub, NamespaceOptions, Options, RemoteEngine, WorkerId};
 use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{Event, Occupancy, Order};
 
@@ -141,12 +141,14 @@ fn changes_during_a_long_break_are_recorded_after_it() {
         while bench.hub.take_reports(&mut bench.outlet) {}
     }
     assert_eq!(orders(&mut bench), []);
+    assert!(bench.hub.engine().has_maintenance());
     tell(&mut bench, Event::Up(2, StoreState::Same));
     bench.hub.maintain();
     let last = only(orders(&mut bench));
     assert!(!last.is_occupied && !last.is_repeated);
     events(&mut bench);
     tell(&mut bench, answer(&last, true));
+    assert!(!bench.hub.engine().has_maintenance());
     assert_eq!(events(&mut bench), ["vacated at 77"]);
 }
 

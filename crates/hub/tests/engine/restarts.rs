@@ -9,7 +9,7 @@ use veche_nodes::engine::peer::Entries;
 use crate::bench::{Bench, CHANNEL};
 use crate::common::{name, session, subscribe};
 
-fn at(epoch: u64, offset: u64) -> Position {
+pub(crate) fn at(epoch: u64, offset: u64) -> Position {
     let epoch = Epoch::from_bits(epoch);
     Position { epoch, offset }
 }
@@ -28,7 +28,7 @@ fn begun() -> Bench<RemoteEngine> {
 }
 
 /// Returns a bench with a subscriber at the beginning of epoch 1.
-fn bench() -> Bench<RemoteEngine> {
+pub(crate) fn bench() -> Bench<RemoteEngine> {
     let mut bench = begun();
     let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
     let ticket = check_of(&orders).ticket;
@@ -38,7 +38,7 @@ fn bench() -> Bench<RemoteEngine> {
 }
 
 /// Passes an event to the hub. Returns the resulting orders.
-fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Order> {
+pub(crate) fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Order> {
     bench.hub.engine().handle(event);
     while bench.hub.take_reports(&mut bench.outlet) {}
     std::mem::take(bench.hub.engine().take_orders())
@@ -58,7 +58,7 @@ fn found(ticket: u64, top: Position, id: u64, latest: Option<(u64, Bytes)>) -> E
 }
 
 /// Publishes; the store confirms the publication with a position, but its feed item is lost. Returns the publication.
-fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Position) -> Bytes {
+pub(crate) fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Position) -> Bytes {
     bench.publish(text);
     let orders = std::mem::take(bench.hub.engine().take_orders());
     let publish = orders.into_iter().find_map(|order| match order {
@@ -231,7 +231,7 @@ fn an_epoch_that_has_ended_does_not_come_back() {
 }
 
 /// Returns the feed item of a publication.
-fn item(position: Position, before: u64, data: &Bytes) -> Event {
+pub(crate) fn item(position: Position, before: u64, data: &Bytes) -> Event {
     Event::Item {
         channel: CHANNEL.into(),
         place: Some((position, before)),

@@ -7,10 +7,11 @@ use veche_hub::{
     SubscribeOptions, Ticket, Wildcards, WorkerId,
 };
 use veche_nodes::engine::StoreState;
-use veche_nodes::engine::channel::Event;
+use veche_nodes::engine::channel::{Event, Order};
 
 use crate::bench::Bench;
 use crate::common::{name, session, subscribe};
+use crate::restarts::at;
 
 const WILDCARD: &str = "news:*";
 
@@ -41,17 +42,18 @@ fn tell(bench: &mut Bench<RemoteEngine>, event: Event) {
     bench.hub.engine().take_orders().clear();
 }
 
+const HISTORY: HistoryOptions = HistoryOptions {
+    size: 100,
+    ttl_ms: 60_000,
+    position_ttl_ms: 60_000,
+    recovery: RecoveryMode::Missed,
+    budget: Budget::COMMON,
+};
+
 /// A channel that this node has never heard of may have had a publication meanwhile.
 #[test]
 fn an_interrupted_feed_is_a_loss_to_wildcard_subscribers() {
-    let history = HistoryOptions {
-        size: 100,
-        ttl_ms: 60_000,
-        position_ttl_ms: 60_000,
-        recovery: RecoveryMode::Missed,
-        budget: Budget::COMMON,
-    };
-    for (history, lost) in [(Some(history), &[1][..]), (None, &[])] {
+    for (history, lost) in [(Some(HISTORY), &[1][..]), (None, &[])] {
         let mut bench = bench(history);
         assert_eq!(
             bench.outlet.lost, [0; 0],
@@ -60,4 +62,23 @@ fn an_interrupted_feed_is_a_loss_to_wildcard_subscribers() {
         tell(&mut bench, Event::Followed(WILDCARD.into()));
         assert_eq!(bench.outlet.lost, lost);
     }
+}
+
+/// The first item of the channel, which has a predecessor that this node has not received.
+#[test]
+fn a_channel_that_is_new_to_this_node_reaches_wildcard_subscribers() {
+    let mut bench = bench(Some(HISTORY));
+    bench.publish_as("news:2", "a", None);
+    let orders = std::mem::take(bench.hub.engine().take_orders());
+    let data = orders.into_iter().find_map(|order| match order {
+        Order::Publish(publish) => Some(publish.data),
+        _ => None,
+    });
+    let item = Event::Item {
+        channel: "news:1".into(),
+        place: Some((at(1, 5), 4)),
+        data: data.expect("it is submitted"),
+    };
+    tell(&mut bench, item);
+    assert_eq!(bench.outlet.texts(1), ["a"]);
 }

@@ -185,3 +185,19 @@ fn subscriptions_are_found_by_session_and_channel_only() {
     }
     assert_eq!(node.hub.gauges().subscriptions, 2 * MANY);
 }
+
+#[test]
+fn resources_of_sessions_are_listed_until_they_end() {
+    let mut node = Node::alone();
+    let resources = |node: &Node| node.hub.session_resources().collect::<Vec<_>>();
+    assert_eq!(resources(&node), []);
+    for (session, channel) in [(0, "a"), (0, "b"), (1, "b")] {
+        node.subscribe(session, channel);
+    }
+    let expected = [("subscriptions", 3), ("channels with subscribers", 2)];
+    assert_eq!(resources(&node), expected);
+    node.close(session(1));
+    assert_eq!(resources(&node)[0], ("subscriptions", 2));
+    node.close(session(0));
+    assert_eq!(resources(&node), []);
+}

@@ -99,6 +99,17 @@ impl Apps for Numbers {
 
     fn written(&mut self, _: AppId, _: ConnectionId, _: &mut Context) {}
 
+    fn client_opened(
+        &mut self,
+        _: AppId,
+        _: u64,
+        _: ConnectionId,
+        _: Option<&str>,
+        _: &mut Context,
+    ) -> Option<()> {
+        unreachable!()
+    }
+
     fn abandoned(&mut self, _: AppId, _: ConnectionId, _: AbandonReason, _: &mut Context) {}
 
     fn turn(&mut self, _: &mut Context) {

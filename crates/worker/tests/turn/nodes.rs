@@ -1,13 +1,17 @@
 //! The lane to the cluster: the last lane of this worker, after those of two other workers.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use veche_hub::{HubMessage, Outlet as _, Ticket, UserAction, UserCommand, WorkerId};
 use veche_nodes::{Ban, BanRequest, EmulationAddress, EmulationRequest, NodeId};
 use veche_types::codes::CloseCode;
-use veche_worker::WorkerMessage;
+use veche_worker::{PendingWrite, TurnLimits, Worker, WorkerMessage};
 
-use super::{APP, worker};
+use super::app::Numbers;
+use super::world::wire::{Said, handshake, said};
+use super::world::{Options, PUBLIC};
+use super::{APP, id, worker};
 
 const NODES: WorkerId = WorkerId(2);
 
@@ -67,4 +71,32 @@ fn relays_to_nodes_take_the_lane_and_made_up_addresses_do_not() {
         .collect();
     sent.sort();
     assert_eq!(sent, [(1, None), (2, Some(NodeId(7)))]);
+}
+
+/// Clients without a user receive no such commands.
+#[test]
+fn clients_with_a_user_connect_again_after_lost_commands() {
+    let shared = Options::default().shared(WorkerId(0));
+    let mut worker: Worker<Numbers, ()> = Worker::new(shared, TurnLimits::default());
+    let turn = |worker: &mut Worker<Numbers, ()>| -> Vec<PendingWrite> {
+        worker.finish_turn();
+        let writes = std::iter::from_fn(|| worker.poll_write()).collect();
+        worker.end_turn();
+        writes
+    };
+    let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let targets = ["/ws?user=ann", "/open?channel=news", "/ws?user=bob"];
+    for (index, target) in (0..).zip(targets) {
+        let peer = id(index, 1);
+        worker.handle_accepted(peer, PUBLIC, localhost, ());
+        let mut request = handshake(target, "").into_bytes();
+        worker.handle_received(peer, &mut request);
+    }
+    assert_eq!(turn(&mut worker).len(), 3);
+    worker.handle_commands_lost();
+    let closed: Vec<_> = { turn(&mut worker).into_iter() }
+        .map(|write| (write.id.index, said(&write.bytes)))
+        .collect();
+    let close = || vec![Said::Close(Some(3010), "insufficient state".to_owned())];
+    assert_eq!(closed, [(0, close()), (2, close())]);
 }

@@ -110,6 +110,17 @@ impl Apps for Recorder {
         unreachable!()
     }
 
+    fn client_opened(
+        &mut self,
+        _: AppId,
+        _: u64,
+        _: ConnectionId,
+        _: Option<&str>,
+        _: &mut Context,
+    ) -> Option<()> {
+        unreachable!()
+    }
+
     fn client_failed(&mut self, _: AppId, token: u64, why: &str, _: &mut Context) {
         self.failed.push((token, why.to_owned()));
     }

@@ -294,10 +294,8 @@ fn listen(
         session.begin_one_way();
         return Ok(());
     };
-    let limits = DecodeLimits {
-        message_bytes_max: connect.len(),
-        ..DecodeLimits::default()
-    };
+    // A request head is shorter than the default limit.
+    let limits = DecodeLimits::default();
     if let Err(malformed) = encoding.connect_request(connect.as_bytes(), limits) {
         let why = format!("cf_connect: {malformed}");
         return Err(RefusedUpgrade::new(

@@ -227,3 +227,19 @@ fn channels(
     }
     Ok(channels)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_differ_and_are_above_those_of_a_handshake() {
+        let mut pending = PendingSubscriptions {
+            next: FIRST_TICKET - 2,
+            ..PendingSubscriptions::default()
+        };
+        let tickets = [(); 4].map(|()| pending.next_ticket().0);
+        let expected = [0x1_fffe, 0x1_ffff, 0x1_0000, 0x1_0001];
+        assert_eq!(tickets, expected);
+    }
+}

@@ -294,6 +294,25 @@ fn tokens_that_wait_for_keys_are_bound_as_well() {
     }
 }
 
+/// The client connects with its new token after the call.
+#[test]
+fn a_call_before_another_connect_command_does_not_bind_it() {
+    let mut world = world(2);
+    let peer = world.open(1, "/centrifuge/jwt");
+    let connect = |world: &mut World, seconds: u64| {
+        let exp = in_seconds(world, 0) - 60 + seconds;
+        let pass = token(&json!({ "sub": "ann", "exp": exp }));
+        let command = json!({ "id": 1, "connect": { "token": pass } });
+        ask(world, peer, &command.to_string())
+    };
+    let heard = connect(&mut world, 0);
+    assert_eq!(heard.lines[0]["error"]["code"], 109, "{heard:?}");
+    call(&mut world, "disconnect", &json!({ "user": "ann" }));
+    let heard = connect(&mut world, 120);
+    assert_eq!(heard.closed, None);
+    assert!(heard.lines[0]["connect"].is_object(), "{heard:?}");
+}
+
 #[test]
 fn a_subscription_whose_token_waits_for_keys_can_be_taken_back() {
     let mut world = world(2);

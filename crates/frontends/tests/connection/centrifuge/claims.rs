@@ -257,20 +257,27 @@ fn a_token_of_the_handshake_says_the_same_as_one_of_the_connect_command() {
 #[test]
 fn a_new_token_brings_its_info_and_other_channels_take_a_new_connection() {
     let mut world = super::world(1);
-    let (peer, _) = connected(&mut world, json!({ "channels": ["chat:7"] }));
-    let refresh = |world: &mut World, claims: Value| {
-        let token = anns(world, claims);
+    let refresh = |world: &mut World, peer: Peer, claims: &Value| {
+        let token = anns(world, claims.clone());
         let command = json!({ "id": 4, "refresh": { "token": token } });
         ask(world, peer, &command.to_string())
     };
+    let (peer, _) = connected(&mut world, json!({ "channels": ["chat:7"] }));
     let claims = json!({ "channels": ["chat:7"], "info": "later" });
-    let received = refresh(&mut world, claims);
+    let received = refresh(&mut world, peer, &claims);
     assert_eq!(
         received.lines[0]["refresh"]["expires"], true,
         "{received:?}"
     );
-    let received = refresh(&mut world, json!({ "channels": ["chat:8"] }));
-    assert_eq!(received.closed.map(|(code, _)| code), Some(3010));
+    for claims in [
+        json!({ "channels": ["chat:8"] }),
+        json!({ "channels": ["chat:7", "chat:8"] }),
+        json!({}),
+    ] {
+        let (peer, _) = connected(&mut world, json!({ "channels": ["chat:7"] }));
+        let closed = refresh(&mut world, peer, &claims).closed;
+        assert_eq!(closed.map(|(code, _)| code), Some(3010), "{claims}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{CONNECT, Received, ask, take};
 use crate::world::wire::{handshake, message, response, server_messages};
 use crate::world::{Options, PUBLIC, Peer, World};
 
-const PATH: &str = "/centrifuge/asked/x/websocket";
+pub(super) const PATH: &str = "/centrifuge/asked/x/websocket";
 
 fn world() -> World {
     super::world(3)
@@ -25,7 +25,7 @@ fn hook_request(world: &mut World, worker: usize) -> HookRequest {
     requests.remove(0)
 }
 
-fn granted(grant: HookGrant) -> HookDecision {
+pub(super) fn granted(grant: HookGrant) -> HookDecision {
     HookDecision::Granted(Box::new(grant))
 }
 
@@ -52,7 +52,7 @@ fn disconnect(code: u16, reason: &str) -> HookDecision {
 }
 
 /// Sends a command, decides on it, and returns the output.
-fn decide(
+pub(super) fn decide(
     world: &mut World,
     peer: Peer,
     command: &str,
@@ -67,7 +67,7 @@ fn decide(
 }
 
 /// Returns a client that was admitted as this user, on worker 1.
-fn let_in(world: &mut World, user: &str) -> Peer {
+pub(super) fn let_in(world: &mut World, user: &str) -> Peer {
     let peer = world.open(1, PATH);
     let grant = HookGrant {
         user: user.into(),
@@ -410,7 +410,11 @@ fn publications_are_published_as_decided() {
             ..HookGrant::default()
         };
         let (request, received) = decide(&mut world, ann, publish, granted(grant));
-        assert_eq!(request.kind, HookKind::Publish);
+        assert_eq!(
+            (request.kind, &*question.channel),
+            (HookKind::Publish, "asked:1")
+        );
+        assert_eq!(question.data, json_payload(r#"{"text":"darn"}"#));
         assert_eq!(received.lines, [json!({"id": 2, "publish": {}})]);
         let received = take(&mut world, bob);
         let push = &received.lines[0]["push"];

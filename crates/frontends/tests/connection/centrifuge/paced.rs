@@ -6,7 +6,7 @@ use super::streams::{objects, open};
 use super::{CONNECT, ask, connect, take};
 use veche_proto::websocket::MessageKind;
 
-use crate::world::wire::{ServerMessage, message, post, responses, server_messages, text};
+use crate::world::wire::{ServerMessage, message, post, responses, server_messages, text, texts};
 use crate::world::{INTERNAL, PUBLIC, Peer, World};
 
 /// Commands in one message, the maximum.
@@ -236,4 +236,19 @@ fn each_publication_of_a_back_ends_command_is_counted() {
     let answer = world.ask(peer, text(&batch));
     assert!(format!("{:?}", server_messages(&answer)).contains("1008"));
     assert!(delivered(&mut world, listener).is_empty());
+}
+
+/// Of a protocol whose messages are counted by their number.
+#[test]
+fn messages_in_one_packet_wait_for_their_rate() {
+    let mut world = super::world(1);
+    let peer = world.open(0, "/paced-echo");
+    let packet = ["a", "b", "c", "d", "e"].map(text).concat();
+    assert_eq!(texts(&world.ask(peer, packet)), ["a", "b", "c"]);
+    for expected in ["d", "e"] {
+        world.advance(3_999);
+        assert_eq!(texts(&world.take(peer)), [""; 0]);
+        world.advance(1);
+        assert_eq!(texts(&world.take(peer)), [expected]);
+    }
 }

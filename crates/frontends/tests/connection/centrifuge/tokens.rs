@@ -246,3 +246,22 @@ fn an_anonymous_client_renews_its_token_and_subscribes_with_one() {
     let refused = say(json!({ "id": 4, "refresh": { "token": other } }));
     assert_eq!(refused.closed.map(|(code, _)| code), Some(3500));
 }
+
+/// A client that reconnects with an expired token is asked for another one.
+#[test]
+fn a_refresh_ends_with_the_reason_that_its_token_is_refused() {
+    let mut world = super::world(1);
+    let exp = in_seconds(&world, 60);
+    let good = token(&json!({ "sub": "ann", "exp": exp }));
+    let connecting = json!({ "token": good });
+    for (refused, code) in [
+        (token(&json!({ "sub": "ann", "exp": exp - 60 })), 3005),
+        (token(&json!({ "sub": "bob", "exp": exp })), 3500),
+        (format!("{good}x"), 3500),
+    ] {
+        let (peer, _) = connect(&mut world, 0, "/centrifuge/jwt", &connecting);
+        let command = json!({ "id": 2, "refresh": { "token": refused } });
+        let closed = ask(&mut world, peer, &command.to_string()).closed;
+        assert_eq!(closed.map(|(code, _)| code), Some(code), "{refused}");
+    }
+}

@@ -137,4 +137,16 @@ mod tests {
         }
         assert_eq!(tags(None), []);
     }
+
+    #[test]
+    fn a_publication_names_the_channel_for_wildcard_subscribers() {
+        for (channel, expected) in [(None, ""), (Some("wide:1"), "wide:1")] {
+            let info = PublicationInfo {
+                channel: channel.map(Into::into),
+                ..PublicationInfo::default()
+            };
+            let publication = publication(as_json("1"), None, Some(&info), &[]);
+            assert_eq!(publication.channel, expected);
+        }
+    }
 }

@@ -1,0 +1,264 @@
+//! A home on an engine outside the process: items of other nodes, limits, and empty channels. The tests pass each event
+//! of the engine to the hub.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use veche_hub::{
+    Budget, ChannelQuery, DeltaMode, Engine as _, EventLevel, HistoryError, HistoryOptions,
+    HistoryQuery, HubReply, NamespaceOptions, Namespaces, NoCredit, PayloadKind, PayloadRef,
+    RecoveryMode, RemoteEngine, RequestOutcome, SubscribeOptions, Ticket,
+};
+use veche_nodes::engine::Store;
+use veche_nodes::engine::channel::{Event, Order, Published, Read};
+use veche_nodes::engine::peer::Entries;
+
+use crate::bench::{Bench, CHANNEL, ROOM};
+use crate::common::{name, session, subscribe};
+use crate::restarts::{at, bench, item, publish, tell};
+
+/// Gives the namespace with history other options.
+fn set_options(bench: &mut Bench<RemoteEngine>, options: NamespaceOptions, latest_only: bool) {
+    let history = HistoryOptions {
+        size: 100,
+        ttl_ms: 60_000,
+        position_ttl_ms: 60_000,
+        recovery: match latest_only {
+            true => RecoveryMode::Latest,
+            false => RecoveryMode::Missed,
+        },
+        budget: Budget::COMMON,
+    };
+    let mut namespaces = Namespaces::new();
+    let options = NamespaceOptions {
+        history: Some(history),
+        ..options
+    };
+    namespaces.insert("kept", options);
+    bench.hub.set_history(Arc::new(namespaces), usize::MAX);
+}
+
+fn read_of(orders: &[Order]) -> Option<Read> {
+    orders.iter().find_map(|order| match order {
+        Order::Read(read) => Some((**read).clone()),
+        _ => None,
+    })
+}
+
+/// Another node stores the publications of a channel that has no history here.
+#[test]
+fn a_feed_without_a_position_begins_with_its_first_item() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    let options = SubscribeOptions::default();
+    let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+    let joined = subscribe(hub, session(2), name(ROOM), Ticket(2), &options, outlet);
+    joined.expect("there is room");
+    tell(&mut bench, Event::Followed(ROOM.into()));
+    for (offset, before) in [(9, 4), (11, 9)] {
+        let item = Event::Item {
+            channel: ROOM.into(),
+            place: Some((at(7, offset), before)),
+            data: data.clone(),
+        };
+        tell(&mut bench, item);
+    }
+    assert_eq!(bench.outlet.offsets(2), [9, 11]);
+    assert!(bench.outlet.lost.is_empty());
+}
+
+#[test]
+fn items_of_other_nodes_come_with_the_preceding_payload() {
+    for (delta_mode, expected) in [(DeltaMode::Always, &["a", "b"][..]), (DeltaMode::Off, &[])] {
+        let mut bench = bench();
+        let options = NamespaceOptions {
+            delta_mode,
+            ..NamespaceOptions::default()
+        };
+        set_options(&mut bench, options, false);
+        let mut before = 0;
+        for (text, offset) in [("a", 3), ("b", 5), ("c", 6)] {
+            let data = publish(&mut bench, text, at(1, offset));
+            tell(&mut bench, item(at(1, offset), before, &data));
+            before = offset;
+        }
+        assert_eq!(bench.outlet.texts(1), ["a", "b", "c"]);
+        assert_eq!(bench.outlet.previous, expected);
+    }
+}
+
+#[test]
+fn ignored_messages_are_counted() {
+    let mut bench = bench();
+    let data = publish(&mut bench, "a", at(1, 3));
+    let garbage = Bytes::from_static(b"garbage");
+    let passing = |channel: &str| Event::Item {
+        channel: channel.into(),
+        place: None,
+        data: data.clone(),
+    };
+    let stored = Event::Item {
+        channel: "other:1".into(),
+        place: Some((at(1, 3), 0)),
+        data: data.clone(),
+    };
+    let departed = Event::Departed {
+        channel: ROOM.into(),
+        data: garbage.clone(),
+        is_elsewhere: false,
+    };
+    let steps = [
+        (item(at(1, 3), 0, &garbage), 1),
+        (passing("other:1"), 2),
+        (stored, 3),
+        (departed, 4),
+        (item(at(1, 3), 0, &data), 4),
+        (passing(CHANNEL), 4),
+    ];
+    assert_eq!(bench.hub.engine().ignored(), 0);
+    for (event, ignored) in steps {
+        tell(&mut bench, event);
+        assert_eq!(bench.hub.engine().ignored(), ignored);
+    }
+    assert_eq!(bench.outlet.texts(1), ["a", "a"]);
+}
+
+/// The answer to a read without a limit of its own shows by one more publication that there are too many.
+#[test]
+fn reads_beyond_the_limit_are_refused() {
+    let mut bench = bench();
+    bench.hub.set_history_answer_max(10);
+    for (limit, ordered) in [
+        (0, Some(0)),
+        (10, Some(10)),
+        (11, None),
+        (usize::MAX, Some(11)),
+    ] {
+        let query = HistoryQuery {
+            limit,
+            ..HistoryQuery::default()
+        };
+        let question = ChannelQuery::History(query);
+        let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+        let outcome = hub.query((session(9), Ticket(3)), name(CHANNEL), question, outlet);
+        let read = read_of(&std::mem::take(bench.hub.engine().take_orders()));
+        assert_eq!(read.map(|read| read.limit), ordered, "{limit}");
+        match outcome {
+            RequestOutcome::Pending => assert!(ordered.is_some()),
+            RequestOutcome::Done(HubReply::History(Err(error))) => {
+                assert_eq!((error, ordered), (HistoryError::TooMany(10), None));
+            }
+            RequestOutcome::Done(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Publishes until the hub refuses. Returns the number of accepted publications.
+fn fill(bench: &mut Bench<RemoteEngine>, payload: &[u8]) -> u64 {
+    let payload = PayloadRef {
+        kind: PayloadKind::Binary,
+        bytes: payload,
+    };
+    let mut accepted = 0;
+    loop {
+        let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+        match hub.publish(None, name(CHANNEL), payload, None, outlet) {
+            Ok(outcome) => assert_eq!(outcome, RequestOutcome::Pending),
+            Err(NoCredit) => return accepted,
+        }
+        accepted += 1;
+        assert!(accepted < 100_000, "there is no limit");
+    }
+}
+
+/// By their number and by their bytes, which include a header of 18 bytes.
+#[test]
+fn publications_that_wait_for_the_store_are_limited() {
+    for (length, accepted) in [(1, 65_536), ((1 << 20) - 18, 64), ((1 << 20) - 19, 65)] {
+        let mut bench = bench();
+        let payload = vec![b'x'; length];
+        assert_eq!(fill(&mut bench, &payload), accepted, "{length}");
+        let orders = std::mem::take(bench.hub.engine().take_orders());
+        let first = orders.into_iter().find_map(|order| match order {
+            Order::Publish(publish) => Some(publish.ticket),
+            _ => None,
+        });
+        let result = Published::Done(Some(at(1, 1)), Some(1));
+        let ticket = first.expect("it is submitted");
+        tell(&mut bench, Event::Published { ticket, result });
+        assert_eq!(fill(&mut bench, &payload), 1, "{length}");
+    }
+}
+
+#[test]
+fn an_engine_without_channels_needs_no_maintenance() {
+    let mut engine = RemoteEngine::new(1);
+    assert!(!engine.has_maintenance());
+    let channel = CHANNEL.into();
+    let slot = engine.open(0, &channel, 0);
+    assert!(engine.has_maintenance());
+    engine.close(slot, &channel);
+    assert!(!engine.has_maintenance());
+}
+
+/// Whether a channel that keeps its latest publication is empty is only known once its history has been read.
+#[test]
+fn only_an_empty_channel_is_reported_as_empty() {
+    let options = || NamespaceOptions {
+        event_level: EventLevel::Occupancy,
+        ..NamespaceOptions::default()
+    };
+    for is_empty in [false, true] {
+        let mut bench = bench();
+        set_options(&mut bench, options(), true);
+        let data = publish(&mut bench, "a", at(1, 3));
+        tell(&mut bench, item(at(1, 3), 0, &data));
+        let mut events = Vec::new();
+        bench.hub.take_channel_events(&mut events);
+        events.clear();
+        let joining = SubscribeOptions {
+            since: Some([at(1, 1).into()].into()),
+            ..SubscribeOptions::default()
+        };
+        let (hub, outlet) = (&mut bench.hub, &mut bench.outlet);
+        let joined = subscribe(hub, session(2), name(CHANNEL), Ticket(2), &joining, outlet);
+        joined.expect("there is room");
+        let read = read_of(&std::mem::take(bench.hub.engine().take_orders()));
+        let ticket = read.expect("it is read").ticket;
+        let entries = Some(Box::new(Entries {
+            top: at(1, 3),
+            before: if is_empty { 3 } else { 0 },
+            entries: match is_empty {
+                true => Vec::new(),
+                false => vec![(3, data)],
+            },
+        }));
+        tell(&mut bench, Event::Entries { ticket, entries });
+        bench.hub.take_channel_events(&mut events);
+        let kinds: Vec<_> = events.iter().map(|event| event.fields().kind).collect();
+        assert_eq!(kinds, if is_empty { &["empty"][..] } else { &[] });
+    }
+}
+
+/// Without a connection, a request fails at the fifth look at the waiting ones.
+#[test]
+fn requests_without_a_connection_fail_after_a_while() {
+    let mut bench = bench();
+    tell(&mut bench, Event::Down);
+    bench.outlet.answers.clear();
+    bench.publish("a");
+    for look in 1..=5 {
+        assert_eq!(bench.outlet.answers, [], "{look}");
+        bench.hub.maintain();
+        tell(&mut bench, Event::Forgotten);
+    }
+    assert_eq!(bench.outlet.answers, [HubReply::Failed]);
+    // With a connection they wait for their answers.
+    tell(&mut bench, Event::Up(2, Store::Same));
+    bench.publish("b");
+    for _ in 0..10 {
+        bench.hub.maintain();
+        tell(&mut bench, Event::Forgotten);
+    }
+    assert_eq!(bench.outlet.answers.len(), 1);
+}
