@@ -304,10 +304,11 @@ impl Vm {
         let owner = Owner::Spawned(spawned.number);
         if self.tasks.len() >= self.tasks_max && !spawned.is_successor {
             self.machine.discard(spawned.coroutine);
-            return self.failed(
+            self.failed(
                 owner,
                 LuaError::error_message("too many coroutines (tasks_max)"),
             );
+            return self.context.forget_context(owner);
         }
         self.run(spawned.coroutine, owner, &[]);
     }
@@ -346,6 +347,7 @@ impl Vm {
             if let Some(spawned) = self.context.withdraw_spawned(number) {
                 self.machine.discard(spawned.coroutine);
                 self.failed(Owner::Spawned(number), LuaError::error_message("cancelled"));
+                self.context.forget_context(Owner::Spawned(number));
             }
             return;
         };
@@ -374,6 +376,7 @@ impl Vm {
                     |one: &DeferredCall| matches!(one, DeferredCall::Task(at) if *at == place);
                 self.postponed.retain(|one| !is_its(one));
                 self.machine.discard(task.coroutine);
+                self.context.forget_context(task.owner);
             }
             None => {}
         }

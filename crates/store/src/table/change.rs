@@ -184,8 +184,7 @@ impl Table {
         let full = std::mem::replace(&mut *state, empty);
         self.notify_watchers(|out| json::event(out, Event::Clear, None));
         drop(state);
-        // Frees possibly much memory without holding the lock.
-        drop(full);
+        full.free();
         Ok(())
     }
 
@@ -255,7 +254,20 @@ impl Table {
     }
 }
 
+/// The number of rows that are freed by the calling thread; a million take about 10 ms.
+const FREED_AT_ONCE: usize = 10_000;
+
 impl State {
+    /// Frees the rows, on a thread of its own if there are many: the caller is a worker. Must be called without the lock.
+    fn free(self) {
+        if self.rows.count() <= FREED_AT_ONCE {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("table-clear".to_owned());
+        // If no thread can be started, the closure is dropped here, and the rows with it.
+        drop(thread.spawn(move || drop(self)));
+    }
+
     pub(super) fn refuse_while_loading(&self) -> Result<(), TableError> {
         match self.is_loading || self.is_replacing {
             true => Err(TableError::Loading),
