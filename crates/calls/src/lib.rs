@@ -58,6 +58,46 @@ pub enum Call {
     Fastcgi(Box<FastcgiCall>),
 }
 
+impl Call {
+    /// Returns the approximate memory of the data that the call sends, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Http(HttpCall::Fetch(request)) => {
+                let headers = request.headers.iter();
+                let headers = headers.map(|(name, value)| name.len() + value.len());
+                request.url.len() + request.body.len() + headers.sum::<usize>()
+            }
+            Self::Mysql(MysqlCall {
+                action: mysql::MysqlAction::Run { sql, values, .. },
+                ..
+            }) => {
+                let texts = values.iter().map(|value| match value {
+                    mysql::MysqlValue::Bytes(bytes) => bytes.len(),
+                    _ => 0,
+                });
+                sql.len() + size_of_val(values.as_slice()) + texts.sum::<usize>()
+            }
+            Self::Redis(call) => match &call.action {
+                redis::RedisAction::Run(command) | redis::RedisAction::Block(command) => {
+                    command.packed_bytes()
+                }
+                redis::RedisAction::Pipeline { commands, .. } => {
+                    let bytes = commands.iter().map(redis::RedisCommand::packed_bytes);
+                    size_of_val(commands.as_slice()) + bytes.sum::<usize>()
+                }
+                redis::RedisAction::Subscribe { names, .. } => {
+                    size_of_val(names.as_slice()) + names.iter().map(Vec::len).sum::<usize>()
+                }
+                redis::RedisAction::Receive { .. } => 0,
+            },
+            Self::Password(call) => call.password.len(),
+            Self::Http(HttpCall::Read(_)) | Self::Mysql(_) | Self::Resolve(_) => 0,
+            Self::Fastcgi(_) => 0,
+        }
+    }
+}
+
 /// The successful result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallReply {

@@ -122,6 +122,12 @@ impl RedisCommand {
         self.count == 0
     }
 
+    /// Returns the memory of the parts with their lengths, in bytes.
+    #[must_use]
+    pub fn packed_bytes(&self) -> usize {
+        self.packed.len()
+    }
+
     /// Returns the total bytes of all parts.
     #[must_use]
     pub fn bytes(&self) -> usize {

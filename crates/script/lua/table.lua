@@ -1,8 +1,8 @@
 -- `veche.table`: the parts that are simpler in Lua than in Rust. The methods on the hot path of rows are Rust's.
 local inner = ...
 
-local native, await, can_wait, cannot_wait = inner.native.table, inner.await, inner.can_wait, inner.cannot_wait
-local pcall, now, give_way = inner.pcall, inner.native.now, inner.give_way
+local native, can_wait, cannot_wait = inner.native.table, inner.can_wait, inner.cannot_wait
+local pcall, now, give_way, is_long = inner.pcall, inner.native.now, inner.give_way, inner.native.is_long
 local try_park, leave, sleep = inner.try_park, inner.native.queue.leave, inner.native.sleep
 local null, base64 = inner.native.modules.null, inner.native.modules.base64
 local error, type, select, pairs, setmetatable, unpack, concat =
@@ -10,9 +10,6 @@ local error, type, select, pairs, setmetatable, unpack, concat =
 local scan, values, more, sum = native.scan, native.values, native.more, native.sum
 local see, update_seen, note = native.see, native.update_seen, native.note
 local watch, next, decode = native.watch, native.next, inner.native.modules.json.decode
-
--- The number of rows of a scan after which other coroutines run, and the number of rows fetched at a time.
-local ROWS_PER_TURN, SLICE_ROWS = 4096, 256
 
 -- By the number of a table: its only object, and its schema.
 local objects, known = {}, {}
@@ -110,17 +107,14 @@ local function maker_of(object, about, columns, number)
   return known
 end
 
+-- Rows after which a loop checks whether others have to run: 1 at first, doubled while it is quick.
+local CHECKED_ROWS_MAX = 32
+
 -- An open scan is a table: the data of rows in its list, the rest in its fields. Nothing else is allocated for one, no
 -- closure and no row except the returned ones.
 local function refill(state)
   local cursor = state.cursor
   while cursor do
-    -- A slice is counted in full, even if most of its rows have expired.
-    state.seen = state.seen + SLICE_ROWS
-    if state.seen >= ROWS_PER_TURN and can_wait() then
-      state.seen = 0
-      await(sleep, 0)
-    end
     local count, has_more = more(state.of, state, cursor)
     if not has_more then
       cursor = nil
@@ -128,23 +122,41 @@ local function refill(state)
     end
     state.count = count
     if count > 0 then
-      state.at = 1
+      state.at, state.stop = 1, count < state.step and count or state.step
       return state.make(state, 0)
     end
+    -- All rows of a slice may have expired.
+    give_way(2)
   end
   if state.of then
-    state.of, state.count, state.at = nil, 0, 0
+    state.of, state.count, state.at, state.stop = nil, 0, 0, 0
     if #pool < POOL_MAX then pool[#pool + 1] = state end
   end
 end
 
+-- Lets others run if the rows so far took long.
+local function pause(state)
+  local at, count, rows = state.at, state.count, state.step
+  if is_long() then
+    give_way(2)
+    rows = 1
+  elseif rows < CHECKED_ROWS_MAX then
+    rows = rows * 2
+  end
+  state.step = rows
+  if at == count then return refill(state) end
+  local stop = at + rows
+  state.at, state.stop = at + 1, stop < count and stop or count
+  return state.make(state, at * state.width)
+end
+
 local function step(state)
   local at = state.at
-  if at < state.count then
+  if at < state.stop then
     state.at = at + 1
     return state.make(state, at * state.width)
   end
-  return refill(state)
+  return pause(state)
 end
 
 -- Returns the last argument, unless it is the only one, and their count.
@@ -159,7 +171,8 @@ local function begin(scan, self, maker, ...)
   if state then pool[#pool] = nil else state = {} end
   local count, cursor = scan(self, state, maker.places, ...)
   state.make, state.width = maker.make, maker.width
-  state.of, state.count, state.cursor, state.at, state.seen = self, count, cursor, 0, 0
+  state.of, state.count, state.cursor, state.at = self, count, cursor, 0
+  state.stop, state.step = count < 1 and count or 1, 1
   return step, state
 end
 
@@ -188,7 +201,7 @@ end
 -- Continues the sum until it is complete.
 local function whole_sum(self, done, ...)
   if done == true then return ... end
-  if can_wait() then await(sleep, 0) end
+  give_way(3)
   return whole_sum(self, sum(self, done))
 end
 

@@ -3,7 +3,9 @@
 //! Scripts run while the [`Vm`](crate::Vm) itself is borrowed, so they can't call it. Their requests to the VM are stored here:
 //! effects, spawned coroutines, completed waits and wake-up times. All borrows of these are short; none lasts while Lua runs.
 
+mod calls;
 mod hooks;
+mod log_contexts;
 mod publishers;
 mod queues;
 mod requests;
@@ -11,12 +13,11 @@ mod yields;
 
 use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use foldhash::fast::RandomState;
 use veche_calls::channel::AppChannelQuery;
 use veche_calls::redis::RedisDatabase;
 use veche_calls::{Call, CallOutcome, Handle, Lease, WorkerConnection};
@@ -25,18 +26,22 @@ use veche_store::Store;
 use crate::Now;
 use crate::clock::{ClockMode, VmClock};
 use crate::connections::{ConnectionTable, SendRoom};
+use crate::modules::fault;
 use crate::modules::growing_list::GrowingList;
 use crate::modules::held_values::HeldValues;
 use crate::raw::{BoundTables, Coroutine, IsShort, Reference, VmMemory};
 use crate::streams::StreamTable;
 use crate::task::TaskOwner;
 use crate::{ConnectionId, MessageKind};
+use calls::OpenCalls;
 pub(crate) use hooks::{OpenHook, is_binary};
+use log_contexts::LogContexts;
 pub(crate) use publishers::PublishWaiters;
 pub(crate) use queues::QueueWaits;
 pub(crate) use requests::{BodyWrite, EndedRequest, OpenRequests};
 use veche_runtime::PublishGate;
 use veche_runtime::Request;
+use veche_runtime::call_errors::{FULL, tagged};
 use veche_runtime::{Effect, Effects, Level, LogContext, Token, WaitResult};
 pub(crate) use yields::YieldedCoroutines;
 
@@ -99,6 +104,9 @@ impl AppState {
     }
 }
 
+/// The error of a call for which there is no room.
+const CALLS_FULL: &str = "the calls in progress have sent 64 MiB: wait for their replies";
+
 /// The number of stored wake-up times from which those of cancelled coroutines are purged.
 const SLEEPERS_MIN: usize = 1024;
 
@@ -121,11 +129,11 @@ pub(crate) struct HostContext {
     sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, Token)>>>,
     yields: RefCell<YieldedCoroutines>,
     publishers: PublishWaiters,
+    log_contexts: RefCell<LogContexts>,
     requests: RefCell<OpenRequests>,
     /// Undecided hook requests by number.
     open_hooks: RefCell<BTreeMap<u64, OpenHook>>,
-    /// Tokens of the calls in progress.
-    calls: RefCell<HashSet<Token, RandomState>>,
+    calls: RefCell<OpenCalls>,
     /// The Redis servers used by the script, by number.
     pub(crate) keyspaces: GrowingList<RedisDatabase>,
     /// The tables used by the script, by number.
@@ -200,6 +208,7 @@ impl HostContext {
             sleepers: RefCell::default(),
             yields: RefCell::default(),
             publishers: PublishWaiters::default(),
+            log_contexts: RefCell::default(),
             requests: RefCell::default(),
             open_hooks: RefCell::default(),
             calls: RefCell::default(),
@@ -366,13 +375,14 @@ impl HostContext {
             TaskOwner::Request(number) | TaskOwner::Handshake(number) => {
                 self.requests.borrow().about(number, about)
             }
-            _ => None,
+            owner => self.kept_context(owner),
         }
     }
 
     /// Queues a coroutine to be started; returns its number.
     pub(crate) fn spawned(&self, coroutine: Coroutine, is_successor: bool) -> u64 {
         let number = self.token().0;
+        self.inherit_context(number);
         let spawned = SpawnedCoroutine {
             coroutine,
             number,
@@ -466,6 +476,7 @@ impl HostContext {
         self.sleepers.take();
         self.yields.take();
         self.publishers.clear();
+        self.log_contexts.take();
         let spawned = self.spawned.take();
         spawned.into_iter().map(|one| one.coroutine).collect()
     }
@@ -476,18 +487,23 @@ impl HostContext {
     }
 
     /// Starts a call to an external service.
-    pub(crate) fn call(&self, call: Call) -> Token {
+    ///
+    /// # Errors
+    /// The calls in progress hold too many bytes.
+    pub(crate) fn call(&self, call: Call) -> mlua::Result<Token> {
         let token = self.token();
-        self.calls.borrow_mut().insert(token);
+        if !self.calls.borrow_mut().begin(token, call.bytes()) {
+            return Err(fault(tagged(CALLS_FULL, FULL, None)));
+        }
         let call = Box::new(call);
         self.effect(Effect::Call { call, token });
-        token
+        Ok(token)
     }
 
     /// Starts a search for the connections of a user.
     pub(crate) fn find(&self, user: String, limit: usize) -> Token {
         let token = self.token();
-        self.calls.borrow_mut().insert(token);
+        self.calls.borrow_mut().begin(token, 0);
         self.effect(Effect::Find { user, limit, token });
         token
     }
@@ -495,7 +511,7 @@ impl HostContext {
     /// Starts a query of a channel.
     pub(crate) fn query_channel(&self, channel: String, request: AppChannelQuery) -> Token {
         let token = self.token();
-        self.calls.borrow_mut().insert(token);
+        self.calls.borrow_mut().begin(token, 0);
         self.effect(Effect::Inquire {
             channel,
             request,
@@ -508,7 +524,7 @@ impl HostContext {
     pub(crate) fn command(&self, method: String, body: &[u8]) -> Option<Token> {
         let body = self.world.effects.borrow_mut().store(body)?;
         let token = self.token();
-        self.calls.borrow_mut().insert(token);
+        self.calls.borrow_mut().begin(token, 0);
         self.effect(Effect::Command {
             method,
             body,
@@ -519,20 +535,20 @@ impl HostContext {
 
     /// Cancels a call whose coroutine has ended.
     pub(crate) fn cancel_call(&self, token: Token) {
-        if self.calls.borrow_mut().remove(&token) {
+        if self.calls.borrow_mut().end(token) {
             self.effect(Effect::CancelCall { token });
         }
     }
 
     pub(crate) fn cancel_calls(&self) {
-        for token in self.calls.take() {
+        for token in self.calls.take().into_tokens() {
             self.effect(Effect::CancelCall { token });
         }
     }
 
     /// Marks a call as completed, if its outcome is passed directly to the coroutine.
     pub(crate) fn ended(&self, token: Token) {
-        self.calls.borrow_mut().remove(&token);
+        self.calls.borrow_mut().end(token);
     }
 
     /// Stores the outcome of a call whose coroutine is about to be resumed.

@@ -84,6 +84,8 @@ pub struct Vm {
     /// Stops older code from reconnecting.
     retire_clients: Function,
     has_begun: bool,
+    /// The name of the application.
+    name: Box<str>,
     role: AppRole,
     /// The state of a service's `run`.
     run: ServiceState,
@@ -174,6 +176,12 @@ impl Vm {
     #[must_use]
     pub fn sleepers(&self) -> usize {
         self.context.sleepers()
+    }
+
+    /// Returns the number of hook requests and tasks whose client is known.
+    #[must_use]
+    pub fn log_contexts(&self) -> usize {
+        self.context.log_contexts()
     }
 
     /// Handles an opened connection with its handshake request.
@@ -502,6 +510,7 @@ impl Vm {
                 self.close_streams(&coroutine);
                 self.machine.recycle(coroutine);
                 self.ended(owner);
+                self.context.forget_context(owner);
             }
             RunEnd::Failed(failure) => {
                 self.close_streams(&coroutine);
@@ -513,6 +522,7 @@ impl Vm {
                 if !is_ruled {
                     self.failed(owner, failure);
                 }
+                self.context.forget_context(owner);
             }
         }
     }

@@ -7,8 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
+use veche_calls::Reply;
+use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
+use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
 use veche_runtime::Host;
-use veche_script::{AppWorld, HandlerProgress, MessageKind, ScriptLimits};
+use veche_script::{AppWorld, Effect, HandlerProgress, MessageKind, ScriptLimits};
 
 #[test]
 fn memory_has_a_cap() {
@@ -261,4 +264,77 @@ fn an_allocation_refused_at_the_limit_starts_no_collection() {
         (progress, bench.vm.deadline_ms()),
         (HandlerProgress::Waits, 0)
     );
+}
+
+#[test]
+fn a_reply_that_is_larger_than_the_memory_ends_its_handler() {
+    const COUNT: u32 = 300_000;
+    type MakeReply = fn() -> Reply;
+    let replies: [(&str, MakeReply); 3] = [
+        ("database:query('select 1')", || {
+            let values = (0..4 * COUNT).map(|number| MysqlValue::Number(number.into()));
+            Reply::Mysql(MysqlReply::Rows(Rows {
+                columns: vec!["a".to_owned()],
+                values: values.collect(),
+            }))
+        }),
+        ("veche.history('news')", || {
+            let publications = (0..COUNT).map(|number| ChannelPublication {
+                is_text: true,
+                data: b"x".to_vec(),
+                position: format!("e:{number}"),
+                at_ms: 7,
+                by: None,
+                tags: Vec::new(),
+            });
+            Reply::Channel(ChannelReply::History {
+                publications: publications.collect(),
+                position: format!("e:{COUNT}"),
+            })
+        }),
+        ("veche.presence('news')", || {
+            let members = (0..COUNT).map(|number| ChannelMember {
+                user: "ann".to_owned(),
+                client: number.to_string(),
+                info: None,
+            });
+            Reply::Channel(ChannelReply::Presence(members.collect()))
+        }),
+    ];
+    for (call, reply) in replies {
+        let mut bench = Bench::with(
+            &format!(
+                "local veche = require 'veche'
+                local database = veche.mysql.connect 'mysql://127.0.0.1:9/none'
+                local app = {{}}
+                function app.message(conn, data)
+                  if data ~= 'go' then return conn:send(data) end
+                  local ok, result = pcall(function() return {call} end)
+                  conn:send('it goes on')
+                end
+                return app"
+            ),
+            ScriptLimits {
+                cpu_budget: Duration::from_secs(20),
+                ..limits()
+            },
+        );
+        bench.open(ANN);
+        bench.open(BOB);
+        bench.text(ANN, "go");
+        let effects = bench.effects();
+        let token = effects.iter().find_map(|(_, effect)| match effect {
+            Effect::Call { token, .. } | Effect::Inquire { token, .. } => Some(*token),
+            _ => None,
+        });
+        let token = token.unwrap_or_else(|| panic!("{call}: {effects:?}"));
+        bench.vm.replied(token, Ok(reply()), bench.now);
+        let (used, max) = (bench.vm.memory_bytes(), limits().memory_bytes_max);
+        assert!(used <= max + (16 << 20), "{call}: {} MiB", used >> 20);
+        let told = bench.told();
+        assert!(told[0].contains("not enough memory"), "{call}: {told:?}");
+        assert!(!bench.vm.is_broken(), "{call}");
+        bench.text(BOB, "hello");
+        assert_eq!(bench.told_soon(), ["send bob text hello"], "{call}");
+    }
 }

@@ -290,7 +290,7 @@ fn errors_are_passed_to_the_script() {
         "local veche = require 'veche'
         local app = {}
         local function tell(err, context)
-          print(err, context.handler, context.worker, context.user, context.method, context.path,
+          print(err, context.handler, context.app, context.worker, context.user, context.method, context.path,
             context.traceback:find('stack traceback', 1, true) ~= nil)
         end
         function app.error(err, context)
@@ -306,8 +306,11 @@ fn errors_are_passed_to_the_script() {
     bench.open(ANN);
     bench.effect_lines();
     for (data, expected) in [
-        ("bad", "app.lua:13: bad\tconnection\t0\tnil\tGET\t/ws\ttrue"),
-        ("task", "of a task\ttask\t0\tnil\tnil\tnil"),
+        (
+            "bad",
+            "app.lua:13: bad\tconnection\ttest\t0\tnil\tGET\t/ws\ttrue",
+        ),
+        ("task", "of a task\ttask\ttest\t0\tnil\tGET\t/ws"),
     ] {
         bench.open(ANN);
         bench.effect_lines();

@@ -528,3 +528,62 @@ fn invalid_handlers_are_reported() {
         ]
     );
 }
+
+#[test]
+fn large_integers_of_a_client_keep_their_digits() {
+    let mut bench = bench(
+        "function on.rpc(client, method, data)
+          local list = {}
+          for index, value in ipairs(data) do list[index] = type(value) .. ' ' .. tostring(value) end
+          print(table.concat(list, ','))
+          return { data = data }
+        end",
+    );
+    let text = br#"[7,-9007199254740993,18446744073709551615,18446744073709551616,123456789012345678901234567890,1.5,"[{"]"#;
+    let asked = AppHookRequest {
+        data: Some(Data::Json(text)),
+        ..asked(Hook::Rpc)
+    };
+    let (response, told) = ask(&mut bench, &asked);
+    let HookResponse::Granted(granted) = response else {
+        panic!("{response:?} {told:?}")
+    };
+    assert_eq!(
+        told,
+        [
+            "number 7,string -9007199254740993,string 18446744073709551615,string 18446744073709551616,\
+          string 123456789012345678901234567890,number 1.5,string [{"
+        ]
+    );
+    let data = br#"[7,"-9007199254740993","18446744073709551615","18446744073709551616","123456789012345678901234567890",1.5,"[{"]"#;
+    assert_eq!(granted.data, Some(Blob::Json(data.to_vec())));
+}
+
+#[test]
+fn invalid_data_of_a_client_is_its_own_error() {
+    let many = |count: usize| format!("[{}[]]", "[],".repeat(count - 2));
+    let (most, more) = (many(4096), many(4097));
+    let text = format!("\"{}\\\"{}\"", "[".repeat(5000), "{".repeat(5000));
+    for (data, expected) in [
+        ("[1", Some("invalid data")),
+        ("{\"a\":}", Some("invalid data")),
+        (most.as_str(), None),
+        (more.as_str(), Some("too many arrays and objects")),
+        (text.as_str(), None),
+    ] {
+        let mut bench = bench("function on.rpc() return {} end");
+        let asked = AppHookRequest {
+            data: Some(Data::Json(data.as_bytes())),
+            ..asked(Hook::Rpc)
+        };
+        let (response, told) = ask(&mut bench, &asked);
+        assert_eq!(told, [""; 0]);
+        match (response, expected) {
+            (HookResponse::Granted(_), None) => {}
+            (HookResponse::Error { code, message, .. }, Some(expected)) => {
+                assert_eq!((code, message.as_str()), (107, expected));
+            }
+            other => panic!("{other:?} of {data:.50}"),
+        }
+    }
+}

@@ -3,9 +3,11 @@
 
 mod support;
 
-use support::{ANN, BOB, Bench, request};
+use std::time::Duration;
+
+use support::{ANN, BOB, Bench, limits, request};
 use veche_calls::{CallOutcome, CallReply};
-use veche_script::{ConnectionId, Effect, MessageKind, Token};
+use veche_script::{AppWorld, ConnectionId, Effect, MessageKind, ScriptLimits, Token};
 
 /// Returns what was printed.
 fn lines(bench: &mut Bench) -> Vec<String> {
@@ -234,6 +236,21 @@ fn loops_over_what_is_ready_let_others_run() {
             "ended = veche.spawn(function() end) veche.sleep(0.01)",
             "while done < 500 do ended:join() done = done + 1 end",
         ),
+        (
+            "rows of a table",
+            "rows()",
+            "for row in t:scan('key') do done = done + 1 end",
+        ),
+        (
+            "values of a table",
+            "rows()",
+            "for id in t:values('key', { columns = { 'id' } }) do done = done + 1 end",
+        ),
+        (
+            "many short scans",
+            "for id = 1, 3 do t:upsert { id = id } end",
+            "while done < 1500 do for row in t:scan('key') do done = done + 1 end end",
+        ),
     ] {
         let mut bench = Bench::counting(&format!(
             "local veche = require 'veche'
@@ -241,6 +258,10 @@ fn loops_over_what_is_ready_let_others_run() {
             local q, c = veche.queue('q', {{ capacity = 1000 }}), veche.channel(1000)
             local t = veche.table('t', {{ key = 'id:u32', columns = {{}} }})
             local s, w = veche.semaphore(1), veche.waitgroup()
+            local function rows()
+              t:batch(function(batch) for id = 1, 10000 do batch:insert {{ id = id }} end end)
+              t:batch(function(batch) for id = 10001, 20000 do batch:insert {{ id = id }} end end)
+            end
             function app.start() {fill} end
             function app.message(conn, data)
               if data == 'done?' then return print(done) end
@@ -267,4 +288,37 @@ fn loops_over_what_is_ready_let_others_run() {
         assert!(seen.contains(&"end".to_owned()), "{what}: {seen:?}");
         assert!(between.len() >= 4, "{what}: {seen:?}");
     }
+}
+
+#[test]
+fn a_scan_with_much_work_for_each_row_is_not_stopped() {
+    let mut bench = Bench::in_world(
+        &AppWorld::default(),
+        "local veche = require 'veche'
+        local app = {}
+        local t = veche.table('t', { key = 'id:u32', columns = {} })
+        function app.start() for id = 1, 100 do t:insert { id = id } end end
+        function app.message()
+          local count, x = 0, 0
+          for row in t:scan('key') do
+            local began = os.clock()
+            while os.clock() - began < 0.004 do x = x + 1 end
+            count = count + 1
+          end
+          print(count)
+        end
+        return app",
+        ScriptLimits {
+            cpu_budget: Duration::from_millis(100),
+            ..limits()
+        },
+    );
+    bench.open(ANN);
+    bench.text(ANN, "go");
+    let mut told = lines(&mut bench);
+    for _ in 0..1000 {
+        bench.advance(1);
+        told.extend(lines(&mut bench));
+    }
+    assert_eq!(told, ["100"]);
 }

@@ -48,9 +48,11 @@
 ---this application.
 ---@field centrifuge? veche.centrifuge
 
----Where an error occurred. Fields about the connection or the request are set if they are known.
+---Where an error occurred. Fields about the connection or the request are set if they are known; a task has those of the
+---handler that created it.
 ---@class veche.error_context
 ---@field handler string "start", "handshake", "request", "connection", "events", "stop", "task" or "centrifuge.NAME".
+---@field app string Name of the application in the configuration.
 ---@field worker integer Number of the worker, from 0.
 ---@field traceback string The error's text with the stack trace.
 ---@field connection? string The connection's id.

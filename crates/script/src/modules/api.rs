@@ -8,8 +8,9 @@ use mlua::{IntoLuaMulti as _, Lua, LuaString, MultiValue, Table, Value};
 use veche_calls::CallErrorKind;
 
 use super::argument::Arguments;
+use super::copy_limit::option_name;
 use super::core::{channel_name, user_channel_name};
-use super::{fault, json};
+use super::{fault, go_on, json};
 use crate::host_context::HostContext;
 use veche_runtime::call_errors::{FULL, tagged};
 
@@ -85,6 +86,7 @@ fn check_channels(object: &Table) -> mlua::Result<()> {
     }
     if let Value::Table(channels) = object.raw_get("channels")? {
         for channel in channels.sequence_values::<Value>() {
+            go_on()?;
             if let Value::String(channel) = channel? {
                 channel_name(&channel)?;
             }
@@ -112,7 +114,7 @@ fn publication(lua: &Lua, arguments: &Arguments, field: &str) -> mlua::Result<Ta
     for pair in options.pairs::<Value, Value>() {
         let (key, value) = pair?;
         let name = match &key {
-            Value::String(key) => key.to_string_lossy(),
+            Value::String(key) => option_name(key),
             other => other.to_string()?,
         };
         match (name.as_str(), value) {

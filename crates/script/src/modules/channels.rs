@@ -6,8 +6,9 @@ use mlua::{Lua, MultiValue, Table, Value};
 use veche_calls::channel::{AppChannelQuery, ChannelMember, ChannelPublication, ChannelReply};
 
 use super::argument::{Arguments, as_number};
+use super::copy_limit::option_name;
 use super::core::{channel_name, user_channel_name};
-use super::fault;
+use super::{fault, go_on};
 use crate::host_context::HostContext;
 
 /// The default and the maximum number of publications returned.
@@ -59,11 +60,11 @@ fn wanted(arguments: &Arguments) -> mlua::Result<AppChannelQuery> {
     for pair in options.into_iter().flat_map(Table::pairs::<Value, Value>) {
         let (key, value) = pair?;
         let key = match &key {
-            Value::String(key) => key.to_string_lossy(),
+            Value::String(key) => option_name(key),
             other => other.to_string()?,
         };
         match (key.as_str(), &value) {
-            ("since", Value::String(position)) => since = Some(position.to_string_lossy()),
+            ("since", Value::String(position)) => since = Some(option_name(position)),
             ("since", _) => {
                 return Err(fault("bad option since to 'history': a position expected"));
             }
@@ -113,6 +114,7 @@ pub(super) fn to_lua(lua: &Lua, reply: ChannelReply) -> mlua::Result<Table> {
         } => {
             let list = lua.create_table_with_capacity(publications.len(), 0)?;
             for publication in publications {
+                go_on()?;
                 list.raw_push(published(lua, publication)?)?;
             }
             table.raw_set("publications", list)?;
@@ -120,6 +122,7 @@ pub(super) fn to_lua(lua: &Lua, reply: ChannelReply) -> mlua::Result<Table> {
         }
         ChannelReply::Presence(members) => {
             for one in members {
+                go_on()?;
                 table.raw_push(member(lua, one)?)?;
             }
         }
@@ -150,6 +153,7 @@ fn published(lua: &Lua, published: ChannelPublication) -> mlua::Result<Table> {
     if !published.tags.is_empty() {
         let tags = lua.create_table()?;
         for (name, value) in published.tags {
+            go_on()?;
             tags.raw_set(name, value)?;
         }
         table.raw_set("tags", tags)?;

@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use mlua::{Function, Lua, MultiValue, Value};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number, is_token};
+use super::copy_limit::option_name;
 
 /// The size up to which browsers keep a cookie: RFC 6265, section 6.1.
 const BYTES_MAX: usize = 4096;
@@ -76,7 +77,7 @@ impl Attributes {
     fn add(&mut self, arguments: &Arguments, name: &Value, value: &Value) -> mlua::Result<()> {
         let bad = |expected: &str| Err(arguments.bad(3, expected));
         let name = match name {
-            Value::String(name) => name.to_string_lossy(),
+            Value::String(name) => option_name(name),
             _ => String::new(),
         };
         // A wrong option is an error: leaving it out silently would hide the mistake of a script that computes options.

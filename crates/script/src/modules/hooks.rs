@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use veche_types::codes::APPLICATION_CODES;
 
-use super::{fault, http, json};
+use super::copy_limit::{COPIED_BYTES_MAX, CopyLimit, ENTRY_BYTES, option_name};
+use super::{fault, go_on, http, json};
 use crate::host_context::{HostContext, OpenHook, is_binary};
 use crate::task::hook_path;
 use veche_runtime::hooks::{
@@ -120,11 +121,13 @@ pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> Result<Value, &'static 
     match data {
         None => Ok(Value::Nil),
         Some(Data::Json(text)) => {
-            let value = serde_json::from_slice(text).map_err(|_| "invalid data")?;
-            if containers(&value) > CONTAINERS_MAX {
+            if containers(text) > CONTAINERS_MAX {
                 return Err("too many arrays and objects");
             }
-            json::to_lua(lua, &value).map_err(|_| NO_ROOM)
+            json::decode(lua, text).map_err(|error| match error {
+                mlua::Error::RuntimeError(_) => "invalid data",
+                _ => NO_ROOM,
+            })
         }
         Some(Data::Text(text)) => lua
             .create_string(text)
@@ -141,12 +144,20 @@ pub(crate) fn data(lua: &Lua, data: Option<Data<'_>>) -> Result<Value, &'static 
 /// as long as the handler is suspended.
 const CONTAINERS_MAX: usize = 4096;
 
-fn containers(value: &serde_json::Value) -> usize {
-    match value {
-        serde_json::Value::Array(values) => 1 + values.iter().map(containers).sum::<usize>(),
-        serde_json::Value::Object(pairs) => 1 + pairs.values().map(containers).sum::<usize>(),
-        _ => 0,
+/// Returns the number of arrays and objects in a text that is JSON.
+fn containers(text: &[u8]) -> usize {
+    let (mut count, mut is_text) = (0, false);
+    let mut rest = text.iter();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'"' => is_text = !is_text,
+            // The next byte may be an escaped quote.
+            b'\\' => _ = rest.next(),
+            b'[' | b'{' if !is_text => count += 1,
+            _ => {}
+        }
     }
+    count
 }
 
 /// Returns the response of a handler that raised an error for the client; `None` for other tables.
@@ -182,13 +193,20 @@ fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookR
             )));
         }
     };
-    let result = ResponseTable { lua, open, table };
+    let limit = &CopyLimit::new(COPIED_BYTES_MAX);
+    let result = ResponseTable {
+        lua,
+        open,
+        table,
+        limit,
+    };
     if let Some(details) = result.table("error")? {
         result.alone("error")?;
         let error = ResponseTable {
             lua,
             open,
             table: &details,
+            limit,
         };
         error.only("error", &["code", "message", "temporary"])?;
         return Ok(HookResponse::Error {
@@ -203,6 +221,7 @@ fn hook_response(lua: &Lua, open: OpenHook, value: &Value) -> mlua::Result<HookR
             lua,
             open,
             table: &details,
+            limit,
         };
         disconnect.only("disconnect", &["code", "reason"])?;
         let code = disconnect.code(
@@ -236,6 +255,8 @@ struct ResponseTable<'a> {
     lua: &'a Lua,
     open: OpenHook,
     table: &'a Table,
+    /// The bytes that the response may still have.
+    limit: &'a CopyLimit,
 }
 
 impl ResponseTable<'_> {
@@ -263,6 +284,7 @@ impl ResponseTable<'_> {
     /// Rejects unknown fields, which are usually typing mistakes.
     fn only(&self, what: &str, names: &[&str]) -> mlua::Result<()> {
         for pair in self.table.pairs::<Value, Value>() {
+            go_on()?;
             let (key, _) = pair?;
             let is_known = match &key {
                 Value::String(key) => names.iter().any(|name| key.as_bytes() == name.as_bytes()),
@@ -270,7 +292,7 @@ impl ResponseTable<'_> {
             };
             if !is_known {
                 let key = match &key {
-                    Value::String(key) => key.to_string_lossy(),
+                    Value::String(key) => option_name(key),
                     Value::Integer(_) => "[number]".to_owned(),
                     other => format!("[{}]", other.type_name()),
                 };
@@ -341,7 +363,19 @@ impl ResponseTable<'_> {
         }
     }
 
+    /// Counts bytes of the response before they are copied.
+    fn take(&self, bytes: usize) -> mlua::Result<()> {
+        match self.limit.take(bytes + ENTRY_BYTES)? {
+            true => Ok(()),
+            false => {
+                let path = self.path();
+                Err(fault(format!("{path}: a result of more than 16 MiB")))
+            }
+        }
+    }
+
     fn text(&self, name: &str, text: &LuaString) -> mlua::Result<String> {
+        self.take(text.as_bytes().len())?;
         match text.to_str() {
             Ok(text) => Ok(text.to_owned()),
             Err(_) => Err(fault(format!("{}: {name} is not UTF-8", self.path()))),
@@ -371,12 +405,13 @@ impl ResponseTable<'_> {
     }
 
     fn encoded(&self, name: &str, value: &Value) -> mlua::Result<Blob> {
-        let encoded = json::encode(self.lua, value);
-        encoded.map(Blob::Json).map_err(|error| {
+        let encoded = json::encode(self.lua, value).map_err(|error| {
             let why = super::words(&error);
             let why = why.strip_prefix("json.encode: ").unwrap_or(&why);
             fault(format!("{}: {name}: {why}", self.path()))
-        })
+        })?;
+        self.take(encoded.len())?;
+        Ok(Blob::Json(encoded))
     }
 
     /// Returns a value as JSON, or a string as bytes if the client's data was binary; or the bytes of the base64 field.
@@ -384,6 +419,7 @@ impl ResponseTable<'_> {
         match self.get(base64)? {
             Value::Nil => {}
             Value::String(text) => {
+                self.take(text.as_bytes().len())?;
                 let bytes = STANDARD.decode(&*text.as_bytes());
                 let bytes = bytes.map_err(|error| {
                     let path = self.path();
@@ -396,6 +432,7 @@ impl ResponseTable<'_> {
         match self.get(name)? {
             Value::Nil => Ok(None),
             Value::String(bytes) if self.open.is_binary => {
+                self.take(bytes.as_bytes().len())?;
                 Ok(Some(Blob::Bytes(bytes.as_bytes().to_vec())))
             }
             value => self.encoded(name, &value).map(Some),
@@ -415,13 +452,18 @@ impl ResponseTable<'_> {
         };
         for pair in subs.pairs::<Value, Value>() {
             let (channel, sub) = pair?;
-            let channel = self.channel("subs", &channel)?;
             self.room_for(channels)?;
-            let (lua, open) = (self.lua, self.open);
+            let channel = self.channel("subs", &channel)?;
+            let (lua, open, limit) = (self.lua, self.open, self.limit);
             channels.push(match sub {
                 Value::Table(table) => {
                     let table = &table;
-                    let sub = ResponseTable { lua, open, table };
+                    let sub = ResponseTable {
+                        lua,
+                        open,
+                        table,
+                        limit,
+                    };
                     sub.only("one of subs", fields(Hook::Subscribe))?;
                     ServerSubscription {
                         channel,
@@ -444,8 +486,8 @@ impl ResponseTable<'_> {
         };
         for index in 1..=list.raw_len() {
             let channel: Value = list.raw_get(index)?;
-            let channel = self.channel("channels", &channel)?;
             self.room_for(channels)?;
+            let channel = self.channel("channels", &channel)?;
             channels.push(ServerSubscription {
                 channel,
                 ..ServerSubscription::default()

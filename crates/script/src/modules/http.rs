@@ -6,7 +6,7 @@ mod parts;
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
+use mlua::{FromLua as _, Function, Lua, LuaString, MultiValue, Table, Value};
 
 use super::{fault, json};
 use crate::host_context::EndedRequest;
@@ -224,6 +224,19 @@ fn respond(
     Ok(Some(function))
 }
 
+/// The longest name of a user or a subprotocol in bytes.
+const FIELD_BYTES_MAX: usize = 64 << 10;
+
+fn handshake_field(lua: &Lua, table: &Table, name: &str) -> mlua::Result<Option<String>> {
+    match table.get(name)? {
+        Value::Nil => Ok(None),
+        Value::String(text) if text.as_bytes().len() > FIELD_BYTES_MAX => {
+            Err(fault(format!("handshake: {name} may have at most 64 KiB")))
+        }
+        value => Option::from_lua(value, lua),
+    }
+}
+
 /// Returns the result of a handshake handler: `nil` or `true` accepts, a table accepts with details, `false` or a
 /// response refuses.
 fn handshake_reply(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Result<HandshakeReply> {
@@ -238,8 +251,8 @@ fn handshake_reply(lua: &Lua, files: &Table, results: MultiValue) -> mlua::Resul
             body: b"refused\n".to_vec(),
         }),
         Some(Value::Table(table)) => Ok(HandshakeReply::Accept {
-            user: table.get("user")?,
-            protocol: table.get("protocol")?,
+            user: handshake_field(lua, table, "user")?,
+            protocol: handshake_field(lua, table, "protocol")?,
         }),
         Some(_) => {
             let answer = HttpAnswer::from_lua(lua, files, results)?;

@@ -7,6 +7,7 @@ use mlua::{Lua, MultiValue, Table, Value};
 use veche_store::metrics::{BUCKETS_MAX, LABEL_BYTES_MAX, Metric, MetricError, MetricKind};
 
 use super::argument::{Arguments, as_number};
+use super::copy_limit::option_name;
 use super::growing_list::GrowingList;
 use crate::host_context::HostContext;
 
@@ -171,7 +172,7 @@ fn labels(arguments: &Arguments, number: usize) -> mlua::Result<Vec<String>> {
         match value? {
             // One label too many suffices for the error.
             Value::String(name) if labels.len() <= veche_store::metrics::LABELS_MAX => {
-                labels.push(name.to_string_lossy());
+                labels.push(option_name(&name));
             }
             _ => return Err(arguments.bad(number, &format!("{WHAT} expected"))),
         }

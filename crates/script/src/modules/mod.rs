@@ -9,6 +9,7 @@ mod calls;
 mod channels;
 mod connection;
 mod cookie;
+mod copy_limit;
 mod core;
 mod dict;
 pub(crate) mod errors;
@@ -48,7 +49,7 @@ use mlua::{Lua, LuaSerdeExt as _, LuaString, Table};
 
 use crate::app::ScriptApp;
 use crate::host_context::HostContext;
-use faults::{OWN_PLACE, is_utf8};
+use faults::{OWN_PLACE, PLACE_BYTES_MAX, behind_own_place, is_utf8};
 
 /// Adds the Rust functions from which the prelude builds `veche`.
 pub(crate) fn install(
@@ -77,7 +78,7 @@ pub(crate) fn install(
         Ok(match &error {
             mlua::Value::Error(error) => lua.create_string(words(error))?,
             mlua::Value::String(text) if text.as_bytes().starts_with(OWN_PLACE.as_bytes()) => {
-                lua.create_string(without_own_place(&text.to_string_lossy()))?
+                lua.create_string(behind_own_place(&text.as_bytes()))?
             }
             mlua::Value::String(text) => text.clone(),
             other => lua.create_string(other.to_string()?)?,
@@ -85,8 +86,10 @@ pub(crate) fn install(
     })?;
     native.set("words", own_words)?;
     let placed = lua.create_function(|_, (words, traceback): (LuaString, LuaString)| {
-        let traceback = traceback.to_string_lossy();
-        Ok(with_line(&words.to_string_lossy(), traceback))
+        // Only the place at the beginning of the message is needed.
+        let words = words.as_bytes();
+        let words = String::from_utf8_lossy(&words[..words.len().min(PLACE_BYTES_MAX)]);
+        Ok(with_line(&words, traceback.to_string_lossy()))
     })?;
     native.set("with_line", placed)?;
     let modules = lua.create_table()?;

@@ -8,9 +8,9 @@ use veche_calls::mysql::{self, Database, MysqlAction, MysqlReply, ResultMode, Ro
 use veche_calls::{Call, Databases, MysqlCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
-use super::fault;
 use super::growing_list::GrowingList;
 use super::server::{self, NamedOptions, ServerKind};
+use super::{fault, go_on};
 use crate::host_context::HostContext;
 
 const KIND: ServerKind = ServerKind {
@@ -70,21 +70,21 @@ pub(super) fn install(
                 values,
                 wanted,
             };
-            Ok(ask(&context, database, action))
+            ask(&context, database, action)
         })?;
         table.set(name, run)?;
     }
     let own = Rc::clone(context);
     let known = databases.clone();
     let begin = lua.create_function(move |_, number: f64| {
-        Ok(ask(&own, known.find(number)?, MysqlAction::Begin))
+        ask(&own, known.find(number)?, MysqlAction::Begin)
     })?;
     table.set("begin", begin)?;
     let own = Rc::clone(context);
     let finish = lua.create_function(move |_, (number, lease, commit): (f64, f64, bool)| {
         let database = databases.find(number)?;
         let lease = own.leases.take(lease).ok_or_else(over)?;
-        Ok(ask(&own, database, MysqlAction::End { lease, commit }))
+        ask(&own, database, MysqlAction::End { lease, commit })
     })?;
     table.set("finish", finish)?;
     native.set("mysql", table)
@@ -94,8 +94,9 @@ fn over() -> mlua::Error {
     fault("mysql: the transaction has ended")
 }
 
-fn ask(context: &HostContext, database: Arc<Database>, action: MysqlAction) -> f64 {
-    context.call(Call::Mysql(MysqlCall { database, action })).0 as f64
+fn ask(context: &HostContext, database: Arc<Database>, action: MysqlAction) -> mlua::Result<f64> {
+    let token = context.call(Call::Mysql(MysqlCall { database, action }))?;
+    Ok(token.0 as f64)
 }
 
 /// Returns the number of a database.
@@ -235,6 +236,7 @@ fn each_row(
     let names: Vec<LuaString> = names.collect::<mlua::Result<_>>()?;
     let mut values = rows.values.into_iter();
     for _ in 0..count {
+        go_on()?;
         let table = lua.create_table_with_capacity(0, names.len())?;
         for (name, value) in names.iter().zip(values.by_ref().take(names.len())) {
             table.raw_set(name, to_value(lua, value)?)?;
@@ -245,6 +247,7 @@ fn each_row(
 }
 
 fn to_value(lua: &Lua, value: mysql::MysqlValue) -> mlua::Result<Value> {
+    go_on()?;
     Ok(match value {
         mysql::MysqlValue::Null => lua.null(),
         mysql::MysqlValue::Boolean(value) => Value::Boolean(value),

@@ -50,7 +50,7 @@ fn begin(
         return Err(arguments.bad(1, &expected));
     }
     let password = password.to_vec();
-    let token = context.call(Call::Password(PasswordCall { password, action }));
+    let token = context.call(Call::Password(PasswordCall { password, action }))?;
     Ok(token.0 as f64)
 }
 

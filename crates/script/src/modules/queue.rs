@@ -7,6 +7,7 @@ use mlua::{IntoLuaMulti as _, Lua, MultiValue, Table, Value};
 use veche_store::{PushResult, Queue, QueueItem, QueueOptions, WaitSide};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::copy_limit::option_name;
 use super::held_values::HeldValues;
 use super::{fault, json};
 use crate::host_context::HostContext;
@@ -133,7 +134,7 @@ fn options(arguments: &Arguments, table: &Table) -> mlua::Result<QueueOptions> {
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair?;
         let name = match &name {
-            Value::String(name) => name.to_string_lossy(),
+            Value::String(name) => option_name(name),
             _ => String::new(),
         };
         let whole = |least: f64, most: f64| {

@@ -9,9 +9,10 @@ use veche_calls::redis::{Fate, RedisAction, RedisCommand, RedisDatabase, RedisRe
 use veche_calls::{Call, CallErrorKind, Databases, RedisCall};
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
+use super::copy_limit::text_bytes;
 use super::growing_list::GrowingList;
 use super::server::{self, NamedOptions, ServerKind};
-use super::{fault, go_on};
+use super::{fault, go_on, words};
 use crate::host_context::HostContext;
 use veche_runtime::Token;
 use veche_runtime::call_errors::tagged;
@@ -26,8 +27,11 @@ const KIND: ServerKind = ServerKind {
 /// The most servers of one VM.
 const KEYSPACES_MAX: usize = 256;
 
-/// Limit of one call's commands in bytes.
+/// Limit of one call's commands in bytes, with those of the lengths of their arguments.
 const COMMANDS_BYTES_MAX: usize = 16 << 20;
+
+/// The bytes of an argument's length.
+const LENGTH_BYTES: usize = 4;
 
 /// The most commands of one pipeline.
 const COMMANDS_MAX: usize = 10_000;
@@ -61,7 +65,8 @@ pub(super) fn install(
         let mut command = RedisCommand::default();
         let arguments = Arguments::new("redis:call", values);
         for number in 1..=arguments.count() {
-            push(lua, &mut command, arguments.at(number)).map_err(|why| {
+            let bytes_max = COMMANDS_BYTES_MAX;
+            push(lua, &mut command, arguments.at(number), bytes_max).map_err(|why| {
                 // Arguments are counted from the first one after the command's name.
                 let name = String::from_utf8_lossy(name_of(&command)).to_lowercase();
                 fault(format!(
@@ -78,7 +83,7 @@ pub(super) fn install(
                 return Err(fault(format!("redis: {name} can't be called: {why}")));
             }
         };
-        Ok(ask(&own, keyspace, action))
+        ask(&own, keyspace, action)
     })?;
     table.set("run", run)?;
     let (own, known) = (Rc::clone(context), keyspaces.clone());
@@ -96,7 +101,7 @@ pub(super) fn install(
             commands,
             is_atomic,
         };
-        Ok(ask(&own, keyspace, action))
+        ask(&own, keyspace, action)
     })?;
     table.set("pipeline", pipeline)?;
     let (own, known) = (Rc::clone(context), keyspaces.clone());
@@ -125,7 +130,7 @@ pub(super) fn install(
             names,
             are_patterns,
         };
-        Ok(ask(&own, keyspace, action))
+        ask(&own, keyspace, action)
     })?;
     table.set("subscribe", subscribe)?;
     let own = Rc::clone(context);
@@ -138,7 +143,7 @@ pub(super) fn install(
         let what = "seconds from 0 to 31536000";
         let within = arguments.number(1, [0.0, WAIT_MAX_S], what)?;
         let within = within.map(Duration::from_secs_f64);
-        Ok(ask(&own, keyspace, RedisAction::Receive { lease, within }))
+        ask(&own, keyspace, RedisAction::Receive { lease, within })
     })?;
     table.set("receive", receive)?;
     native.set("redis", table)
@@ -149,8 +154,13 @@ fn name_of(command: &RedisCommand) -> &[u8] {
     command.parts().next().unwrap_or_default()
 }
 
-fn ask(context: &HostContext, keyspace: Arc<RedisDatabase>, action: RedisAction) -> f64 {
-    context.call(Call::Redis(RedisCall { keyspace, action })).0 as f64
+fn ask(
+    context: &HostContext,
+    keyspace: Arc<RedisDatabase>,
+    action: RedisAction,
+) -> mlua::Result<f64> {
+    let token = context.call(Call::Redis(RedisCall { keyspace, action }))?;
+    Ok(token.0 as f64)
 }
 
 /// Starts a command whose parts are all strings, if it can use the shared connection.
@@ -172,7 +182,10 @@ pub(crate) fn begin_plain<'a>(
         return None;
     }
     let action = RedisAction::Run(command);
-    Some(context.call(Call::Redis(RedisCall { keyspace, action })))
+    // Without room, the function that checks its arguments reports the error.
+    context
+        .call(Call::Redis(RedisCall { keyspace, action }))
+        .ok()
 }
 
 /// Returns the number of a server.
@@ -205,15 +218,20 @@ fn described(argument: &Value) -> mlua::Result<RedisDatabase> {
     })
 }
 
-/// Adds an argument; the error describes the expected types.
-fn push(lua: &Lua, command: &mut RedisCommand, value: &Value) -> Result<(), String> {
+/// Adds an argument to a command of at most `bytes_max` bytes; the error describes the expected types.
+fn push(
+    lua: &Lua,
+    command: &mut RedisCommand,
+    value: &Value,
+    bytes_max: usize,
+) -> Result<(), String> {
+    go_on().map_err(|error| words(&error))?;
+    if command.packed_bytes() + LENGTH_BYTES + text_bytes(value) > bytes_max {
+        return Err("the commands of a call may have at most 16 MiB".to_owned());
+    }
     let found = match value {
         Value::String(text) => {
-            let bytes = text.as_bytes();
-            if command.bytes() + bytes.len() > COMMANDS_BYTES_MAX {
-                return Err("a command may have at most 16 MiB".to_owned());
-            }
-            command.push(&bytes);
+            command.push(&text.as_bytes());
             return Ok(());
         }
         value if *value == lua.null() => "veche.null",
@@ -262,7 +280,7 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
             if part == 1 {
                 is_named = matches!(&value, Value::String(text) if !text.as_bytes().is_empty());
             }
-            push(lua, &mut command, &value)
+            push(lua, &mut command, &value, COMMANDS_BYTES_MAX - bytes)
                 .map_err(|why| bad(&format!("argument {}: {why}", part - 1)))?;
         }
         if !is_named {
@@ -277,10 +295,7 @@ fn commands(lua: &Lua, arguments: &Arguments) -> mlua::Result<Vec<RedisCommand>>
             }
             Fate::Refused(why) => return Err(bad(why)),
         }
-        bytes += command.bytes();
-        if bytes > COMMANDS_BYTES_MAX {
-            return Err(bad("a pipeline may have at most 16 MiB"));
-        }
+        bytes += command.packed_bytes();
         commands.push(command);
     }
     Ok(commands)

@@ -8,7 +8,8 @@ use veche_calls::WorkerConnection;
 use veche_types::codes::{CloseCode, REASON_BYTES_MAX};
 
 use super::argument::{Arguments, as_number};
-use super::{fault, is_utf8};
+use super::copy_limit::option_name;
+use super::{fault, go_on, is_utf8};
 use crate::host_context::HostContext;
 use crate::{ConnectionId, MessageKind};
 use veche_runtime::close::is_close_code;
@@ -17,6 +18,9 @@ use veche_runtime::{Effect, MESSAGE_BYTES_MAX};
 /// The default and the maximum number of connections that a search returns.
 const LIMIT: usize = 1000;
 const LIMIT_MAX: f64 = 10_000.0;
+
+/// The longest name of a user in bytes that is searched for.
+const USER_BYTES_MAX: usize = 4096;
 
 pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {
     let far = lua.create_table()?;
@@ -120,11 +124,11 @@ fn wanted(options: &Value) -> mlua::Result<(String, usize)> {
     for pair in options.pairs::<Value, Value>() {
         let (key, value) = pair?;
         let key = match &key {
-            Value::String(key) => key.to_string_lossy(),
+            Value::String(key) => option_name(key),
             other => other.to_string()?,
         };
         match (key.as_str(), &value) {
-            ("user", Value::String(name)) => {
+            ("user", Value::String(name)) if name.as_bytes().len() <= USER_BYTES_MAX => {
                 let name = String::from_utf8(name.as_bytes().to_vec()).ok();
                 user = name.filter(|name| !name.is_empty());
             }
@@ -145,7 +149,9 @@ fn wanted(options: &Value) -> mlua::Result<(String, usize)> {
         }
     }
     let user = user.ok_or_else(|| {
-        fault("bad option user to 'connections': the name of a user expected, in UTF-8")
+        fault(
+            "bad option user to 'connections': the name of a user expected, at most 4096 bytes of UTF-8",
+        )
     })?;
     Ok((user, limit))
 }
@@ -154,6 +160,7 @@ fn wanted(options: &Value) -> mlua::Result<(String, usize)> {
 pub(super) fn to_lua(lua: &Lua, places: &[WorkerConnection]) -> mlua::Result<Table> {
     let table = lua.create_table_with_capacity(places.len() * 3, 0)?;
     for place in places {
+        go_on()?;
         table.raw_push(place.worker)?;
         table.raw_push(place.index)?;
         table.raw_push(place.generation)?;

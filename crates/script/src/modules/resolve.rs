@@ -41,7 +41,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
             ));
         };
         let host = host.to_owned();
-        let token = context.call(Call::Resolve(ResolveCall { host, timeout }));
+        let token = context.call(Call::Resolve(ResolveCall { host, timeout }))?;
         Ok(token.0 as f64)
     })?;
     native.set("resolve", begin)

@@ -14,7 +14,8 @@ use veche_store::table::{
 };
 
 use super::argument::{Arguments, WHOLE_MAX, as_number};
-use super::fault;
+use super::copy_limit::{CopyLimit, ENTRY_BYTES, text_bytes};
+use super::{fault, words};
 use crate::app::Snapshots;
 use crate::host_context::HostContext;
 use crate::ttl;
@@ -23,6 +24,9 @@ use crate::ttl;
 const NAME_BYTES_MAX: usize = 255;
 const PATH_BYTES_MAX: usize = 4096;
 const TEXT_BYTES_MAX: usize = 64 << 10;
+
+/// Limit of all texts of a schema in bytes; each counts 64 in addition.
+const SCHEMA_BYTES_MAX: usize = 1 << 20;
 
 /// The interval at which a test polls a job.
 const TEST_PAUSE: Duration = Duration::from_millis(1);
@@ -127,14 +131,15 @@ fn find(
 /// Reads a schema; the error is a text.
 fn schema(table: &Table) -> Result<Schema, String> {
     let mut draft = SchemaDraft::default();
+    let limit = CopyLimit::new(SCHEMA_BYTES_MAX);
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair.map_err(|error| error.to_string())?;
         let name = text(&name).ok_or("the schema must have named fields only")?;
         match (name.as_str(), &value) {
             ("key", value) => draft.key = text(value).ok_or("key: a string expected")?,
-            ("columns", Value::Table(columns)) => draft.columns = columns_of(columns)?,
+            ("columns", Value::Table(columns)) => draft.columns = columns_of(columns, &limit)?,
             ("columns", _) => return Err("columns: types by name expected".to_owned()),
-            ("indexes", Value::Table(indexes)) => draft.indexes = indexes_of(indexes)?,
+            ("indexes", Value::Table(indexes)) => draft.indexes = indexes_of(indexes, &limit)?,
             ("indexes", _) => return Err("indexes: lists of columns by name expected".to_owned()),
             ("ttl", Value::Boolean(has_ttl)) => draft.has_ttl = *has_ttl,
             ("ttl", value) => {
@@ -173,10 +178,21 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-fn columns_of(columns: &Table) -> Result<Vec<(String, String)>, String> {
+/// Counts a text of a schema before it is copied.
+fn take(limit: &CopyLimit, value: &Value) -> Result<(), String> {
+    let bytes = text_bytes(value) + ENTRY_BYTES;
+    match limit.take(bytes).map_err(|error| words(&error))? {
+        true => Ok(()),
+        false => Err("the schema is longer than 1 MiB".to_owned()),
+    }
+}
+
+fn columns_of(columns: &Table, limit: &CopyLimit) -> Result<Vec<(String, String)>, String> {
     let mut found = Vec::new();
     for pair in columns.pairs::<Value, Value>() {
         let (name, kind) = pair.map_err(|error| error.to_string())?;
+        take(limit, &name)?;
+        take(limit, &kind)?;
         match (text(&name), text(&kind)) {
             (Some(name), Some(kind)) => found.push((name, kind)),
             _ => return Err("columns: types by name expected, as in { mark = \"u8\" }".to_owned()),
@@ -185,16 +201,21 @@ fn columns_of(columns: &Table) -> Result<Vec<(String, String)>, String> {
     Ok(found)
 }
 
-fn indexes_of(indexes: &Table) -> Result<Vec<(String, Vec<String>, bool)>, String> {
+fn indexes_of(
+    indexes: &Table,
+    limit: &CopyLimit,
+) -> Result<Vec<(String, Vec<String>, bool)>, String> {
     let mut found = Vec::new();
     for pair in indexes.pairs::<Value, Value>() {
         let (name, about) = pair.map_err(|error| error.to_string())?;
+        take(limit, &name)?;
         let (Some(name), Value::Table(about)) = (text(&name), about) else {
             return Err("indexes: lists of columns by name expected".to_owned());
         };
         let (mut columns, mut is_unique) = (Vec::new(), false);
         for pair in about.pairs::<Value, Value>() {
             let (key, value) = pair.map_err(|error| error.to_string())?;
+            take(limit, &value)?;
             match (as_number(&key), text(&key).as_deref(), &value) {
                 (Some(place), _, value) => {
                     let column = text(value);

@@ -52,6 +52,7 @@ impl Vm {
                 return self.context.set_hook_response(number, HookResponse::Failed);
             }
         };
+        self.context.keep_hook_context(number, &asked.caller);
         self.begin_or_keep(coroutine, TaskOwner::Hook(number, asked.hook));
     }
 

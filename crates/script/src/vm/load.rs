@@ -228,6 +228,7 @@ impl Vm {
             slice: TurnSlice::default(),
             slow: None,
             has_begun: false,
+            name: app.name.as_str().into(),
             role: app.role,
             run: ServiceState::Idle,
             is_handling_events: false,

@@ -113,6 +113,7 @@ impl Vm {
         let place = gate.remove(at);
         if let Some(task) = place.and_then(|place| tasks.take(place)) {
             self.machine.discard(task.coroutine);
+            self.context.forget_context(task.owner);
         }
         self.context.close_hook(number);
         true

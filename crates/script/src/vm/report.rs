@@ -61,6 +61,7 @@ impl Vm {
             owner => owner.name(),
         };
         table.raw_set("handler", handler)?;
+        table.raw_set("app", &*self.name)?;
         table.raw_set("worker", self.context.worker)?;
         table.raw_set("traceback", failure.traceback.as_str())?;
         if let Some(about) = self.context.about() {

@@ -304,10 +304,11 @@ impl Vm {
         let owner = TaskOwner::Spawned(spawned.number);
         if self.tasks.len() >= self.tasks_max && !spawned.is_successor {
             self.machine.discard(spawned.coroutine);
-            return self.failed(
+            self.failed(
                 owner,
                 LuaError::error_message("too many coroutines (tasks_max)"),
             );
+            return self.context.forget_context(owner);
         }
         self.run(spawned.coroutine, owner, &[]);
     }
@@ -349,6 +350,7 @@ impl Vm {
                     TaskOwner::Spawned(number),
                     LuaError::error_message("cancelled"),
                 );
+                self.context.forget_context(Owner::Spawned(number));
             }
             return;
         };
@@ -377,6 +379,7 @@ impl Vm {
                     |one: &DeferredCall| matches!(one, DeferredCall::Task(at) if *at == place);
                 self.postponed.retain(|one| !is_its(one));
                 self.machine.discard(task.coroutine);
+                self.context.forget_context(task.owner);
             }
             None => {}
         }

@@ -8,6 +8,11 @@ local function nothing() end
 local long, many, fields = {}, {}, {}
 for at = 1, 20000 do many[at], fields["key " .. at] = at, at end
 
+-- Valid addresses, at which nothing listens, and a list that repeats one long string.
+local HTTP, WS = "http://127.0.0.1:9/", "ws://127.0.0.1:9/"
+local repeated, piece = {}, ("z"):rep(2 ^ 20)
+for at = 1, 5000 do repeated[at] = piece end
+
 -- Objects that methods are called of, by the name that the types give them.
 local objects = {
   dict = veche.dict("dict", { bytes_max = 1048576 }), queue = veche.queue("queue", { bytes_max = 1048576 }), channel = veche.channel(10), semaphore = veche.semaphore(1),
@@ -44,7 +49,13 @@ local function arguments(kind)
   if kind == 6 then return many, text end
   if kind == 7 then return fields, many end
   if kind == 8 then return "a", fields, { a = text } end
-  return { a = text, text }, text
+  if kind == 9 then return { a = text, text }, text end
+  if kind == 10 then return HTTP, { headers = { x = repeated } }, { query = { a = repeated } } end
+  if kind == 11 then return HTTP, { form = { a = repeated } }, { headers = { x = repeated } } end
+  if kind == 12 then return HTTP, text, { query = { a = text } } end
+  if kind == 13 then return WS, { protocols = repeated }, { headers = { x = repeated } } end
+  if kind == 14 then return { url = HTTP, headers = { x = repeated }, channels = repeated, user = piece }, repeated end
+  return "a", repeated, repeated
 end
 
 local function call(f, object, ...)

@@ -4,6 +4,8 @@
 //! A measurement above its limit is repeated, and the smallest value counts, because a thread that shares its core with
 //! others is stopped late.
 
+mod answered;
+mod copies;
 #[path = "../support/mod.rs"]
 mod support;
 mod worst;
@@ -42,7 +44,14 @@ const EXCESS_BYTES_MAX: usize = 16 * MIB;
 const SENT_BYTES_MAX: usize = 64 * MIB;
 
 /// The functions whose messages wait outside the VM.
-const SENDING: &[&str] = &["conn:send", "veche.publish", "veche.push"];
+const SENDING: &[&str] = &[
+    "conn:send",
+    "veche.http.patch",
+    "veche.http.post",
+    "veche.http.put",
+    "veche.publish",
+    "veche.push",
+];
 
 /// Number of measurements of one call, of which the smallest counts.
 const ATTEMPTS: usize = 8;
@@ -261,8 +270,54 @@ fn what_takes_long_is_stopped() {
     run_apart("repeat_the_worst");
 }
 
+#[test]
+fn a_list_that_repeats_a_long_string_is_not_copied() {
+    run_apart("copy_repeated_strings");
+}
+
+#[test]
+#[ignore = "not a test: the process of the one above"]
+fn copy_repeated_strings() {
+    let problems = copies::problems();
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
+fn large_replies_end_their_handler_within_its_limits() {
+    run_apart("answer_with_much");
+}
+
+#[test]
+#[ignore = "not a test: the process of the one above"]
+fn answer_with_much() {
+    let problems = answered::problems();
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
+fn tasks_that_spawn_two_of_their_kind_stay_within_the_limits() {
+    run_apart("spawn_forever");
+}
+
+#[test]
+#[ignore = "not a test: the process of the one above"]
+fn spawn_forever() {
+    answered::spawn_forever();
+}
+
+#[test]
+fn a_large_table_is_cleared_on_another_thread() {
+    run_apart("clear_a_large_table");
+}
+
+#[test]
+#[ignore = "not a test: the process of the one above"]
+fn clear_a_large_table() {
+    answered::clear_a_large_table();
+}
+
 /// Number of kinds of arguments in `calls.lua`.
-const KINDS: usize = 9;
+const KINDS: usize = 15;
 
 #[test]
 #[ignore = "not a test: the process of the one above"]
@@ -306,7 +361,7 @@ fn call_everything() {
                     vm.message(id, MessageKind::Text, message.as_bytes(), *now);
                 });
                 vm.gone(id, false, *now);
-                let effects = bench.effect_lines();
+                let effects = answered::fail_calls(&mut bench);
                 let lost = effects.iter().find(|line| line.contains("there is no "));
                 assert_eq!(lost, None, "{name}");
                 least = least.min(cost.cpu);

@@ -284,6 +284,20 @@ impl Bench {
         self.effects.bytes(span)
     }
 
+    /// Returns the effects without a copy of what they hold; the texts of calls are left out.
+    pub(crate) fn take_effects(&mut self) -> Vec<(String, Effect)> {
+        self.effects.clear();
+        self.vm.take_effects(&mut self.effects);
+        let list = std::mem::take(&mut self.effects.list);
+        let line = |effect: &Effect| match effect {
+            Effect::Call { .. } => String::new(),
+            other => words(other, &self.effects),
+        };
+        list.into_iter()
+            .map(|effect| (line(&effect), effect))
+            .collect()
+    }
+
     pub(crate) fn effects(&mut self) -> Vec<(String, Effect)> {
         self.effects.clear();
         self.vm.take_effects(&mut self.effects);

@@ -14,6 +14,9 @@ use super::{State, Table};
 /// Maximum number of changes of a batch.
 pub const BATCH_MAX: usize = 10_000;
 
+/// Maximum memory of the values of a batch, in bytes.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+
 #[derive(Clone, Debug)]
 enum Step {
     Put(PutMode, Vec<OwnedCell>, Option<u64>),
@@ -25,6 +28,8 @@ enum Step {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     steps: Vec<Step>,
+    /// The memory of the values.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -46,48 +51,63 @@ fn cells(row: &[OwnedCell]) -> Vec<Cell<'_>> {
 }
 
 impl Batch {
-    fn push(&mut self, step: Step) -> Result<(), TableError> {
+    /// Counts the values of a change before they are copied: rows may share a long text.
+    fn take<'a>(&mut self, cells: impl Iterator<Item = Cell<'a>>) -> Result<(), TableError> {
         if self.steps.len() == BATCH_MAX {
             return Err(TableError::Batch { most: BATCH_MAX });
         }
-        self.steps.push(step);
+        let bytes = cells.map(|cell| size_of::<OwnedCell>() + cell.text_bytes());
+        let bytes = bytes.fold(self.bytes, usize::saturating_add);
+        if bytes > BATCH_BYTES_MAX {
+            let most = BATCH_BYTES_MAX >> 20;
+            return Err(TableError::BatchBytes { most });
+        }
+        self.bytes = bytes;
         Ok(())
     }
 
     /// Like [`Table::put`].
     ///
     /// # Errors
-    /// [`TableError::Batch`].
+    /// [`TableError::Batch`], [`TableError::BatchBytes`].
     pub fn put(
         &mut self,
         how: PutMode,
         row: &[Cell<'_>],
         ttl_ms: Option<u64>,
     ) -> Result<(), TableError> {
-        self.push(Step::Put(how, own(row), ttl_ms))
+        self.take(row.iter().copied())?;
+        self.steps.push(Step::Put(how, own(row), ttl_ms));
+        Ok(())
     }
 
     /// Like [`Table::update`], but a missing row is an error.
     ///
     /// # Errors
-    /// [`TableError::Batch`].
+    /// [`TableError::Batch`], [`TableError::BatchBytes`].
     pub fn update(
         &mut self,
         key: Cell<'_>,
         changes: &[(usize, Cell<'_>)],
     ) -> Result<(), TableError> {
+        let cells = changes.iter().map(|(_, cell)| *cell);
+        self.take(cells.chain([key]))?;
         let changes = changes
             .iter()
             .map(|(column, cell)| (*column, OwnedCell::new(*cell)));
-        self.push(Step::Update(OwnedCell::new(key), changes.collect()))
+        let key = OwnedCell::new(key);
+        self.steps.push(Step::Update(key, changes.collect()));
+        Ok(())
     }
 
     /// Like [`Table::delete`].
     ///
     /// # Errors
-    /// [`TableError::Batch`].
+    /// [`TableError::Batch`], [`TableError::BatchBytes`].
     pub fn delete(&mut self, key: Cell<'_>) -> Result<(), TableError> {
-        self.push(Step::Delete(OwnedCell::new(key)))
+        self.take([key].into_iter())?;
+        self.steps.push(Step::Delete(OwnedCell::new(key)));
+        Ok(())
     }
 }
 

@@ -186,8 +186,7 @@ impl Table {
         let full = std::mem::replace(&mut *state, empty);
         self.notify_watchers(|out| json::event(out, WatchEvent::Clear, None));
         drop(state);
-        // Dropped without the lock, because freeing much memory takes time.
-        drop(full);
+        full.free();
         Ok(())
     }
 
@@ -257,7 +256,20 @@ impl Table {
     }
 }
 
+/// The number of rows that are freed by the calling thread; a million take about 10 ms.
+const FREED_AT_ONCE: usize = 10_000;
+
 impl State {
+    /// Frees the rows, on a thread of its own if there are many: the caller is a worker. Must be called without the lock.
+    fn free(self) {
+        if self.rows.count() <= FREED_AT_ONCE {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("table-clear".to_owned());
+        // If no thread can be started, the closure is dropped here, and the rows with it.
+        drop(thread.spawn(move || drop(self)));
+    }
+
     pub(super) fn refuse_while_loading(&self) -> Result<(), TableError> {
         match self.is_loading || self.is_replacing {
             true => Err(TableError::Loading),

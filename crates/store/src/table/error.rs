@@ -78,4 +78,10 @@ pub enum TableError {
         /// The maximum number of changes.
         most: usize,
     },
+    /// The values of a batch are too large.
+    #[error("the values of a batch may have at most {most} MiB")]
+    BatchBytes {
+        /// The maximum in MiB.
+        most: usize,
+    },
 }

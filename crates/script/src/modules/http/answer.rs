@@ -3,6 +3,7 @@
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
 use crate::modules::argument::Arguments;
+use crate::modules::copy_limit::{CopyLimit, option_name, text_bytes};
 use crate::modules::{fault, json};
 use veche_runtime::is_file_path;
 
@@ -106,29 +107,61 @@ impl HttpAnswer {
     }
 }
 
+/// Limit of the names and values of a response's headers in bytes, with those that separate them.
+const HEADERS_BYTES_MAX: usize = 64 << 10;
+
+/// The bytes of a header that separate it: `: ` and the end of the line.
+const SEPARATOR_BYTES: usize = 4;
+
 /// Returns the headers of a table; a list as a value gives several lines.
 fn pairs(table: &Table) -> mlua::Result<Vec<(String, String)>> {
+    let limit = CopyLimit::new(HEADERS_BYTES_MAX);
     let mut headers = Vec::new();
-    for pair in table.pairs::<String, Value>() {
-        let (name, value) = pair.map_err(|_| fault("request: a header's name must be a string"))?;
+    for pair in table.pairs::<Value, Value>() {
+        let (name, value) = pair?;
+        let name = match &name {
+            Value::String(name) if name.as_bytes().len() <= HEADERS_BYTES_MAX => {
+                let name = name.to_str();
+                let name = name.map_err(|_| fault("request: a header's name is not UTF-8"))?;
+                name.to_owned()
+            }
+            Value::String(_) => return Err(too_long()),
+            _ => return Err(fault("request: a header's name must be a string")),
+        };
+        let mut add = |value: &Value| {
+            if !limit.take(name.len() + text_bytes(value) + SEPARATOR_BYTES)? {
+                return Err(too_long());
+            }
+            let text = match value {
+                Value::String(text) => {
+                    let text = text.to_str().map(|text| text.to_owned());
+                    text.map_err(|_| fault(format!("request: header '{name}' is not UTF-8")))?
+                }
+                Value::Number(_) | Value::Integer(_) => value.to_string()?,
+                other => {
+                    return Err(fault(format!(
+                        "request: header '{name}' is a {}; a string expected",
+                        other.type_name()
+                    )));
+                }
+            };
+            headers.push((name.clone(), text));
+            Ok(())
+        };
         match value {
             Value::Table(values) => {
-                for value in values.sequence_values::<String>() {
-                    headers.push((name.clone(), value?));
+                for value in values.sequence_values::<Value>() {
+                    add(&value?)?;
                 }
             }
-            Value::String(_) | Value::Number(_) | Value::Integer(_) => {
-                headers.push((name, value.to_string()?));
-            }
-            other => {
-                return Err(fault(format!(
-                    "request: header '{name}' is a {}; a string expected",
-                    other.type_name()
-                )));
-            }
+            value => add(&value)?,
         }
     }
     Ok(headers)
+}
+
+fn too_long() -> mlua::Error {
+    fault("request: the headers are longer than 64 KiB")
 }
 
 /// Adds a header unless the script has set it.
@@ -188,7 +221,7 @@ fn file_option(
     (name, value): (Value, Value),
 ) -> mlua::Result<()> {
     let name = match &name {
-        Value::String(name) => name.to_string_lossy(),
+        Value::String(name) => option_name(name),
         _ => String::new(),
     };
     let text = match &value {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use mlua::{Lua, Table, Value};
 use veche_calls::{Call, HttpCall, HttpReply, ReadBody, ReplyBody};
 
-use super::fault;
+use super::{fault, go_on};
 use crate::host_context::HostContext;
 
 /// The registry key of the metatable of responses.
@@ -40,7 +40,7 @@ pub(super) fn install(
                 },
                 ..fetch
             };
-            let token = own.call(Call::Http(HttpCall::Fetch(Box::new(fetch))));
+            let token = own.call(Call::Http(HttpCall::Fetch(Box::new(fetch))))?;
             Ok(token.0 as f64)
         },
     )?;
@@ -53,7 +53,7 @@ pub(super) fn install(
                 "the response is closed: it was cancelled, or the coroutine of the request has ended",
             )
         })?;
-        let token = own.call(Call::Http(HttpCall::Read(ReadBody { stream })));
+        let token = own.call(Call::Http(HttpCall::Read(ReadBody { stream })))?;
         Ok(token.0 as f64)
     })?;
     native.set("http_read", read)?;
@@ -100,6 +100,7 @@ fn headers(lua: &Lua, headers: &[(String, Vec<u8>)]) -> mlua::Result<Table> {
     let mut joined: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
     let mut cookies = Vec::new();
     for (name, value) in headers {
+        go_on()?;
         if name == "set-cookie" {
             cookies.push(lua.create_string(value)?);
             continue;

@@ -1,6 +1,7 @@
 //! Validation of a script's HTTP request: none of its parts can inject another header line.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use veche_calls::{CertificateTrust, HttpRequest};
 
 use super::super::argument::{as_number, is_token};
-use super::super::{fault, json, timeouts};
+use super::super::copy_limit::{CopyLimit, option_name};
+use super::super::{fault, go_on, json, timeouts};
 
 /// The default timeout in seconds.
 const TIMEOUT_S: f64 = 30.0;
@@ -24,6 +26,18 @@ const URL_BYTES_MAX: usize = 16 << 10;
 
 /// Limit of the names and values of all headers, in bytes.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
+
+/// Limit of a form in bytes, as of JSON.
+const FORM_BYTES_MAX: usize = 8 << 20;
+
+/// The most names of a form or a query.
+const NAMES_MAX: usize = 100_000;
+
+/// Bytes that are encoded at a time.
+const PART_BYTES: usize = 16 << 10;
+
+/// The longest path of a file in bytes.
+const PATH_BYTES_MAX: usize = 4096;
 
 /// Headers that are set by the HTTP client itself.
 const OWN_HEADERS: &[&str] = &[
@@ -143,7 +157,7 @@ impl Draft<'_> {
             let Value::String(key) = &key else {
                 return Err(self.bad("options", "option names must be strings"));
             };
-            let key = key.to_string_lossy();
+            let key = option_name(key);
             let expected =
                 |what: &str| self.bad(&format!("option {key}"), &format!("{what} expected"));
             let flag = || match value {
@@ -179,7 +193,10 @@ impl Draft<'_> {
                 "query" => {
                     let query = match &value {
                         Value::String(query) => text(&query.as_bytes()),
-                        Value::Table(fields) => Some(self.form(fields, "query")?),
+                        Value::Table(fields) => {
+                            let too_long = "the URL is longer than 16384 bytes";
+                            Some(self.form(fields, "query", URL_BYTES_MAX, too_long)?)
+                        }
                         _ => None,
                     };
                     let query = query.ok_or_else(|| {
@@ -201,7 +218,9 @@ impl Draft<'_> {
                 }
                 "form" => match &value {
                     Value::Table(fields) => {
-                        let form = self.form(fields, "form")?.into_bytes();
+                        let too_long = "the form is longer than 8 MiB";
+                        let form = self.form(fields, "form", FORM_BYTES_MAX, too_long)?;
+                        let form = form.into_bytes();
                         self.body(form, Some("application/x-www-form-urlencoded"))?;
                     }
                     _ => return Err(expected("a table of fields")),
@@ -218,7 +237,7 @@ impl Draft<'_> {
     fn method(&mut self, value: &Value) -> mlua::Result<()> {
         let why = "a method such as GET or POST, of at most 32 letters, and not CONNECT or TRACE, expected";
         let method = match value {
-            Value::String(method) => method.to_string_lossy().to_ascii_uppercase(),
+            Value::String(method) => option_name(method).to_ascii_uppercase(),
             _ => return Err(self.bad("option method", why)),
         };
         let is_word = (1..=32).contains(&method.len()) && method.bytes().all(is_token);
@@ -251,13 +270,17 @@ impl Draft<'_> {
 
     fn headers(&mut self, value: &Value) -> mlua::Result<()> {
         const WHAT: &str = "option headers";
+        const TOO_LONG: &str = "at most 65536 bytes expected";
         let Value::Table(table) = value else {
             return Err(self.bad(WHAT, "a table of names and values expected"));
         };
-        let mut bytes = 0;
+        let limit = CopyLimit::new(HEADERS_BYTES_MAX);
         for pair in table.pairs::<Value, Value>() {
             let (name, value) = pair?;
             let name = match &name {
+                Value::String(name) if name.as_bytes().len() > HEADERS_BYTES_MAX => {
+                    return Err(self.bad(WHAT, TOO_LONG));
+                }
                 Value::String(name) => name.to_string_lossy().to_ascii_lowercase(),
                 _ => return Err(self.bad(WHAT, "their names must be strings")),
             };
@@ -267,25 +290,25 @@ impl Draft<'_> {
             if OWN_HEADERS.contains(&name.as_str()) {
                 return Err(self.bad(WHAT, &format!("{name} is set by the client itself")));
             }
-            let values = scalars(&value).ok_or_else(|| {
-                self.bad(
-                    WHAT,
-                    &format!("{name}: a string, a number or a list of them expected"),
-                )
-            })?;
-            for value in values {
+            let mut headers = std::mem::take(&mut self.fetch.headers);
+            let are_scalars = each_scalar(&value, |value| {
+                if !limit.take(name.len() + value.len())? {
+                    return Err(self.bad(WHAT, TOO_LONG));
+                }
                 let is_good = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
                 if !value.iter().all(is_good) {
                     let why =
                         format!("{name}: a value must not have line breaks and control characters");
                     return Err(self.bad(WHAT, &why));
                 }
-                bytes += name.len() + value.len();
-                if bytes > HEADERS_BYTES_MAX {
-                    return Err(self.bad(WHAT, "at most 65536 bytes expected"));
-                }
-                self.fetch.headers.push((name.clone(), value));
+                headers.push((name.clone(), value.to_vec()));
+                Ok(())
+            })?;
+            if !are_scalars {
+                let why = format!("{name}: a string, a number or a list of them expected");
+                return Err(self.bad(WHAT, &why));
             }
+            self.fetch.headers = headers;
         }
         Ok(())
     }
@@ -301,27 +324,73 @@ impl Draft<'_> {
     }
 
     /// Encodes fields as a form, sorted by name since the order of a table is arbitrary.
-    fn form(&self, table: &Table, what: &str) -> mlua::Result<String> {
+    fn form(
+        &self,
+        table: &Table,
+        what: &str,
+        bytes_max: usize,
+        too_long: &str,
+    ) -> mlua::Result<String> {
         let expected = || {
             let why =
                 "a table expected, from names to strings, numbers, booleans or lists of these";
             self.bad(&format!("option {what}"), why)
         };
-        let mut fields = Vec::new();
+        let too_long = || self.bad(&format!("option {what}"), too_long);
+        // The fields of a name keep their order.
+        let mut fields = BTreeMap::<String, String>::new();
+        let limit = CopyLimit::new(bytes_max);
         for pair in table.pairs::<Value, Value>() {
             let (name, value) = pair?;
-            let name = match &name {
-                Value::String(name) => name.as_bytes().to_vec(),
-                Value::Integer(_) | Value::Number(_) => name.to_string()?.into_bytes(),
+            let mut key = String::new();
+            let is_short = match &name {
+                Value::String(name) => encode(&name.as_bytes(), &mut key, limit.left())?,
+                Value::Integer(_) | Value::Number(_) => {
+                    encode(name.to_string()?.as_bytes(), &mut key, limit.left())?
+                }
                 _ => return Err(expected()),
             };
-            for value in scalars(&value).ok_or_else(expected)? {
-                fields.push(format!("{}={}", encoded(&name), encoded(&value)));
+            if !is_short {
+                return Err(too_long());
+            }
+            if fields.len() == NAMES_MAX {
+                let why = format!("at most {NAMES_MAX} names expected");
+                return Err(self.bad(&format!("option {what}"), &why));
+            }
+            let mut text = String::new();
+            let are_scalars = each_scalar(&value, |value| {
+                let before = text.len();
+                if !text.is_empty() {
+                    text.push('&');
+                }
+                text.push_str(&key);
+                text.push('=');
+                let is_short = encode(value, &mut text, before + limit.left())?;
+                if !is_short || !limit.take(text.len() - before)? {
+                    return Err(too_long());
+                }
+                Ok(())
+            })?;
+            if !are_scalars {
+                return Err(expected());
+            }
+            match fields.entry(key) {
+                _ if text.is_empty() => {}
+                Entry::Vacant(entry) => _ = entry.insert(text),
+                // A number that is written as this name.
+                Entry::Occupied(mut entry) => {
+                    entry.get_mut().push('&');
+                    entry.get_mut().push_str(&text);
+                }
             }
         }
-        // Values of a repeated name keep their order.
-        fields.sort_by(|a, b| a.split('=').next().cmp(&b.split('=').next()));
-        Ok(fields.join("&"))
+        let mut fields = fields.into_values();
+        let mut form = fields.next().unwrap_or_default();
+        for text in fields {
+            form.push('&');
+            form.push_str(&text);
+        }
+        Ok(form)
     }
 
     fn finish(mut self, body_bytes_max: Option<u64>) -> mlua::Result<HttpRequest> {
@@ -353,39 +422,58 @@ impl Draft<'_> {
     }
 }
 
-/// Returns a value, or the values of a list, as text.
-fn scalars(value: &Value) -> Option<Vec<Vec<u8>>> {
-    let scalar = |value: &Value| match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        Value::Boolean(_) | Value::Integer(_) | Value::Number(_) => {
-            Some(value.to_string().ok()?.into_bytes())
+/// Passes a value, or each value of a list, as text. Returns `false` if one is neither a string, a number nor a boolean.
+fn each_scalar(
+    value: &Value,
+    mut take: impl FnMut(&[u8]) -> mlua::Result<()>,
+) -> mlua::Result<bool> {
+    let mut scalar = |value: &Value| {
+        go_on()?;
+        match value {
+            Value::String(text) => take(&text.as_bytes())?,
+            Value::Boolean(_) | Value::Integer(_) | Value::Number(_) => {
+                take(value.to_string()?.as_bytes())?;
+            }
+            _ => return Ok(false),
         }
-        _ => None,
+        Ok(true)
     };
-    match value {
-        Value::Table(list) => {
-            let values = list.sequence_values::<Value>();
-            values.map(|value| scalar(&value.ok()?)).collect()
+    let Value::Table(list) = value else {
+        return scalar(value);
+    };
+    for value in list.sequence_values::<Value>() {
+        if !scalar(&value?)? {
+            return Ok(false);
         }
-        value => Some(vec![scalar(value)?]),
     }
+    Ok(true)
 }
 
-fn encoded(bytes: &[u8]) -> Cow<'_, str> {
-    let text: Cow<'_, str> = percent_encode(bytes, FORM).into();
-    match text.contains(' ') {
-        true => text.replace(' ', "+").into(),
-        false => text,
+/// Appends bytes in the form's encoding. Returns `false` if the text gets longer than `bytes_max`.
+fn encode(bytes: &[u8], text: &mut String, bytes_max: usize) -> mlua::Result<bool> {
+    for part in bytes.chunks(PART_BYTES) {
+        go_on()?;
+        for piece in percent_encode(part, FORM) {
+            match piece.contains(' ') {
+                true => text.push_str(&piece.replace(' ', "+")),
+                false => text.push_str(piece),
+            }
+        }
+        if text.len() > bytes_max {
+            return Ok(false);
+        }
     }
+    Ok(text.len() <= bytes_max)
 }
 
 /// Returns a part of a URL if it is UTF-8 without spaces and control characters.
 fn text(bytes: &[u8]) -> Option<String> {
+    let bytes = Some(bytes).filter(|bytes| bytes.len() <= URL_BYTES_MAX)?;
     let text = simdutf8::basic::from_utf8(bytes).ok()?;
     let is_good = |char: char| !char.is_whitespace() && !char.is_control();
-    (text.len() <= URL_BYTES_MAX && text.chars().all(is_good)).then(|| text.to_owned())
+    text.chars().all(is_good).then(|| text.to_owned())
 }
 
 fn is_path(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && !bytes.contains(&0)
+    (1..=PATH_BYTES_MAX).contains(&bytes.len()) && !bytes.contains(&0)
 }

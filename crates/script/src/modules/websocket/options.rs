@@ -6,6 +6,7 @@ use mlua::Value;
 use veche_calls::CertificateTrust;
 
 use crate::modules::argument::{Arguments, as_number, is_token};
+use crate::modules::copy_limit::{option_name, text_bytes};
 
 /// The maximum and the default time for opening a connection, in seconds.
 const TIMEOUT_MAX: f64 = 3600.0;
@@ -78,7 +79,7 @@ impl Options {
             let Value::String(name) = name else {
                 return Err(arguments.bad(2, "the names of options must be strings"));
             };
-            let name = name.to_string_lossy();
+            let name = option_name(&name);
             let wrong = |what: &str| arguments.bad(2, &format!("{name}: {what} expected"));
             let seconds = |least: f64| {
                 let seconds = as_number(&value);
@@ -128,25 +129,34 @@ impl Options {
 /// Returns one subprotocol, or a list of them in order of preference.
 fn protocols(value: &Value) -> Result<String, String> {
     const WHAT: &str = "a list of names without spaces and commas";
-    let mut names = Vec::new();
+    let mut joined = String::new();
+    let mut add = |name: &Value| {
+        let Value::String(name) = name else {
+            return Err(WHAT.to_owned());
+        };
+        let name = name.as_bytes();
+        if joined.len() + 2 + name.len() > HEADERS_BYTES_MAX {
+            return Err(format!("at most {HEADERS_BYTES_MAX} bytes of names"));
+        }
+        if name.is_empty() || !name.iter().copied().all(is_token) {
+            return Err(WHAT.to_owned());
+        }
+        if !joined.is_empty() {
+            joined.push_str(", ");
+        }
+        // A token is ASCII.
+        joined.push_str(&String::from_utf8_lossy(&name));
+        Ok(())
+    };
     match value {
-        Value::String(name) => names.push(name.to_string_lossy()),
         Value::Table(list) => {
             for name in list.sequence_values::<Value>() {
-                match name {
-                    Ok(Value::String(name)) => names.push(name.to_string_lossy()),
-                    _ => return Err(WHAT.into()),
-                }
+                add(&name.map_err(|_| WHAT.to_owned())?)?;
             }
         }
-        _ => return Err(WHAT.into()),
+        name => add(name)?,
     }
-    let is_good = |name: &String| !name.is_empty() && name.bytes().all(is_token);
-    let joined = names.join(", ");
-    match names.iter().all(is_good) && joined.len() <= HEADERS_BYTES_MAX {
-        true => Ok(joined),
-        false => Err(WHAT.into()),
-    }
+    Ok(joined)
 }
 
 fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
@@ -154,12 +164,16 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
     let Value::Table(table) = value else {
         return Err(WHAT.into());
     };
+    let too_long = || format!("at most {HEADERS_BYTES_MAX} bytes");
     let mut headers = Vec::new();
     let mut bytes = 0;
     for pair in table.pairs::<Value, Value>() {
         let Ok((Value::String(name), value)) = pair else {
             return Err(WHAT.into());
         };
+        if name.as_bytes().len() > HEADERS_BYTES_MAX {
+            return Err(too_long());
+        }
         let name = name.to_string_lossy();
         let own = name.to_ascii_lowercase();
         if OWN_HEADERS.contains(&&*own) || own.starts_with("sec-websocket-") {
@@ -170,18 +184,29 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
         if name.is_empty() || !name.bytes().all(is_token) {
             return Err(format!("{name:?} is not a header name; one"));
         }
-        for value in
-            values(&value).ok_or_else(|| format!("{name}: a string, or a list of them,"))?
-        {
+        let mut add = |value: &Value| {
+            bytes += name.len() + text_bytes(value) + 4;
+            if bytes > HEADERS_BYTES_MAX {
+                return Err(too_long());
+            }
+            let text = text(value);
+            let text = text.ok_or_else(|| format!("{name}: a string, or a list of them,"))?;
             let is_good = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
-            if !value.bytes().all(is_good) {
+            if !text.bytes().all(is_good) {
                 return Err(format!("{name}: a value without control characters"));
             }
-            bytes += name.len() + value.len() + 4;
-            if bytes > HEADERS_BYTES_MAX {
-                return Err(format!("at most {HEADERS_BYTES_MAX} bytes"));
+            headers.push((name.clone(), text));
+            Ok(())
+        };
+        match &value {
+            Value::Table(list) => {
+                // A list consists of strings.
+                for value in list.sequence_values::<Value>() {
+                    let value = value.ok().filter(Value::is_string);
+                    add(&value.unwrap_or(Value::Nil))?;
+                }
             }
-            headers.push((name.clone(), value));
+            value => add(value)?,
         }
     }
     // Sorted, since the order of a Lua table is arbitrary.
@@ -189,18 +214,11 @@ fn headers(value: &Value) -> Result<Vec<(String, String)>, String> {
     Ok(headers)
 }
 
-/// Returns the value or values of a header.
-fn values(value: &Value) -> Option<Vec<String>> {
+/// Returns the value of a header.
+fn text(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => Some(vec![text.to_str().ok()?.to_owned()]),
-        Value::Integer(_) | Value::Number(_) => Some(vec![value.to_string().ok()?]),
-        Value::Table(list) => {
-            let texts = list.sequence_values::<Value>().map(|value| match value {
-                Ok(Value::String(text)) => Some(text.to_str().ok()?.to_owned()),
-                _ => None,
-            });
-            texts.collect()
-        }
+        Value::String(text) => Some(text.to_str().ok()?.to_owned()),
+        Value::Integer(_) | Value::Number(_) => value.to_string().ok(),
         _ => None,
     }
 }

@@ -10,6 +10,8 @@ use super::{Call, FaultSubject, boxed, method, push_boxed, row, shown};
 /// The number of rows in the first slice; later ones are larger, since most scans are short.
 const FIRST_ROWS: usize = 32;
 const SLICE_ROWS: usize = 256;
+/// The most columns of a scan. A table has at most 65, but a list may repeat them.
+const COLUMNS_MAX: usize = 128;
 /// Rows that are aggregated under one lock.
 const SUMMED_ROWS: usize = 4096;
 
@@ -163,8 +165,13 @@ pub(super) unsafe extern "C-unwind" fn columns(state: *mut lua_State) -> c_int {
                 return Err(bad());
             }
             ffi::lua_settop(state, 2);
-            let mut places = Vec::new();
-            for place in 1..=ffi::lua_objlen(state, 2) {
+            let count = ffi::lua_objlen(state, 2);
+            if count > COLUMNS_MAX {
+                let words = format!("columns: at most {COLUMNS_MAX} names expected");
+                return Err(FaultSubject::argument(name, number, words));
+            }
+            let mut places = Vec::with_capacity(count);
+            for place in 1..=count {
                 ffi::lua_rawgeti(state, 2, place as ffi::lua_Integer);
                 if ffi::lua_type(state, 3) != ffi::LUA_TSTRING {
                     return Err(bad());

@@ -1,0 +1,276 @@
+//! Answered calls: replies that are converted to Lua values on the worker's thread.
+
+use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
+use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
+use veche_calls::redis::{RedisReply, RedisValue};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply, WorkerConnection};
+use veche_script::{ConnectionId, Effect, MessageKind, Token};
+
+use super::support::{ANN, BOB, Bench};
+use super::{
+    ATTEMPTS, EXCESS_BYTES_MAX, MEMORY_BYTES_MAX, RUN_MAX, cpu, limits_of_costs, measure, resident,
+};
+
+/// Rows, publications and so on in a reply.
+const COUNT: u32 = 500_000;
+
+/// A call in Lua, and its reply.
+type Answered = (&'static str, fn() -> Reply);
+
+const ANSWERED: &[Answered] = &[
+    ("database:query('select 1')", || {
+        let values = (0..COUNT).map(|number| MysqlValue::Number(number.into()));
+        let rows = Rows {
+            columns: vec!["a".to_owned()],
+            values: values.collect(),
+        };
+        Reply::Mysql(MysqlReply::Rows(rows))
+    }),
+    ("database:query('select 2')", || {
+        let values = (0..COUNT).map(|number| MysqlValue::Bytes(number.to_string().into()));
+        let rows = Rows {
+            columns: (0..100).map(|column| format!("c{column}")).collect(),
+            values: values.collect(),
+        };
+        Reply::Mysql(MysqlReply::Rows(rows))
+    }),
+    ("veche.history('news')", || {
+        let publications = (0..COUNT).map(|number| ChannelPublication {
+            is_text: true,
+            data: b"x".to_vec(),
+            position: format!("e:{number}"),
+            at_ms: 7,
+            by: None,
+            tags: Vec::new(),
+        });
+        Reply::Channel(ChannelReply::History {
+            publications: publications.collect(),
+            position: format!("e:{COUNT}"),
+        })
+    }),
+    ("veche.history('tags')", || {
+        let publication = ChannelPublication {
+            is_text: true,
+            data: b"x".to_vec(),
+            position: "e:1".to_owned(),
+            at_ms: 7,
+            by: None,
+            tags: (0..COUNT)
+                .map(|tag| (format!("t{tag}"), "x".to_owned()))
+                .collect(),
+        };
+        Reply::Channel(ChannelReply::History {
+            publications: vec![publication],
+            position: "e:1".to_owned(),
+        })
+    }),
+    ("veche.presence('news')", || {
+        let members = (0..COUNT).map(|number| ChannelMember {
+            user: "ann".to_owned(),
+            client: number.to_string(),
+            info: None,
+        });
+        Reply::Channel(ChannelReply::Presence(members.collect()))
+    }),
+    ("veche.connections { user = 'ann' }", || {
+        let places = (0..2 * COUNT).map(|index| WorkerConnection {
+            worker: 0,
+            index,
+            generation: 1,
+        });
+        Reply::Places(places.collect())
+    }),
+    ("server:keys('*')", || {
+        let values = (0..COUNT).map(|number| RedisValue::Bytes(number.to_string().into()));
+        Reply::Redis(RedisReply::Value(RedisValue::List(values.collect())))
+    }),
+    ("veche.api.channels()", || {
+        let channels = "\"channel\",".repeat(1 << 20);
+        let body = format!("{{\"result\":{{\"channels\":[{channels}1]}}}}");
+        Reply::Api(body.into_bytes())
+    }),
+];
+
+fn bench_of(call: &str) -> Bench {
+    Bench::with(
+        &format!(
+            "local veche = require 'veche'
+            local database = veche.mysql.connect 'mysql://127.0.0.1:9/none'
+            local server = veche.redis.connect 'redis://127.0.0.1:9'
+            local app = {{}}
+            function app.message(conn, data)
+              if data ~= 'go' then return conn:send(data) end
+              while true do pcall(function() {call} end) end
+            end
+            return app"
+        ),
+        limits_of_costs(),
+    )
+}
+
+/// Returns the token of a call in progress.
+fn token_of(effect: &Effect) -> Option<Token> {
+    match effect {
+        Effect::Call { token, .. }
+        | Effect::Inquire { token, .. }
+        | Effect::Find { token, .. }
+        | Effect::Command { token, .. } => Some(*token),
+        _ => None,
+    }
+}
+
+/// Ends the calls in progress with an error; returns the other effects as lines.
+pub(super) fn fail_calls(bench: &mut Bench) -> Vec<String> {
+    let mut lines = Vec::new();
+    loop {
+        let effects = bench.take_effects();
+        if effects.is_empty() {
+            return lines;
+        }
+        for (line, effect) in effects {
+            match token_of(&effect) {
+                Some(token) => {
+                    let error = CallError::new(CallErrorKind::Unreachable, "nobody is there");
+                    bench.vm.replied(token, Err(error), bench.now);
+                }
+                None => lines.push(line),
+            }
+        }
+    }
+}
+
+pub(super) fn problems() -> Vec<String> {
+    let mut problems = Vec::new();
+    for (call, reply) in ANSWERED {
+        let mut bench = bench_of(call);
+        bench.open(BOB);
+        let mut least = std::time::Duration::MAX;
+        for attempt in 0..ATTEMPTS as u32 {
+            let id = ConnectionId {
+                index: 1000 + attempt,
+                generation: 1,
+            };
+            bench.open(id);
+            bench.told();
+            bench.text(id, "go");
+            let effects = bench.take_effects();
+            let token = effects.iter().find_map(|(_, effect)| token_of(effect));
+            let token = token.unwrap_or_else(|| panic!("{call}: {effects:?}"));
+            let outcome: CallOutcome = Ok(reply());
+            let before = resident("VmRSS:");
+            let Bench { vm, now, .. } = &mut bench;
+            let cost = measure(before, || vm.replied(token, outcome, *now));
+            least = least.min(cost.cpu);
+            let told = fail_calls(&mut bench);
+            let is_ended =
+                |line: &String| line.contains("ran too long") || line.contains("not enough memory");
+            let bytes_max = MEMORY_BYTES_MAX + EXCESS_BYTES_MAX;
+            let is_good = told.iter().any(is_ended) && cost.bytes <= bytes_max;
+            if !is_good || bench.vm.is_broken() {
+                problems.push(format!("{call}: {} MiB, {told:.300?}", cost.bytes >> 20));
+            }
+            bench.text(BOB, "hello");
+            assert_eq!(bench.told_soon(), ["send bob text hello"], "{call}");
+            if least <= RUN_MAX {
+                break;
+            }
+        }
+        println!("{call}: {least:.1?}");
+        if least > RUN_MAX {
+            problems.push(format!("{call}: {least:.1?}"));
+        }
+    }
+    problems
+}
+
+/// Each task spawns two, so that there are more than can ever run.
+pub(super) fn spawn_forever() {
+    let before = resident("VmRSS:");
+    for body in [
+        "local function f() veche.spawn(f) veche.spawn(f) end veche.spawn(f)",
+        "local function f() veche.sleep(0) veche.spawn(f) veche.spawn(f) end veche.spawn(f)",
+        "local function f() veche.spawn(f) veche.spawn(f) veche.sleep(1000) end veche.spawn(f)",
+    ] {
+        let mut bench = Bench::with(
+            &format!(
+                "local veche = require 'veche'
+                local app = {{}}
+                function app.message(conn, data)
+                  if data ~= 'go' then return conn:send(data) end
+                  {body}
+                end
+                return app"
+            ),
+            limits_of_costs(),
+        );
+        bench.open(ANN);
+        bench.open(BOB);
+        bench.text(ANN, "go");
+        let (mut late, mut answers, mut most) = (0, 0, 0);
+        for _ in 0..200 {
+            bench.now.mono_ms += 20;
+            let Bench { vm, now, .. } = &mut bench;
+            let cost = measure(before, || vm.turn(*now));
+            most = most.max(cost.bytes);
+            late += u32::from(cost.cpu > RUN_MAX);
+            bench.text(BOB, "hello");
+            let told = bench.told();
+            answers += told.iter().filter(|line| line.starts_with("send")).count();
+            assert!(!bench.vm.is_broken(), "{body}");
+            bench.open(BOB);
+        }
+        println!("{body}: {} MiB, {late} late, {answers} answers", most >> 20);
+        assert!(
+            most <= MEMORY_BYTES_MAX + EXCESS_BYTES_MAX,
+            "{body}: {most}"
+        );
+        // A core shared with others makes single turns late.
+        assert!(late <= 10, "{body}: {late} turns of 200 took too long");
+        assert!(answers >= 10, "{body}: {answers}");
+    }
+}
+
+/// Clearing many rows takes about as long as clearing few.
+pub(super) fn clear_a_large_table() {
+    let mut bench = Bench::with(
+        "local veche = require 'veche'
+        local rows = veche.table('rows', {
+          key = 'id:u32', columns = { mark = 'u32' }, indexes = { by_mark = { 'mark' } }, bytes_max = 2 ^ 30,
+        })
+        local app = {}
+        function app.message(conn, data)
+          if data == 'clear' then
+            rows:clear()
+            return print(rows:count())
+          end
+          local from = tonumber(data)
+          rows:batch(function(batch)
+            for id = from, from + 9999 do batch:insert { id = id, mark = id * 7919 % 100003 } end
+          end)
+        end
+        return app",
+        veche_script::ScriptLimits {
+            cpu_budget: std::time::Duration::from_secs(20),
+            ..limits_of_costs()
+        },
+    );
+    bench.open(ANN);
+    bench.told();
+    let mut clear = |batches: u32| {
+        let mut least = std::time::Duration::MAX;
+        for _ in 0..3 {
+            for batch in 0..batches {
+                bench.text(ANN, &(batch * 10_000).to_string());
+            }
+            let Bench { vm, now, .. } = &mut bench;
+            let began = cpu();
+            vm.message(ANN, MessageKind::Text, b"clear", *now);
+            least = least.min(cpu() - began);
+            assert_eq!(bench.told(), ["0"]);
+        }
+        least
+    };
+    let (few, many) = (clear(1), clear(60));
+    println!("10,000 rows: {few:.1?}, 600,000: {many:.1?}");
+    assert!(many < few * 10, "{few:.1?} and {many:.1?}");
+}
