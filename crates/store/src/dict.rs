@@ -2,7 +2,8 @@
 //!
 //! Its entries are distributed over [shards](crate::shard) by a hash of the key. The limit in bytes applies to all of
 //! them together; room is reserved before an entry grows, so the limit holds at any moment. Expired entries are
-//! invisible; later changes remove some of them, and as many as necessary before a change is refused for lack of room.
+//! invisible; later changes remove some of them, and up to a limit as many as necessary before a change is refused for
+//! lack of room.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -23,6 +24,10 @@ const EXPIRED_PER_CHANGE: usize = 8;
 
 /// Maximum number of expired entries removed under one lock of a shard to make room.
 const EXPIRED_PER_LOCK: usize = 64;
+
+/// The most expired entries that one change removes to make room. A change that needs more fails: what it has removed
+/// is room for a repetition, and maintenance removes the rest.
+const EXPIRED_PER_CALL: usize = 32_768;
 
 /// Up to here all integers are exact: a counter beyond it would not change any more.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
@@ -270,6 +275,7 @@ impl Dict {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::Key);
         }
+        let mut removals = EXPIRED_PER_CALL;
         loop {
             let mut shard = self.shard(key).lock();
             self.free(shard.expire(now_ms, EXPIRED_PER_CHANGE));
@@ -291,16 +297,17 @@ impl Dict {
             }
             // One lock at a time: another worker may be doing the same.
             drop(shard);
-            if !self.make_room(needed, now_ms) {
+            if !self.make_room(needed, now_ms, &mut removals) {
                 let bytes_max = self.options.bytes_max;
                 return Err(Error::Full { needed, bytes_max });
             }
         }
     }
 
-    /// Removes expired entries until `needed` more bytes are within the limit. Returns whether there were any. Another
-    /// thread may take the room, but no entry is removed twice, so retries terminate.
-    fn make_room(&self, needed: usize, now_ms: u64) -> bool {
+    /// Removes expired entries until `needed` more bytes are within the limit, at most `removals`, from which those
+    /// removed are subtracted. Returns whether there were any. Another thread may take the room, but no entry is removed
+    /// twice, so retries terminate.
+    fn make_room(&self, needed: usize, now_ms: u64, removals: &mut usize) -> bool {
         if needed > self.options.bytes_max {
             return false;
         }
@@ -313,8 +320,16 @@ impl Dict {
                 if !is_short() {
                     return true;
                 }
-                let freed = shard.lock().expire(now_ms, EXPIRED_PER_LOCK);
+                if *removals == 0 {
+                    return has_freed || goes_on;
+                }
+                let most = EXPIRED_PER_LOCK.min(*removals);
+                let freed = shard.lock().expire(now_ms, most);
                 self.free(freed);
+                if freed > 0 {
+                    // Possibly more than were removed: only their size is known.
+                    *removals -= most;
+                }
                 goes_on |= freed > 0;
             }
             has_freed |= goes_on;

@@ -60,10 +60,9 @@ impl Table {
         ttl_ms: Option<u64>,
         now_ms: u64,
     ) -> Result<bool, TableError> {
-        let mut state = self.state.write();
-        state.refuse_while_loading()?;
-        let mut most = state.tidy(self, 1, now_ms);
-        state.put(self, how, row, ttl_ms, now_ms, &mut Room::Make(&mut most))
+        self.change_in_slices(1, now_ms, |state, budget| {
+            state.put(self, how, row, ttl_ms, now_ms, &mut Room::Make(budget))
+        })
     }
 
     /// Changes values of a row, given by the indices of their columns. With `snapshot`, only if the row equals that
@@ -78,24 +77,23 @@ impl Table {
         seen: Option<&RowSnapshot>,
         now_ms: u64,
     ) -> Result<UpdateResult, TableError> {
-        let mut state = self.state.write();
-        state.refuse_while_loading()?;
-        let mut most = state.tidy(self, 1, now_ms);
-        let Some(spot) = state.find(self, key, now_ms) else {
-            return Ok(UpdateResult::NoRow);
-        };
-        let number = spot.number();
-        if let Some(seen) = seen {
-            let cells = seen.0.iter().enumerate();
-            let mut cells = cells.map(|(column, own)| own.cell() == spot.get(&self.shape, column));
-            if !cells.all(|is_same| is_same) {
-                return Ok(UpdateResult::Conflict);
+        self.change_in_slices(1, now_ms, |state, budget| {
+            let Some(spot) = state.find(self, key, now_ms) else {
+                return Ok(UpdateResult::NoRow);
+            };
+            let number = spot.number();
+            if let Some(seen) = seen {
+                let cells = seen.0.iter().enumerate();
+                let mut cells =
+                    cells.map(|(column, own)| own.cell() == spot.get(&self.shape, column));
+                if !cells.all(|is_same| is_same) {
+                    return Ok(UpdateResult::Conflict);
+                }
             }
-        }
-        self.check_key_stays(spot, changes)?;
-        let mut room = Room::Make(&mut most);
-        state.change(self, number, changes, now_ms, &mut room)?;
-        Ok(UpdateResult::Updated)
+            self.check_key_stays(spot, changes)?;
+            state.change(self, number, changes, now_ms, &mut Room::Make(budget))?;
+            Ok(UpdateResult::Updated)
+        })
     }
 
     /// Adds to a number of a row and returns the bits of the sum; `None` if the row does not exist.
@@ -124,37 +122,35 @@ impl Table {
                 ),
             });
         };
-        let mut state = self.state.write();
-        state.refuse_while_loading()?;
-        let mut most = state.tidy(self, 1, now_ms);
-        let Some(spot) = state.find(self, key, now_ms) else {
-            return Ok(None);
-        };
-        let number = spot.number();
-        let bits = match spot.get(&self.shape, column) {
-            Cell::Bits(bits) => bits,
-            _ => 0,
-        };
-        let sum = match (about.kind.whole(bits), by) {
-            (Some(value), InputValue::Whole(by)) => InputValue::Whole(value.saturating_add(by)),
-            (Some(value), InputValue::Number(by)) if by.fract() == 0.0 => {
-                InputValue::Whole(value.saturating_add(by as i128))
+        self.change_in_slices(1, now_ms, |state, budget| {
+            let Some(spot) = state.find(self, key, now_ms) else {
+                return Ok(None);
+            };
+            let number = spot.number();
+            let bits = match spot.get(&self.shape, column) {
+                Cell::Bits(bits) => bits,
+                _ => 0,
+            };
+            let sum = match (about.kind.whole(bits), by) {
+                (Some(value), InputValue::Whole(by)) => InputValue::Whole(value.saturating_add(by)),
+                (Some(value), InputValue::Number(by)) if by.fract() == 0.0 => {
+                    InputValue::Whole(value.saturating_add(by as i128))
+                }
+                (None, InputValue::Whole(by)) => {
+                    InputValue::Number(about.kind.number(bits) + by as f64)
+                }
+                (None, InputValue::Number(by)) => InputValue::Number(about.kind.number(bits) + by),
+                (_, other) => other,
+            };
+            let cell = about.cell(sum)?;
+            let changes = [(column, cell)];
+            self.check_key_stays(spot, &changes)?;
+            state.change(self, number, &changes, now_ms, &mut Room::Make(budget))?;
+            match cell {
+                Cell::Bits(bits) => Ok(Some(bits)),
+                _ => Ok(None),
             }
-            (None, InputValue::Whole(by)) => {
-                InputValue::Number(about.kind.number(bits) + by as f64)
-            }
-            (None, InputValue::Number(by)) => InputValue::Number(about.kind.number(bits) + by),
-            (_, other) => other,
-        };
-        let cell = about.cell(sum)?;
-        let changes = [(column, cell)];
-        self.check_key_stays(spot, &changes)?;
-        let mut room = Room::Make(&mut most);
-        state.change(self, number, &changes, now_ms, &mut room)?;
-        match cell {
-            Cell::Bits(bits) => Ok(Some(bits)),
-            _ => Ok(None),
-        }
+        })
     }
 
     /// Removes a row. Returns whether it existed.
@@ -162,15 +158,14 @@ impl Table {
     /// # Errors
     /// [`TableError::Loading`].
     pub fn delete(&self, key: Cell<'_>, now_ms: u64) -> Result<bool, TableError> {
-        let mut state = self.state.write();
-        state.refuse_while_loading()?;
-        state.tidy(self, 1, now_ms);
-        let Some(spot) = state.find(self, key, now_ms) else {
-            return Ok(false);
-        };
-        let number = spot.number();
-        state.remove(self, number, Event::Delete);
-        Ok(true)
+        self.change_in_slices(1, now_ms, |state, _| {
+            let Some(spot) = state.find(self, key, now_ms) else {
+                return Ok(false);
+            };
+            let number = spot.number();
+            state.remove(self, number, Event::Delete);
+            Ok(true)
+        })
     }
 
     /// Removes all rows.
@@ -302,8 +297,8 @@ impl State {
         for number in self.check_unique(table, |column| row[column], None, |_| true, now_ms)? {
             self.expire_one(table, number, room);
         }
-        if let Room::Make(most) = room {
-            self.make_room(table, row_bytes(table, row), None, most, now_ms)?;
+        if let Room::Make(budget) = room {
+            self.make_room(table, row_bytes(table, row), None, budget, now_ms)?;
         }
         let number = self.new_number(table, row[0])?;
         self.insert(table, number, row, true);
@@ -413,8 +408,8 @@ impl State {
         for number in expired {
             self.expire_one(table, number, room);
         }
-        if let Room::Make(most) = room {
-            self.make_room(table, needed, Some(number), most, now_ms)?;
+        if let Room::Make(budget) = room {
+            self.make_room(table, needed, Some(number), budget, now_ms)?;
         }
         self.set(table, number, &real);
         table.notify_watchers(|out| {
