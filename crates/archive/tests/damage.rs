@@ -124,7 +124,7 @@ fn an_end_of_a_few_bytes_is_reported() {
         let (_archive, loaded) = open(&copy, FsyncPolicy::Never);
         let bytes = length as u64;
         assert_eq!(loaded.warnings(), [Warning::Tail { bytes }]);
-        assert_eq!(state_of(loaded, &models), (3, Said::Torn));
+        assert_eq!(state_of(loaded, &models), (3, TailState::Torn));
     }
 }
 

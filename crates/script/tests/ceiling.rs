@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use support::{ANN, BOB, Bench, limits};
-use veche_calls::Reply;
+use veche_calls::CallReply;
 use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
 use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
 use veche_runtime::Host;
@@ -269,11 +269,11 @@ fn an_allocation_refused_at_the_limit_starts_no_collection() {
 #[test]
 fn a_reply_that_is_larger_than_the_memory_ends_its_handler() {
     const COUNT: u32 = 300_000;
-    type MakeReply = fn() -> Reply;
+    type MakeReply = fn() -> CallReply;
     let replies: [(&str, MakeReply); 3] = [
         ("database:query('select 1')", || {
             let values = (0..4 * COUNT).map(|number| MysqlValue::Number(number.into()));
-            Reply::Mysql(MysqlReply::Rows(Rows {
+            CallReply::Mysql(MysqlReply::Rows(Rows {
                 columns: vec!["a".to_owned()],
                 values: values.collect(),
             }))
@@ -287,7 +287,7 @@ fn a_reply_that_is_larger_than_the_memory_ends_its_handler() {
                 by: None,
                 tags: Vec::new(),
             });
-            Reply::Channel(ChannelReply::History {
+            CallReply::Channel(ChannelReply::History {
                 publications: publications.collect(),
                 position: format!("e:{COUNT}"),
             })
@@ -298,7 +298,7 @@ fn a_reply_that_is_larger_than_the_memory_ends_its_handler() {
                 client: number.to_string(),
                 info: None,
             });
-            Reply::Channel(ChannelReply::Presence(members.collect()))
+            CallReply::Channel(ChannelReply::Presence(members.collect()))
         }),
     ];
     for (call, reply) in replies {
@@ -331,10 +331,13 @@ fn a_reply_that_is_larger_than_the_memory_ends_its_handler() {
         bench.vm.replied(token, Ok(reply()), bench.now);
         let (used, max) = (bench.vm.memory_bytes(), limits().memory_bytes_max);
         assert!(used <= max + (16 << 20), "{call}: {} MiB", used >> 20);
-        let told = bench.told();
-        assert!(told[0].contains("not enough memory"), "{call}: {told:?}");
+        let effects = bench.effect_lines();
+        assert!(
+            effects[0].contains("not enough memory"),
+            "{call}: {effects:?}"
+        );
         assert!(!bench.vm.is_broken(), "{call}");
         bench.text(BOB, "hello");
-        assert_eq!(bench.told_soon(), ["send bob text hello"], "{call}");
+        assert_eq!(bench.next_effect_lines(), ["send bob text hello"], "{call}");
     }
 }

@@ -73,7 +73,7 @@ fn a_hook_and_its_tasks_name_the_client() {
     assert_eq!(logged(&mut bench), [("decides".to_owned(), client())]);
     assert_eq!(bench.vm.log_contexts(), 2);
     bench.pass_time();
-    let told = logged(&mut bench);
+    let effects = logged(&mut bench);
     let starts = [
         "Error: of a hook",
         "of a hook\tcentrifuge.publish\ttest\tc1\tann\tnil",
@@ -81,9 +81,9 @@ fn a_hook_and_its_tasks_name_the_client() {
         "Error: of a task",
         "of a task\ttask\ttest\tc1\tann\tnil",
     ];
-    assert_eq!(told.len(), starts.len(), "{told:?}");
-    for ((line, about), start) in told.iter().zip(starts) {
-        assert!(line.starts_with(start), "{told:?}");
+    assert_eq!(effects.len(), starts.len(), "{effects:?}");
+    for ((line, about), start) in effects.iter().zip(starts) {
+        assert!(line.starts_with(start), "{effects:?}");
         assert_eq!(*about, client(), "{line}");
     }
     assert_eq!(bench.vm.log_contexts(), 0, "nothing is left of them");
@@ -105,10 +105,10 @@ fn a_task_outlives_its_request_with_its_context() {
     let path = format!("/{}", "я".repeat(300));
     bench.vm.request(ANN, request("POST", &path, ""), bench.now);
     bench.pass_time();
-    let told = logged(&mut bench);
-    let lines: Vec<&str> = told.iter().map(|(line, _)| line.as_str()).collect();
+    let effects = logged(&mut bench);
+    let lines: Vec<&str> = effects.iter().map(|(line, _)| line.as_str()).collect();
     assert_eq!(lines, ["1", "2", "3"]);
-    for (_, about) in &told {
+    for (_, about) in &effects {
         assert_eq!(about.connection.as_deref(), Some("0.3.1"));
         assert_eq!(about.method.as_deref(), Some("POST"));
         // A long path is shortened.

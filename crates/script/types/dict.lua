@@ -19,7 +19,8 @@ function veche.counter(name) end
 
 ---@class veche.dict_options
 ---@field bytes_max? integer Approximate memory limit for entries: keys, values and about 130 bytes each; at least 1024, 64 MiB
----by default. When it is reached, changes that need more memory raise errors; nothing is evicted.
+---by default. When it is reached, changes that need more memory raise errors; nothing is evicted. Expired entries are removed
+---first, at most 32768 per change; a change that fails nevertheless can be repeated later.
 
 ---@alias veche.scalar string|number|boolean
 

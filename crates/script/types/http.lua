@@ -3,8 +3,9 @@
 --
 -- Errors of every call, which begin with `http:` and are raised at the calling line: a timeout, with the step that timed
 -- out; the server is unreachable; the TLS handshake failed; the response is invalid, incomplete, or longer than
--- `max_body`; too many redirects. `veche.error` gives their kinds: "timeout", "unreachable", "connection_lost", "broken",
--- "invalid". A response is never an error, whatever its status. Invalid arguments raise errors that name the argument.
+-- `max_body`; too many redirects. `veche.error` gives their kinds: "timeout", "pool_full" (all `max_per_host` connections
+-- were in use), "unreachable", "connection_lost", "broken", "invalid". A response is never an error, whatever its status.
+-- Invalid arguments raise errors that name the argument.
 
 ---@class veche.http
 local http = {}

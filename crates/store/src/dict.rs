@@ -2,7 +2,8 @@
 //!
 //! Its entries are distributed over [shards](crate::shard) by a hash of the key. The memory limit applies to all shards
 //! together. Room is reserved before an entry grows, so the limit is never exceeded. Expired entries are invisible. Each later
-//! change removes some of them, and as many as necessary before a change is refused for lack of room.
+//! change removes some of them, and up to a limit as many as necessary before a change is refused for
+//! lack of room.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -23,6 +24,10 @@ const EXPIRED_PER_CHANGE: usize = 8;
 
 /// Maximum number of expired entries removed under one lock of a shard to make room.
 const EXPIRED_PER_LOCK: usize = 64;
+
+/// The most expired entries that one change removes to make room. A change that needs more fails: what it has removed
+/// is room for a repetition, and maintenance removes the rest.
+const EXPIRED_PER_CALL: usize = 32_768;
 
 /// All integers up to this absolute value are exact as `f64`. Beyond it, adding 1 to a number would not change it.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
@@ -271,6 +276,7 @@ impl Dict {
         if key.len() > KEY_BYTES_MAX {
             return Err(Error::Key);
         }
+        let mut removals = EXPIRED_PER_CALL;
         loop {
             let mut shard = self.shard(key).lock();
             self.free(shard.expire(now_ms, EXPIRED_PER_CHANGE));
@@ -293,16 +299,17 @@ impl Dict {
             // The lock is released first: another worker may also be making room, and each of the two could wait for the
             // other's lock.
             drop(shard);
-            if !self.make_room(needed, now_ms) {
+            if !self.make_room(needed, now_ms, &mut removals) {
                 let bytes_max = self.options.bytes_max;
                 return Err(Error::Full { needed, bytes_max });
             }
         }
     }
 
-    /// Removes expired entries until `needed` more bytes are within the limit. Returns whether it removed any. Another thread
-    /// may use the room first, but each retry removes further entries, so retries terminate.
-    fn make_room(&self, needed: usize, now_ms: u64) -> bool {
+    /// Removes expired entries until `needed` more bytes are within the limit, at most `removals`, from which those
+    /// removed are subtracted. Returns whether it removed any. Another thread may use the room first, but each retry removes further
+    /// entries, so retries terminate.
+    fn make_room(&self, needed: usize, now_ms: u64, removals: &mut usize) -> bool {
         if needed > self.options.bytes_max {
             return false;
         }
@@ -315,8 +322,16 @@ impl Dict {
                 if !is_short() {
                     return true;
                 }
-                let freed = shard.lock().expire(now_ms, EXPIRED_PER_LOCK);
+                if *removals == 0 {
+                    return has_freed || goes_on;
+                }
+                let most = EXPIRED_PER_LOCK.min(*removals);
+                let freed = shard.lock().expire(now_ms, most);
                 self.free(freed);
+                if freed > 0 {
+                    // Possibly more than were removed: only their size is known.
+                    *removals -= most;
+                }
                 goes_on |= freed > 0;
             }
             has_freed |= goes_on;

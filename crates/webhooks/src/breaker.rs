@@ -32,7 +32,8 @@ impl BackendResult {
     pub fn of_fault(fault: &CallError) -> Option<Self> {
         match fault.kind {
             CallErrorKind::Invalid => None,
-            CallErrorKind::Timeout => Some(Self::TimedOut),
+            // All connections are busy with earlier requests, so the back end is slow.
+            CallErrorKind::Timeout | CallErrorKind::PoolFull => Some(Self::TimedOut),
             _ => Some(Self::Unavailable),
         }
     }

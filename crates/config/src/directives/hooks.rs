@@ -88,7 +88,7 @@ pub(super) static HOOKS: &[Directive] = &[
         "failures",
         COUNT,
         DefaultValue::Toml("5"),
-        "The number of failures within ten seconds after which requests of this kind pause for `pause`, if they outnumber the answers of that time; commands get error 100 at once then. A failure is a refused or broken connection, 502 or 503. Timeouts, and 504, count once per user, or per address of clients without one. After the pause a single request probes the back end.",
+        "The number of failures within ten seconds after which requests of this kind pause for `pause`, if they outnumber the answers of that time; commands get error 100 at once then. A failure is a connection that is refused, broken or not open in time, 502 or 503. Other timeouts, and 504, count once per user, or per address of clients without one. After the pause a single request probes the back end.",
     ),
     Section::Hooks.row(
         "pause",

@@ -206,7 +206,7 @@ pub(super) static HOOK: &[Directive] = &[
         "failures",
         COUNT,
         "5",
-        "The number of failures within ten seconds after which requests pause for `pause`, if they outnumber the answers of that time; handshakes get 503 at once then. A failure is a refused or broken connection, 502 or 503. Timeouts, and 504, count once per client address. After the pause a single request probes the back end.",
+        "The number of failures within ten seconds after which requests pause for `pause`, if they outnumber the answers of that time; handshakes get 503 at once then. A failure is a connection that is refused, broken or not open in time, 502 or 503. Other timeouts, and 504, count once per client address. After the pause a single request probes the back end.",
     ),
     hook(
         "pause",

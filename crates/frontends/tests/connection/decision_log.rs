@@ -3,10 +3,12 @@
 use std::sync::{Arc, RwLock};
 
 use serde_json::{Value, json};
-use veche_frontends::{AuthDecision, Process};
+use veche_frontends::{AuthDecision, ProcessServices};
 
 use super::centrifuge::{in_seconds, token};
-use crate::world::wire::{Said, close, handshake, post, response, responses, said, text};
+use crate::world::wire::{
+    ServerMessage, close, handshake, post, response, responses, server_messages, text,
+};
 use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
 /// Records decisions as text: the kind, user, client, channel, code and reason, with a dash for an empty part.
@@ -24,7 +26,7 @@ impl Watching {
     }
 }
 
-impl Process for Watching {
+impl ProcessServices for Watching {
     fn is_ready(&self) -> bool {
         true
     }
@@ -68,7 +70,7 @@ impl Process for Watching {
 fn world() -> (World, Arc<Watching>) {
     let mut world = World::new(Default::default());
     let process = Arc::new(Watching::default());
-    world.workers[0].shared_mut().process = Arc::clone(&process) as Arc<dyn Process>;
+    world.workers[0].shared_mut().process = Arc::clone(&process) as Arc<dyn ProcessServices>;
     (world, process)
 }
 
@@ -81,9 +83,9 @@ fn call(world: &mut World, path: &str, body: &Value) {
 /// Sends a command to a client's session; returns the first line of the output, or the code of a close.
 fn ask(world: &mut World, peer: Peer, command: &Value) -> Value {
     let bytes = world.ask(peer, text(&command.to_string()));
-    match said(&bytes).into_iter().next() {
-        Some(Said::Text(text)) => serde_json::from_str(&text).expect("JSON"),
-        Some(Said::Close(code, _)) => json!(code),
+    match server_messages(&bytes).into_iter().next() {
+        Some(ServerMessage::Text(text)) => serde_json::from_str(&text).expect("JSON"),
+        Some(ServerMessage::Close(code, _)) => json!(code),
         other => panic!("{other:?}"),
     }
 }

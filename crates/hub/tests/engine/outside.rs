@@ -9,7 +9,7 @@ use veche_hub::{
     HistoryQuery, HubReply, NamespaceOptions, Namespaces, NoCredit, PayloadKind, PayloadRef,
     RecoveryMode, RemoteEngine, RequestOutcome, SubscribeOptions, Ticket,
 };
-use veche_nodes::engine::Store;
+use veche_nodes::engine::StoreState;
 use veche_nodes::engine::channel::{Event, Order, Published, Read};
 use veche_nodes::engine::peer::Entries;
 
@@ -254,7 +254,7 @@ fn requests_without_a_connection_fail_after_a_while() {
     }
     assert_eq!(bench.outlet.answers, [HubReply::Failed]);
     // With a connection they wait for their answers.
-    tell(&mut bench, Event::Up(2, Store::Same));
+    tell(&mut bench, Event::Up(2, StoreState::Same));
     bench.publish("b");
     for _ in 0..10 {
         bench.hub.maintain();

@@ -104,11 +104,13 @@ impl HttpClient {
                             let time = shown(connect_timeout);
                             let words =
                                 format!("timeout after {time} connecting to {}", place.shown());
-                            Err(fault(CallErrorKind::Timeout, words))
-                        })?
+                            Err(fault(progress.timeout_kind(), words))
+                        })
+                        .map_err(|fault| progress.connect_error(fault))?
                 }
             };
             progress.set(RequestPhase::Answer, place);
+            let has_sent = progress.begin_sending();
             let mut failed = match link.sender.try_send_request(hop.request()?).await {
                 Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                     let words = "the response switches to another protocol";
@@ -120,6 +122,7 @@ impl HttpClient {
             // A server may close an idle connection at any time. A request that was not sent is repeated; one that was
             // sent is repeated once if it is idempotent, over a new connection.
             if is_reused && failed.take_message().is_some() {
+                progress.was_not_sent(has_sent);
                 continue;
             }
             let error = failed.into_error();

@@ -61,7 +61,7 @@ impl HttpClient {
                 timeout(fetch.timeout, following).await.unwrap_or_else(|_| {
                     let (time, doing) = (shown(fetch.timeout), progress.shown());
                     let words = format!("timeout after {time} {doing}");
-                    Err(fault(CallErrorKind::Timeout, words))
+                    Err(fault(progress.timeout_kind(), words))
                 })
             }
             HttpCall::Read(read) => match read.stream.of::<BodyStream>() {

@@ -1,6 +1,8 @@
-//! Records the progress of a call, so that the error of a timeout names the step that took too long.
+//! Records the progress of a call, so that the error of a timeout names the step that took too long and its kind says whether the server may
+//! have executed the request.
 
 use parking_lot::Mutex;
+use veche_calls::{CallError, CallErrorKind};
 
 use super::pool::ConnectionTarget;
 
@@ -14,16 +16,53 @@ pub(super) enum RequestPhase {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct RequestProgress(Mutex<Option<(RequestPhase, String)>>);
+pub(super) struct RequestProgress(Mutex<ProgressState>);
+
+#[derive(Debug, Default)]
+struct ProgressState {
+    step: Option<(RequestPhase, String)>,
+    /// Whether a request was sent, of which this one may be a repetition or to which the server sent a redirect.
+    has_sent: bool,
+}
 
 impl RequestProgress {
     pub(super) fn set(&self, phase: RequestPhase, place: &ConnectionTarget) {
-        *self.0.lock() = Some((phase, place.shown()));
+        self.0.lock().step = Some((phase, place.shown()));
+    }
+
+    /// Records that a request is about to be sent. Returns whether one was sent before.
+    pub(super) fn begin_sending(&self) -> bool {
+        std::mem::replace(&mut self.0.lock().has_sent, true)
+    }
+
+    /// Records that the last request was not sent after all; `before` is the result of
+    /// [`begin_sending`](Self::begin_sending).
+    pub(super) fn was_not_sent(&self, before: bool) {
+        self.0.lock().has_sent = before;
+    }
+
+    /// Returns the kind of a timeout at the current step.
+    pub(super) fn timeout_kind(&self) -> CallErrorKind {
+        let state = self.0.lock();
+        match state.step {
+            _ if state.has_sent => CallErrorKind::Timeout,
+            Some((RequestPhase::Waiting, _)) => CallErrorKind::PoolFull,
+            Some((RequestPhase::Connecting, _)) => CallErrorKind::Unreachable,
+            _ => CallErrorKind::Timeout,
+        }
+    }
+
+    /// Corrects the kind of an error of connecting: [`CallErrorKind::Unreachable`] promises that nothing was sent.
+    pub(super) fn connect_error(&self, mut fault: CallError) -> CallError {
+        if fault.kind == CallErrorKind::Unreachable && self.0.lock().has_sent {
+            fault.kind = CallErrorKind::ConnectionLost;
+        }
+        fault
     }
 
     /// Describes the step for error texts.
     pub(super) fn shown(&self) -> String {
-        let Some((phase, place)) = &*self.0.lock() else {
+        let Some((phase, place)) = &self.0.lock().step else {
             return "at the beginning".to_owned();
         };
         match phase {

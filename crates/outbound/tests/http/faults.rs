@@ -8,7 +8,7 @@ use std::time::Duration;
 use veche_calls::{CallErrorKind, HttpRequest};
 
 use crate::server::{Server, head, ok, until_gone};
-use crate::{Bench, get, post};
+use crate::{Bench, get, post, until};
 
 #[test]
 fn a_dead_connection_is_never_handed_out() {
@@ -122,6 +122,55 @@ fn servers_that_do_not_answer() {
     assert_eq!(bench.figures().errors(CallErrorKind::Timeout), 2);
     assert_eq!(bench.figures().errors(CallErrorKind::ConnectionLost), 1);
     assert_eq!(bench.figures().errors(CallErrorKind::Unreachable), 2);
+}
+
+/// A request that was sent may have had an effect, whatever the call was waiting for when it ended.
+#[test]
+fn after_a_request_was_sent_no_kind_says_that_nothing_was() {
+    let mut bench = Bench::new();
+    let moved = |to: String| {
+        Server::saying(format!(
+            "HTTP/1.1 307 Moved\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n"
+        ))
+    };
+    let short = |url: &str| HttpRequest {
+        timeout: Duration::from_millis(300),
+        connections_max: 1,
+        ..post(url)
+    };
+    // The only connection to the target of the redirect is in use.
+    let silent = Server::new(|mut stream, _| until_gone(&mut stream));
+    let busy = bench.fetch(HttpRequest {
+        timeout: Duration::from_secs(2),
+        ..short(&silent.url("/"))
+    });
+    until(|| silent.accepted() == 1);
+    let redirecting = moved(silent.url("/"));
+    let fault = bench.fault(short(&redirecting.url("/")));
+    assert!(
+        fault.words.contains("waiting for a connection to"),
+        "{fault:?}"
+    );
+    assert_eq!(fault.kind, CallErrorKind::Timeout, "{fault:?}");
+    assert!(bench.outcome(busy).is_err());
+
+    // Connecting to the target takes too long: it never answers the TLS handshake.
+    let redirecting = moved(format!("https://{}/", silent.address));
+    let fault = bench.fault(HttpRequest {
+        connect_timeout: Duration::from_millis(100),
+        ..short(&redirecting.url("/"))
+    });
+    assert!(fault.words.contains("connecting to"), "{fault:?}");
+    assert_eq!(fault.kind, CallErrorKind::Timeout, "{fault:?}");
+
+    // Nothing listens there.
+    let unused = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let at = unused.local_addr().expect("an address");
+    drop(unused);
+    let redirecting = moved(format!("http://{at}/"));
+    let fault = bench.fault(short(&redirecting.url("/")));
+    assert!(fault.words.contains("cannot connect to"), "{fault:?}");
+    assert_eq!(fault.kind, CallErrorKind::ConnectionLost, "{fault:?}");
 }
 
 #[test]

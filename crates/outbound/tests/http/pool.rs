@@ -59,11 +59,13 @@ fn a_long_wait_for_a_connection_is_an_error() {
     let first = bench.fetch(limited(600));
     let second = bench.fetch(limited(200));
     let fault = bench.outcome(second).expect_err("a timeout");
+    assert_eq!(fault.kind, CallErrorKind::PoolFull, "nothing was sent");
     assert!(
         fault.words.contains("waiting for a connection to"),
         "{fault:?}"
     );
     let fault = bench.outcome(first).expect_err("a timeout");
+    assert_eq!(fault.kind, CallErrorKind::Timeout);
     assert!(
         fault.words.contains("waiting for the response of"),
         "{fault:?}"

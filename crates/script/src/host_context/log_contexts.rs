@@ -9,7 +9,7 @@ use veche_runtime::LogContext;
 use veche_runtime::hooks::AppHookCaller;
 
 use super::HostContext;
-use crate::task::Owner;
+use crate::task::TaskOwner;
 
 /// The bytes of a path that are kept: a task may outlive its request, and there may be many.
 const PATH_BYTES_MAX: usize = 256;
@@ -20,15 +20,15 @@ pub(crate) struct LogContexts {
     hooks: HashMap<u64, Rc<LogContext>, RandomState>,
     tasks: HashMap<u64, Rc<LogContext>, RandomState>,
     /// The last creator of a task, whose next tasks share its context.
-    creator: Option<(Owner, Rc<LogContext>)>,
+    creator: Option<(TaskOwner, Rc<LogContext>)>,
 }
 
 impl LogContexts {
     /// Returns the context of a hook request or a task.
-    fn find(&self, owner: Owner) -> Option<&Rc<LogContext>> {
+    fn find(&self, owner: TaskOwner) -> Option<&Rc<LogContext>> {
         match owner {
-            Owner::Question(number, _) => self.hooks.get(&number),
-            Owner::Spawned(number) => self.tasks.get(&number),
+            TaskOwner::Hook(number, _) => self.hooks.get(&number),
+            TaskOwner::Spawned(number) => self.tasks.get(&number),
             _ => None,
         }
     }
@@ -58,7 +58,7 @@ impl HostContext {
         }
     }
 
-    fn creator_context(&self, owner: Owner) -> Option<Rc<LogContext>> {
+    fn creator_context(&self, owner: TaskOwner) -> Option<Rc<LogContext>> {
         let contexts = self.log_contexts.borrow();
         if let Some(context) = contexts.find(owner) {
             return Some(Rc::clone(context));
@@ -84,17 +84,17 @@ impl HostContext {
     }
 
     /// Returns the context of a hook request or a task.
-    pub(super) fn kept_context(&self, owner: Owner) -> Option<LogContext> {
+    pub(super) fn kept_context(&self, owner: TaskOwner) -> Option<LogContext> {
         let contexts = self.log_contexts.borrow();
         contexts.find(owner).map(|context| (**context).clone())
     }
 
     /// Removes the context of a coroutine that has ended.
-    pub(crate) fn forget_context(&self, owner: Owner) {
+    pub(crate) fn forget_context(&self, owner: TaskOwner) {
         let mut contexts = self.log_contexts.borrow_mut();
         match owner {
-            Owner::Question(number, _) => _ = contexts.hooks.remove(&number),
-            Owner::Spawned(number) => _ = contexts.tasks.remove(&number),
+            TaskOwner::Hook(number, _) => _ = contexts.hooks.remove(&number),
+            TaskOwner::Spawned(number) => _ = contexts.tasks.remove(&number),
             _ => {}
         }
     }

@@ -350,7 +350,7 @@ impl Vm {
                     TaskOwner::Spawned(number),
                     LuaError::error_message("cancelled"),
                 );
-                self.context.forget_context(Owner::Spawned(number));
+                self.context.forget_context(TaskOwner::Spawned(number));
             }
             return;
         };

@@ -3,7 +3,7 @@
 use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
 use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
 use veche_calls::redis::{RedisReply, RedisValue};
-use veche_calls::{CallError, CallErrorKind, CallOutcome, Reply, WorkerConnection};
+use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, WorkerConnection};
 use veche_script::{ConnectionId, Effect, MessageKind, Token};
 
 use super::support::{ANN, BOB, Bench};
@@ -15,7 +15,7 @@ use super::{
 const COUNT: u32 = 500_000;
 
 /// A call in Lua, and its reply.
-type Answered = (&'static str, fn() -> Reply);
+type Answered = (&'static str, fn() -> CallReply);
 
 const ANSWERED: &[Answered] = &[
     ("database:query('select 1')", || {
@@ -24,7 +24,7 @@ const ANSWERED: &[Answered] = &[
             columns: vec!["a".to_owned()],
             values: values.collect(),
         };
-        Reply::Mysql(MysqlReply::Rows(rows))
+        CallReply::Mysql(MysqlReply::Rows(rows))
     }),
     ("database:query('select 2')", || {
         let values = (0..COUNT).map(|number| MysqlValue::Bytes(number.to_string().into()));
@@ -32,7 +32,7 @@ const ANSWERED: &[Answered] = &[
             columns: (0..100).map(|column| format!("c{column}")).collect(),
             values: values.collect(),
         };
-        Reply::Mysql(MysqlReply::Rows(rows))
+        CallReply::Mysql(MysqlReply::Rows(rows))
     }),
     ("veche.history('news')", || {
         let publications = (0..COUNT).map(|number| ChannelPublication {
@@ -43,7 +43,7 @@ const ANSWERED: &[Answered] = &[
             by: None,
             tags: Vec::new(),
         });
-        Reply::Channel(ChannelReply::History {
+        CallReply::Channel(ChannelReply::History {
             publications: publications.collect(),
             position: format!("e:{COUNT}"),
         })
@@ -59,7 +59,7 @@ const ANSWERED: &[Answered] = &[
                 .map(|tag| (format!("t{tag}"), "x".to_owned()))
                 .collect(),
         };
-        Reply::Channel(ChannelReply::History {
+        CallReply::Channel(ChannelReply::History {
             publications: vec![publication],
             position: "e:1".to_owned(),
         })
@@ -70,7 +70,7 @@ const ANSWERED: &[Answered] = &[
             client: number.to_string(),
             info: None,
         });
-        Reply::Channel(ChannelReply::Presence(members.collect()))
+        CallReply::Channel(ChannelReply::Presence(members.collect()))
     }),
     ("veche.connections { user = 'ann' }", || {
         let places = (0..2 * COUNT).map(|index| WorkerConnection {
@@ -78,16 +78,16 @@ const ANSWERED: &[Answered] = &[
             index,
             generation: 1,
         });
-        Reply::Places(places.collect())
+        CallReply::Places(places.collect())
     }),
     ("server:keys('*')", || {
         let values = (0..COUNT).map(|number| RedisValue::Bytes(number.to_string().into()));
-        Reply::Redis(RedisReply::Value(RedisValue::List(values.collect())))
+        CallReply::Redis(RedisReply::Value(RedisValue::List(values.collect())))
     }),
     ("veche.api.channels()", || {
         let channels = "\"channel\",".repeat(1 << 20);
         let body = format!("{{\"result\":{{\"channels\":[{channels}1]}}}}");
-        Reply::Api(body.into_bytes())
+        CallReply::Api(body.into_bytes())
     }),
 ];
 
@@ -151,7 +151,7 @@ pub(super) fn problems() -> Vec<String> {
                 generation: 1,
             };
             bench.open(id);
-            bench.told();
+            bench.effect_lines();
             bench.text(id, "go");
             let effects = bench.take_effects();
             let token = effects.iter().find_map(|(_, effect)| token_of(effect));
@@ -161,16 +161,16 @@ pub(super) fn problems() -> Vec<String> {
             let Bench { vm, now, .. } = &mut bench;
             let cost = measure(before, || vm.replied(token, outcome, *now));
             least = least.min(cost.cpu);
-            let told = fail_calls(&mut bench);
+            let effects = fail_calls(&mut bench);
             let is_ended =
                 |line: &String| line.contains("ran too long") || line.contains("not enough memory");
             let bytes_max = MEMORY_BYTES_MAX + EXCESS_BYTES_MAX;
-            let is_good = told.iter().any(is_ended) && cost.bytes <= bytes_max;
+            let is_good = effects.iter().any(is_ended) && cost.bytes <= bytes_max;
             if !is_good || bench.vm.is_broken() {
-                problems.push(format!("{call}: {} MiB, {told:.300?}", cost.bytes >> 20));
+                problems.push(format!("{call}: {} MiB, {effects:.300?}", cost.bytes >> 20));
             }
             bench.text(BOB, "hello");
-            assert_eq!(bench.told_soon(), ["send bob text hello"], "{call}");
+            assert_eq!(bench.next_effect_lines(), ["send bob text hello"], "{call}");
             if least <= RUN_MAX {
                 break;
             }
@@ -214,8 +214,11 @@ pub(super) fn spawn_forever() {
             most = most.max(cost.bytes);
             late += u32::from(cost.cpu > RUN_MAX);
             bench.text(BOB, "hello");
-            let told = bench.told();
-            answers += told.iter().filter(|line| line.starts_with("send")).count();
+            let effects = bench.effect_lines();
+            answers += effects
+                .iter()
+                .filter(|line| line.starts_with("send"))
+                .count();
             assert!(!bench.vm.is_broken(), "{body}");
             bench.open(BOB);
         }
@@ -255,7 +258,7 @@ pub(super) fn clear_a_large_table() {
         },
     );
     bench.open(ANN);
-    bench.told();
+    bench.effect_lines();
     let mut clear = |batches: u32| {
         let mut least = std::time::Duration::MAX;
         for _ in 0..3 {
@@ -266,7 +269,7 @@ pub(super) fn clear_a_large_table() {
             let began = cpu();
             vm.message(ANN, MessageKind::Text, b"clear", *now);
             least = least.min(cpu() - began);
-            assert_eq!(bench.told(), ["0"]);
+            assert_eq!(bench.effect_lines(), ["0"]);
         }
         least
     };

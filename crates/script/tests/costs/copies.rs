@@ -113,19 +113,19 @@ fn costs(before: usize, body: &str) -> (usize, Vec<String>) {
     let cost = measure(before, || {
         vm.message(BOB, MessageKind::Text, b"go", *now);
     });
-    (cost.bytes, bench.told())
+    (cost.bytes, bench.effect_lines())
 }
 
 pub(super) fn problems() -> Vec<String> {
     let before = resident("VmRSS:");
     let mut problems = Vec::new();
     for (body, words) in CALLS {
-        let (bytes, told) = costs(before, body);
+        let (bytes, effects) = costs(before, body);
         // The VM has a list or a string of this size in some cases.
         let most = EXCESS_BYTES_MAX + 16 * MIB + OTHER_BYTES;
-        let is_told = told.iter().any(|line| line.contains(words));
+        let is_told = effects.iter().any(|line| line.contains(words));
         if bytes > most || !is_told {
-            problems.push(format!("{body}: {} MiB, {told:?}", bytes >> 20));
+            problems.push(format!("{body}: {} MiB, {effects:?}", bytes >> 20));
         }
     }
     problems.extend(of_responses(before));
@@ -154,14 +154,14 @@ fn of_responses(before: usize) -> Option<String> {
         vm.handshake(BOB, request("GET", "/", ""), *now);
         vm.handshake(BOB, request("GET", "/user", ""), *now);
     });
-    let told = bench.told();
-    let count = |words: &str| told.iter().filter(|line| line.contains(words)).count();
+    let effects = bench.effect_lines();
+    let count = |words: &str| effects.iter().filter(|line| line.contains(words)).count();
     let is_good = cost.bytes <= EXCESS_BYTES_MAX + OTHER_BYTES
         && count("request: the headers are longer than 64 KiB") == 2
         && count("handshake: user may have at most 64 KiB") == 1
         && count("respond bob 500") == 1
         && count("refuse bob 500") == 2;
-    (!is_good).then(|| format!("responses: {} MiB, {told:?}", cost.bytes >> 20))
+    (!is_good).then(|| format!("responses: {} MiB, {effects:?}", cost.bytes >> 20))
 }
 
 /// Results of hooks.
@@ -205,12 +205,12 @@ fn of_hooks(before: usize) -> Vec<String> {
         );
         let Bench { vm, now, .. } = &mut bench;
         let cost = measure(before, || vm.decide(7, &asked, *now));
-        let told = bench.told();
-        let is_told = told
+        let effects = bench.effect_lines();
+        let is_told = effects
             .iter()
             .any(|line| line.contains("centrifuge.connect: a result of more than 16 MiB"));
         let is_good = is_told && cost.bytes <= EXCESS_BYTES_MAX + OTHER_BYTES;
-        (!is_good).then(|| format!("{result}: {} MiB, {told:.300?}", cost.bytes >> 20))
+        (!is_good).then(|| format!("{result}: {} MiB, {effects:.300?}", cost.bytes >> 20))
     };
     results.iter().filter_map(problem).collect()
 }
@@ -237,7 +237,7 @@ fn of_calls_in_progress(before: usize) -> Option<String> {
     bench.open(BOB);
     // Sent, and waiting for their replies.
     let (mut tokens, mut calls) = (Vec::<Token>::new(), Vec::new());
-    let mut told = Vec::new();
+    let mut effects = Vec::new();
     let cost = measure(before, || {
         bench.text(BOB, "20");
         for _ in 0..40 {
@@ -248,7 +248,7 @@ fn of_calls_in_progress(before: usize) -> Option<String> {
                         tokens.push(token);
                         calls.push(call);
                     }
-                    _ => told.push(line),
+                    _ => effects.push(line),
                 }
             }
         }
@@ -256,13 +256,13 @@ fn of_calls_in_progress(before: usize) -> Option<String> {
     let refused = "full\ttrue\tapp.lua:";
     let words = "the calls in progress have sent 64 MiB: wait for their replies";
     let is_refused = |line: &&String| line.starts_with(refused) && line.contains(words);
-    let count = told.iter().filter(is_refused).count();
+    let count = effects.iter().filter(is_refused).count();
     drop(calls);
     for token in &tokens {
         let error = CallError::new(CallErrorKind::Refused, "no");
         bench.vm.replied(*token, Err(error), bench.now);
     }
-    bench.told();
+    bench.effect_lines();
     bench.text(BOB, "1");
     bench.advance(1);
     let again = bench.take_effects();
@@ -275,6 +275,6 @@ fn of_calls_in_progress(before: usize) -> Option<String> {
         && cost.bytes <= SENT_BYTES_MAX + EXCESS_BYTES_MAX + 2 * 8 * MIB + OTHER_BYTES;
     (!is_good).then(|| {
         let calls = tokens.len();
-        format!("{calls} calls, {} MiB, {told:.600?}", cost.bytes >> 20)
+        format!("{calls} calls, {} MiB, {effects:.600?}", cost.bytes >> 20)
     })
 }

@@ -170,6 +170,34 @@ fn as_many_expired_entries_go_as_room_is_needed() {
 }
 
 #[test]
+fn one_change_removes_a_bounded_number_of_expired_entries() {
+    const BYTES_MAX: usize = 16 << 20;
+    let dict = dict(BYTES_MAX);
+    let mut number = 0;
+    while dict.set(format!("{number}").as_bytes(), bytes("v"), Some(10), 0) == Ok(()) {
+        number += 1;
+    }
+    assert!(number > 3 * EXPIRED_PER_CALL, "{number}");
+    let large = bytes(&"x".repeat(BYTES_MAX - 1000));
+    let mut calls = 0;
+    loop {
+        let before = dict.used_bytes();
+        let result = dict.set(b"large", large.clone(), None, 10);
+        calls += 1;
+        if result == Ok(()) {
+            break;
+        }
+        assert!(matches!(result, Err(Error::Full { .. })), "{result:?}");
+        let gone = before - dict.used_bytes();
+        assert!(gone > 0, "a repetition has more room");
+        let most = (EXPIRED_PER_CHANGE + EXPIRED_PER_CALL) * 170;
+        assert!(gone <= most, "{gone} bytes");
+    }
+    assert!(calls >= number / EXPIRED_PER_CALL, "{calls}");
+    assert_eq!(dict.count(10), 1);
+}
+
+#[test]
 fn keys_come_in_order_whatever_shard_they_are_in() {
     let dict = dict(1 << 20);
     for number in 0..500 {

@@ -117,9 +117,6 @@ impl Table {
     /// # Errors
     /// The error of the refused change.
     pub fn apply(&self, batch: &Batch, now_ms: u64) -> Result<(), TableError> {
-        let mut state = self.state.write();
-        state.refuse_while_loading()?;
-        let mut most = state.tidy(self, batch.steps.len(), now_ms);
         // Room for the whole batch is made first, because evictions can't be undone if a later change is refused.
         let needed = batch.steps.iter().map(|step| match step {
             Step::Put(_, row, _) => row_bytes(self, &cells(row)),
@@ -128,20 +125,11 @@ impl Table {
             }
             Step::Delete(_) => 0,
         });
-        state.make_room(self, needed.sum(), None, &mut most, now_ms)?;
-        self.hold_changes();
-        let mut undo = Vec::new();
-        for step in &batch.steps {
-            if let Err(error) = state.step(self, step, now_ms, &mut undo) {
-                for undo in undo.into_iter().rev() {
-                    state.undo(self, undo);
-                }
-                self.release_changes(false);
-                return Err(error);
-            }
-        }
-        self.release_changes(true);
-        Ok(())
+        let needed = needed.sum();
+        self.change_in_slices(batch.steps.len(), now_ms, |state, budget| {
+            state.make_room(self, needed, None, budget, now_ms)?;
+            state.steps(self, batch, now_ms)
+        })
     }
 }
 
@@ -152,6 +140,23 @@ impl State {
         columns
             .map(|column| OwnedCell::new(position.get(&table.shape, column)))
             .collect()
+    }
+
+    /// Applies all changes of a batch for which there is room, or none.
+    fn steps(&mut self, table: &Table, batch: &Batch, now_ms: u64) -> Result<(), TableError> {
+        table.hold_changes();
+        let mut undo = Vec::new();
+        for step in &batch.steps {
+            if let Err(error) = self.step(table, step, now_ms, &mut undo) {
+                for undo in undo.into_iter().rev() {
+                    self.undo(table, undo);
+                }
+                table.release_changes(false);
+                return Err(error);
+            }
+        }
+        table.release_changes(true);
+        Ok(())
     }
 
     fn step(

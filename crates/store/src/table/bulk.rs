@@ -54,13 +54,14 @@ impl<'a> BulkLoader<'a> {
         })
     }
 
-    /// Adds rows under one lock and returns the number of added rows. An error contains the index of the faulty row.
+    /// Adds rows, under one lock unless many have to be removed for them, and returns the number of added rows. An error contains
+    /// the index of the faulty row.
     pub(super) fn put(&self, batch: &RowBatch) -> Result<u64, (usize, TableError)> {
         let table = self.table;
-        let mut state = table.state.write();
         let mut put = 0;
         let mut row: Vec<Cell<'_>> = Vec::with_capacity(table.shape.columns());
         if self.mode == Mode::Fill {
+            let mut state = table.state.write();
             let expiry = table.expiry(None, self.clocks.mono_ms);
             for place in 0..batch.len() {
                 row.clear();
@@ -77,17 +78,20 @@ impl<'a> BulkLoader<'a> {
                 .map_err(|error| (last, error))?;
             return Ok(put);
         }
-        state.refuse_while_loading().map_err(|error| (0, error))?;
         let now_ms = self.clocks.mono_ms;
-        let mut most = state.tidy(table, batch.len(), now_ms);
-        for place in 0..batch.len() {
-            row.clear();
-            row.extend(batch.cells(place));
-            let mut room = Room::Make(&mut most);
-            let is_new = state.put(table, self.how, &row, None, now_ms, &mut room);
-            let is_new = is_new.map_err(|error| (place, error))?;
-            put += u64::from(is_new || self.how == PutMode::Upsert);
-        }
+        let mut place = 0;
+        let all = table.change_in_slices(batch.len(), now_ms, |state, budget| {
+            while place < batch.len() {
+                row.clear();
+                row.extend(batch.cells(place));
+                let mut room = Room::Make(budget);
+                let is_new = state.put(table, self.how, &row, None, now_ms, &mut room)?;
+                put += u64::from(is_new || self.how == PutMode::Upsert);
+                place += 1;
+            }
+            Ok(())
+        });
+        all.map_err(|error| (place, error))?;
         Ok(put)
     }
 

@@ -61,10 +61,9 @@ impl Table {
         ttl_ms: Option<u64>,
         now_ms: u64,
     ) -> Result<bool, TableError> {
-        let mut state = self.state.write();
-        state.refuse_while_loading()?;
-        let mut most = state.tidy(self, 1, now_ms);
-        state.put(self, how, row, ttl_ms, now_ms, &mut Room::Make(&mut most))
+        self.change_in_slices(1, now_ms, |state, budget| {
+            state.put(self, how, row, ttl_ms, now_ms, &mut Room::Make(budget))
+        })
     }
 
     /// Changes values of a row. `changes` contains the indices of columns and their new values. With `snapshot`, the row is
@@ -79,25 +78,23 @@ impl Table {
         seen: Option<&RowSnapshot>,
         now_ms: u64,
     ) -> Result<UpdateResult, TableError> {
-        let mut state = self.state.write();
-        state.refuse_while_loading()?;
-        let mut most = state.tidy(self, 1, now_ms);
-        let Some(position) = state.find(self, key, now_ms) else {
-            return Ok(UpdateResult::NoRow);
-        };
-        let number = position.number();
-        if let Some(seen) = seen {
-            let cells = seen.0.iter().enumerate();
-            let mut cells =
-                cells.map(|(column, own)| own.cell() == position.get(&self.shape, column));
-            if !cells.all(|is_same| is_same) {
-                return Ok(UpdateResult::Conflict);
+        self.change_in_slices(1, now_ms, |state, budget| {
+            let Some(position) = state.find(self, key, now_ms) else {
+                return Ok(UpdateResult::NoRow);
+            };
+            let number = position.number();
+            if let Some(seen) = seen {
+                let cells = seen.0.iter().enumerate();
+                let mut cells =
+                    cells.map(|(column, own)| own.cell() == position.get(&self.shape, column));
+                if !cells.all(|is_same| is_same) {
+                    return Ok(UpdateResult::Conflict);
+                }
             }
-        }
-        self.check_key_stays(position, changes)?;
-        let mut room = Room::Make(&mut most);
-        state.change(self, number, changes, now_ms, &mut room)?;
-        Ok(UpdateResult::Updated)
+            self.check_key_stays(position, changes)?;
+            state.change(self, number, changes, now_ms, &mut Room::Make(budget))?;
+            Ok(UpdateResult::Updated)
+        })
     }
 
     /// Adds to a number of a row and returns the bits of the sum; `None` if the row does not exist.
@@ -126,37 +123,35 @@ impl Table {
                 ),
             });
         };
-        let mut state = self.state.write();
-        state.refuse_while_loading()?;
-        let mut most = state.tidy(self, 1, now_ms);
-        let Some(position) = state.find(self, key, now_ms) else {
-            return Ok(None);
-        };
-        let number = position.number();
-        let bits = match position.get(&self.shape, column) {
-            Cell::Bits(bits) => bits,
-            _ => 0,
-        };
-        let sum = match (about.kind.whole(bits), by) {
-            (Some(value), InputValue::Whole(by)) => InputValue::Whole(value.saturating_add(by)),
-            (Some(value), InputValue::Number(by)) if by.fract() == 0.0 => {
-                InputValue::Whole(value.saturating_add(by as i128))
+        self.change_in_slices(1, now_ms, |state, budget| {
+            let Some(position) = state.find(self, key, now_ms) else {
+                return Ok(None);
+            };
+            let number = position.number();
+            let bits = match position.get(&self.shape, column) {
+                Cell::Bits(bits) => bits,
+                _ => 0,
+            };
+            let sum = match (about.kind.whole(bits), by) {
+                (Some(value), InputValue::Whole(by)) => InputValue::Whole(value.saturating_add(by)),
+                (Some(value), InputValue::Number(by)) if by.fract() == 0.0 => {
+                    InputValue::Whole(value.saturating_add(by as i128))
+                }
+                (None, InputValue::Whole(by)) => {
+                    InputValue::Number(about.kind.number(bits) + by as f64)
+                }
+                (None, InputValue::Number(by)) => InputValue::Number(about.kind.number(bits) + by),
+                (_, other) => other,
+            };
+            let cell = about.cell(sum)?;
+            let changes = [(column, cell)];
+            self.check_key_stays(position, &changes)?;
+            state.change(self, number, &changes, now_ms, &mut Room::Make(budget))?;
+            match cell {
+                Cell::Bits(bits) => Ok(Some(bits)),
+                _ => Ok(None),
             }
-            (None, InputValue::Whole(by)) => {
-                InputValue::Number(about.kind.number(bits) + by as f64)
-            }
-            (None, InputValue::Number(by)) => InputValue::Number(about.kind.number(bits) + by),
-            (_, other) => other,
-        };
-        let cell = about.cell(sum)?;
-        let changes = [(column, cell)];
-        self.check_key_stays(position, &changes)?;
-        let mut room = Room::Make(&mut most);
-        state.change(self, number, &changes, now_ms, &mut room)?;
-        match cell {
-            Cell::Bits(bits) => Ok(Some(bits)),
-            _ => Ok(None),
-        }
+        })
     }
 
     /// Removes a row. Returns whether it existed.
@@ -164,15 +159,14 @@ impl Table {
     /// # Errors
     /// [`TableError::Loading`].
     pub fn delete(&self, key: Cell<'_>, now_ms: u64) -> Result<bool, TableError> {
-        let mut state = self.state.write();
-        state.refuse_while_loading()?;
-        state.tidy(self, 1, now_ms);
-        let Some(position) = state.find(self, key, now_ms) else {
-            return Ok(false);
-        };
-        let number = position.number();
-        state.remove(self, number, WatchEvent::Delete);
-        Ok(true)
+        self.change_in_slices(1, now_ms, |state, _| {
+            let Some(position) = state.find(self, key, now_ms) else {
+                return Ok(false);
+            };
+            let number = position.number();
+            state.remove(self, number, WatchEvent::Delete);
+            Ok(true)
+        })
     }
 
     /// Removes all rows.
@@ -316,8 +310,8 @@ impl State {
         for number in self.check_unique(table, |column| row[column], None, |_| true, now_ms)? {
             self.expire_one(table, number, room);
         }
-        if let Room::Make(most) = room {
-            self.make_room(table, row_bytes(table, row), None, most, now_ms)?;
+        if let Room::Make(budget) = room {
+            self.make_room(table, row_bytes(table, row), None, budget, now_ms)?;
         }
         let number = self.new_number(table, row[0])?;
         self.insert(table, number, row, true);
@@ -427,8 +421,8 @@ impl State {
         for number in expired {
             self.expire_one(table, number, room);
         }
-        if let Room::Make(most) = room {
-            self.make_room(table, needed, Some(number), most, now_ms)?;
+        if let Room::Make(budget) = room {
+            self.make_room(table, needed, Some(number), budget, now_ms)?;
         }
         self.set(table, number, &real);
         table.notify_watchers(|out| {

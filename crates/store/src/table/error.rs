@@ -1,4 +1,5 @@
-//! Errors of tables. A failed operation has changed nothing.
+//! Errors of tables. A failed operation has changed nothing, except that expired or evicted rows were
+//! removed for it.
 
 /// Why an operation on a table failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +54,7 @@ pub enum TableError {
     /// No row has the key.
     #[error("there is no row with the key {0}")]
     NoRow(String),
-    /// The table is full, and its schema allows no eviction that would make room.
+    /// The table is full, and its schema allows no eviction that would make room, or more rows than one change may evict.
     #[error(
         "the table is full: {needed} bytes more would exceed its limit of {bytes_max} (bytes_max)"
     )]

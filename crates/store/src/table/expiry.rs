@@ -2,12 +2,14 @@
 //!
 //! Each change removes a few expired rows, so that they are removed faster than new ones can arrive. It also removes expired
 //! rows that conflict with it: those with the same key or unique values, and some if the table is full. The others are removed
-//! by later changes and by [`Table::expire`], so the time for which a lock is held does not depend on how many rows expire at
-//! the same moment.
+//! by later changes and by [`Table::expire`].
+//!
+//! A change that needs much room removes rows in slices, and releases the lock between them, so the time for which a lock is
+//! held does not depend on how many rows expire at the same moment or have to be evicted. [`RoomBudget`] has the limits.
 
 use std::sync::atomic::Ordering;
 
-use super::batch::Undo;
+use super::batch::{BATCH_MAX, Undo};
 use super::cell::Cell;
 use super::error::TableError;
 use super::index::{IndexKey, IndexKeyForm as _, TableIndex};
@@ -20,19 +22,92 @@ use super::{State, Table, is_expired};
 /// Expired rows removed per change, so that they are removed faster than new ones can arrive.
 pub(super) const EXPIRED_PER_CHANGE: usize = 8;
 
-/// Maximum number of expired rows removed under one lock to make room. For a batch the maximum is twice its number of changes,
-/// if that is more.
+/// The most rows removed under one lock, expired and evicted ones, however much room is needed.
 pub(super) const EXPIRED_MAX: usize = 1024;
+
+/// The most rows that a change of a table with eviction removes to get room: as many as two of the largest batches
+/// have. Enough for a batch of rows that are not much longer than those evicted; one row that displaces more fails.
+pub(super) const EVICTED_MAX: usize = 2 * BATCH_MAX;
+
+/// The number of rows that a change may still remove to get room.
+#[derive(Debug)]
+pub(super) struct RoomBudget {
+    /// Under the current lock.
+    lock: usize,
+    /// By the whole change, under all of its locks.
+    call: usize,
+}
+
+impl RoomBudget {
+    /// Returns the budget of a number of changes.
+    fn new(table: &Table, changes: usize) -> Self {
+        let call = match table.schema.evict {
+            // Expired rows only. The rest is removed by maintenance, so a change that does not fit may fit soon.
+            Evict::Nothing => EXPIRED_MAX.max(2 * changes),
+            _ => EVICTED_MAX,
+        };
+        Self {
+            lock: EXPIRED_MAX,
+            call,
+        }
+    }
+
+    /// Returns how many rows may be removed now.
+    fn left(&self) -> usize {
+        self.lock.min(self.call)
+    }
+
+    fn take(&mut self, rows: usize) {
+        self.lock -= rows;
+        self.call -= rows;
+    }
+
+    /// Begins the next slice, under another lock, if the current one was used up. Returns whether it did.
+    fn next_slice(&mut self) -> bool {
+        let goes_on = self.lock == 0 && self.call > 0;
+        if goes_on {
+            self.lock = EXPIRED_MAX;
+        }
+        goes_on
+    }
+}
 
 /// How a change gets the memory that it needs.
 pub(super) enum Room<'a> {
-    /// By removing at most this many expired rows, and then by eviction.
-    Make(&'a mut usize),
+    /// By removing rows within this budget: expired ones, and then by eviction.
+    Make(&'a mut RoomBudget),
     /// Room for the whole batch was made before. Removals of expired rows are recorded here, so that they can be undone.
     Made(&'a mut Vec<Undo>),
 }
 
 impl Table {
+    /// Makes a change under the lock, and before it a few expired rows are removed. `changes` is the number of rows
+    /// that it changes. If it needs more room than one slice of removals frees, the lock is released and `change` is
+    /// called again: what fails with [`TableError::Full`] has changed nothing, or continues where it failed.
+    pub(super) fn change_in_slices<R>(
+        &self,
+        changes: usize,
+        now_ms: u64,
+        mut change: impl FnMut(&mut State, &mut RoomBudget) -> Result<R, TableError>,
+    ) -> Result<R, TableError> {
+        let mut budget = RoomBudget::new(self, changes);
+        let mut is_first = true;
+        loop {
+            let mut state = self.state.write();
+            state.refuse_while_loading()?;
+            if std::mem::take(&mut is_first) {
+                let most = EXPIRED_MAX.min(EXPIRED_PER_CHANGE * changes);
+                // These were due anyway, so they do not count as rows removed for room.
+                budget.lock -= state.expire(self, most, now_ms);
+            }
+            let result = change(&mut state, &mut budget);
+            let is_full = matches!(result, Err(TableError::Full { .. }));
+            if !is_full || !budget.next_slice() {
+                return result;
+            }
+        }
+    }
+
     /// Removes at most `most` expired rows, those that expired first. Returns the number of removed rows.
     ///
     /// Meant for periodic maintenance, since expired rows that are not removed still take memory.
@@ -82,13 +157,6 @@ impl State {
         tree.between(tree.start(), end)
     }
 
-    /// Removes some expired rows before `changes` changes are made. Returns how many more may be removed to make room.
-    pub(super) fn tidy(&mut self, table: &Table, changes: usize, now_ms: u64) -> usize {
-        let most = EXPIRED_MAX.max(2 * changes);
-        self.expire(table, most.min(EXPIRED_PER_CHANGE * changes), now_ms);
-        most
-    }
-
     /// Removes at most `most` expired rows. Returns the number of removed rows.
     fn expire(&mut self, table: &Table, most: usize, now_ms: u64) -> usize {
         let expired: Vec<u32> = self.expired(table, now_ms).take(most).collect();
@@ -106,22 +174,25 @@ impl State {
         self.remove(table, number, WatchEvent::Expire);
     }
 
-    /// Makes room for additional bytes within the memory limit. `own` is a row that must stay. `most` is the number of expired
-    /// rows that may be removed; it is reduced by the number of removed rows.
+    /// Makes room for additional bytes within the limit. `own` is a row that must stay. Fails with
+    /// [`TableError::Full`] also if the budget of this lock is used up.
     pub(super) fn make_room(
         &mut self,
         table: &Table,
         needed: usize,
         own: Option<u32>,
-        most: &mut usize,
+        budget: &mut RoomBudget,
         now_ms: u64,
     ) -> Result<(), TableError> {
         let bytes_max = table.schema.bytes_max;
         if needed == 0 || self.bytes() + needed <= bytes_max {
             return Ok(());
         }
-        self.make_room_of_expired(table, needed, most, now_ms);
+        self.make_room_of_expired(table, needed, budget, now_ms);
         while self.bytes() + needed > bytes_max {
+            if budget.left() == 0 {
+                return Err(TableError::Full { needed, bytes_max });
+            }
             let first = match table.schema.evict {
                 Evict::Nothing => None,
                 Evict::Key => match &self.keys {
@@ -133,6 +204,7 @@ impl State {
             let Some(first) = first.filter(|first| Some(*first) != own) else {
                 return Err(TableError::Full { needed, bytes_max });
             };
+            budget.take(1);
             let position = self.rows.find(first).expect("it is there");
             if is_expired(table, position, now_ms) {
                 self.remove(table, first, WatchEvent::Expire);
@@ -150,18 +222,19 @@ impl State {
         &mut self,
         table: &Table,
         needed: usize,
-        most: &mut usize,
+        budget: &mut RoomBudget,
         now_ms: u64,
     ) {
-        while *most > 0 && self.bytes() + needed > table.schema.bytes_max {
+        while budget.left() > 0 && self.bytes() + needed > table.schema.bytes_max {
             let Some(first) = self.expired(table, now_ms).next() else {
                 return;
             };
             let RowPosition { leaf, .. } = self.rows.find(first).expect("it is there");
             let positions = (0..leaf.len()).map(|place| RowPosition { leaf, place });
             let expired = positions.filter(|position| is_expired(table, *position, now_ms));
-            let expired: Vec<u32> = expired.map(RowPosition::number).take(*most).collect();
-            *most -= expired.len();
+            let expired = expired.map(RowPosition::number).take(budget.left());
+            let expired: Vec<u32> = expired.collect();
+            budget.take(expired.len());
             for number in expired {
                 self.remove(table, number, WatchEvent::Expire);
             }

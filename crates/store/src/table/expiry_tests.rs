@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::expiry::{EXPIRED_MAX, EXPIRED_PER_CHANGE};
+use super::expiry::{EVICTED_MAX, EXPIRED_MAX, EXPIRED_PER_CHANGE};
 use super::file_tests::table;
 use super::*;
 use crate::Value;
@@ -209,6 +209,89 @@ fn a_full_table_makes_room_of_a_bounded_number_of_expired_rows() {
         assert_eq!(table.gauges().evicted, 0, "{evict:?}");
         table.check();
     }
+}
+
+/// Fills a table up to its limit with rows that expire at 10 ms. Returns their number.
+fn fill_up(table: &Table, ttl_ms: Option<u64>) -> usize {
+    for id in 0.. {
+        match table.put(PutMode::Insert, &row(id, id), ttl_ms, 0) {
+            Ok(true) if table.gauges().evicted == 0 => {}
+            Ok(_) | Err(TableError::Full { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    table.info().rows
+}
+
+/// Returns a batch of new rows with a word of this length.
+fn batch_of(rows: u64, word: &[u8]) -> Batch {
+    let mut batch = Batch::default();
+    for id in 1_000_000..1_000_000 + rows {
+        let row = [Cell::Bits(id), Cell::Bits(id), Cell::Text(word)];
+        batch.put(PutMode::Insert, &row, None).expect("few");
+    }
+    batch
+}
+
+#[test]
+fn removals_for_a_large_batch_are_split_over_several_locks() {
+    for evict in [None, Some("key"), Some("by_user")] {
+        // Expired rows, and live ones that have to be evicted.
+        for ttl_ms in [Some(10), None] {
+            if evict.is_none() && ttl_ms.is_none() {
+                continue;
+            }
+            let table = sessions("id:u32", |draft| {
+                draft.bytes_max = Some(1 << 20);
+                draft.evict = evict.map(str::to_owned);
+            });
+            let rows = fill_up(&table, ttl_ms);
+            assert!(rows > 10 * EXPIRED_MAX, "{rows}");
+            // The rows that are removed under each lock.
+            let mut slices = Vec::new();
+            let done = table.change_in_slices(4000, 20, |state, budget| {
+                let before = state.rows.count();
+                let fits = state.make_room(&table, 100_000, None, budget, 20);
+                slices.push(before - state.rows.count());
+                fits
+            });
+            assert_eq!(done, Ok(()), "{evict:?} {ttl_ms:?}: {slices:?}");
+            assert!(slices.len() > 2, "{evict:?} {ttl_ms:?}: {slices:?}");
+            let most = slices.iter().max();
+            assert!(most <= Some(&EXPIRED_MAX), "{slices:?}");
+            let batch = batch_of(4000, b"ann bob");
+            assert_eq!(table.apply(&batch, 20), Ok(()), "{evict:?} {ttl_ms:?}");
+            table.check();
+        }
+    }
+}
+
+#[test]
+fn a_change_that_displaces_too_many_rows_fails_and_can_be_repeated() {
+    let table = sessions("id:u32", |draft| {
+        draft.bytes_max = Some(4 << 20);
+        draft.evict = Some("key".to_owned());
+    });
+    let rows = fill_up(&table, None);
+    assert!(rows > 2 * EVICTED_MAX, "{rows}");
+    let word = [b'x'; 3500];
+    let batch = batch_of(1000, &word);
+    let mut calls = 0;
+    loop {
+        let before = table.info().rows;
+        let result = table.apply(&batch, 20);
+        calls += 1;
+        if result == Ok(()) {
+            break;
+        }
+        assert!(matches!(result, Err(TableError::Full { .. })), "{result:?}");
+        assert_eq!(before - table.info().rows, EVICTED_MAX, "it gains room");
+    }
+    assert!((2..10).contains(&calls), "{calls}");
+    // What rows need is estimated.
+    let bytes = table.info().bytes;
+    assert!(bytes <= 5 << 20, "{bytes}");
+    table.check();
 }
 
 /// The expected sessions: user and expiry.

@@ -9,7 +9,7 @@ use veche_types::codes::CloseCode;
 use veche_worker::{PendingWrite, TurnLimits, Worker, WorkerMessage};
 
 use super::app::Numbers;
-use super::world::wire::{Said, handshake, said};
+use super::world::wire::{ServerMessage, handshake, server_messages};
 use super::world::{Options, PUBLIC};
 use super::{APP, id, worker};
 
@@ -95,8 +95,13 @@ fn clients_with_a_user_connect_again_after_lost_commands() {
     assert_eq!(turn(&mut worker).len(), 3);
     worker.handle_commands_lost();
     let closed: Vec<_> = { turn(&mut worker).into_iter() }
-        .map(|write| (write.id.index, said(&write.bytes)))
+        .map(|write| (write.id.index, server_messages(&write.bytes)))
         .collect();
-    let close = || vec![Said::Close(Some(3010), "insufficient state".to_owned())];
+    let close = || {
+        vec![ServerMessage::Close(
+            Some(3010),
+            "insufficient state".to_owned(),
+        )]
+    };
     assert_eq!(closed, [(0, close()), (2, close())]);
 }

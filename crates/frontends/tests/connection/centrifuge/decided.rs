@@ -411,10 +411,10 @@ fn publications_are_published_as_decided() {
         };
         let (request, received) = decide(&mut world, ann, publish, granted(grant));
         assert_eq!(
-            (request.kind, &*question.channel),
+            (request.kind, &*request.channel),
             (HookKind::Publish, "asked:1")
         );
-        assert_eq!(question.data, json_payload(r#"{"text":"darn"}"#));
+        assert_eq!(request.data, json_payload(r#"{"text":"darn"}"#));
         assert_eq!(received.lines, [json!({"id": 2, "publish": {}})]);
         let received = take(&mut world, bob);
         let push = &received.lines[0]["push"];
