@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Open,
     /// Has no history, but presence with a leave delay.
     Lounge,
-    /// Has history; granted by tokens from the start.
+    /// Has history; connection tokens list it for a server-side subscription.
     Token,
     /// A personal channel with history.
     User,

@@ -203,7 +203,7 @@ struct Files {
     pem: &'static str,
 }
 
-/// Connection tokens: the path of their settings, the section, the files.
+/// Connection tokens: the path of their settings in Centrifugo's file, the section in ours, the files for their keys.
 const CONNECTIONS: (&str, &str, Files) = (
     "client.token",
     "[jwt]",
@@ -214,7 +214,7 @@ const CONNECTIONS: (&str, &str, Files) = (
     },
 );
 
-/// Subscription tokens, if they have separate keys.
+/// The same for subscription tokens, if they have separate keys.
 const SUBSCRIPTIONS: (&str, &str, Files) = (
     "client.subscription_token",
     "[subscription_jwt]",

@@ -40,7 +40,7 @@ impl SettingsTree {
         *place = value;
     }
 
-    /// Returns the name that a setting has in the file.
+    /// Returns the name of a setting in the file: its old name if it was moved to this path, else the path.
     pub(super) fn name<'p>(&'p self, path: &'p str) -> &'p str {
         self.names.get(path).map_or(path, String::as_str)
     }

@@ -33,7 +33,7 @@ enum Step {
     Is(char),
     /// Consumes any one character.
     Any,
-    /// A character inside, or outside of, these ranges.
+    /// Consumes a character inside these ranges if `true`, else one outside of them.
     Within(Box<[(char, char)]>, bool),
     /// Continues at both the next step and the given one.
     Fork(usize),

@@ -36,10 +36,10 @@ pub struct TurnLimits {
     pub messages: usize,
     /// Work of one connection, at least 1, in [units](veche_frontends::work_budget) of about a nanosecond.
     pub connection_work: u64,
-    /// Work of all connections for the events of this turn. Further input waits for a later turn; the connection served
-    /// longest ago continues first.
+    /// Work of all connections for new events, in the same units. When it is used up, further input waits for a later
+    /// turn, in which the connection served longest ago continues first.
     pub event_work: u64,
-    /// Work of all connections for input left by earlier turns, at least 1.
+    /// Work of all connections for input left by earlier turns, at least 1, in the same units.
     pub backlog_work: u64,
     /// Number of unacknowledged data messages in a lane from which on applications and emulation requests stop sending,
     /// at least 1.

@@ -190,7 +190,7 @@ impl SimulatedNode {
         self.end_turn(worker);
     }
 
-    /// Publishes a number; an outcome at once comes as a reply too.
+    /// Publishes a number. An immediate outcome is recorded as a reply too.
     pub(super) fn publish(
         &mut self,
         worker: usize,
@@ -211,13 +211,13 @@ impl SimulatedNode {
                 outlet.effects.push(HubEffect::Reply(from.1, reply));
             }
             Ok(RequestOutcome::Pending) => {}
-            // No world has publications enough for that.
+            // No credit or a full queue: no simulated cluster publishes that much.
             Err(error) => unreachable!("{error:?}"),
         }
         self.end_turn(worker);
     }
 
-    /// Removes the history of a channel; an outcome at once comes as a reply too.
+    /// Removes the history of a channel. An immediate outcome is recorded as a reply too.
     pub(super) fn remove_history(
         &mut self,
         worker: usize,

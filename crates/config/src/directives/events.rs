@@ -8,7 +8,7 @@ pub(super) static EVENTS: &[Directive] = &[
         "url",
         DirectiveKind::Text { expected: "a URL" },
         DefaultValue::Unset("no webhook is sent"),
-        "The URL that receives events: batches of JSON by `POST`, one at a time and in order, each repeated until it is answered with 200 to 299. `events` of each `[[namespace]]` selects the events.",
+        "The URL that receives events: batches of JSON by `POST`, one at a time and in order, each repeated until it is answered with 200 to 299, or rejected with a status from 400 to 499 other than 408, 425 and 429. `events` of each `[[namespace]]` selects the events.",
     ),
     Section::Events.row(
         "app",
@@ -16,7 +16,7 @@ pub(super) static EVENTS: &[Directive] = &[
             expected: "the name of an [[app]]",
         },
         DefaultValue::Unset("no app receives events"),
-        "The `name` of the `[[app]]`, in Lua, whose handler `events` receives them too, or instead.",
+        "The `name` of the `[[app]]`, in Lua, whose handler `events` receives the events, in addition to the back end, or instead of it if `url` is not set.",
     ),
     Section::Events.row(
         "secrets",
@@ -32,7 +32,7 @@ pub(super) static EVENTS: &[Directive] = &[
             off: false,
         },
         DefaultValue::Toml("\"5s\""),
-        "The time limit for a batch; then it is repeated, first after half a second, at most every half minute.",
+        "The time limit for the answer to a batch. A batch without an answer is repeated after half a second, then with doubled delays of at most half a minute.",
     ),
     Section::Events.row(
         "queue",

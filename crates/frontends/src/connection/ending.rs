@@ -67,8 +67,8 @@ impl Connection {
         }
     }
 
-    /// Unblocks a session that may have been closed: its input then only waits for its turn, since the peer's Close is
-    /// part of it.
+    /// Resumes the input of a session that was closed while it was blocked, since the input contains the peer's Close.
+    /// A session that waits for its next turn stays blocked, and so does one that is not closed.
     pub(super) fn unblock_if_closed(&mut self, id: ConnectionId, shared: &mut Context) {
         let is_closing = matches!(&self.stage, Stage::Socket(socket) if socket.is_closing());
         if is_closing && self.blocked.is_some_and(|block| block != WaitReason::Turn) {

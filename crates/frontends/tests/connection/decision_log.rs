@@ -93,7 +93,11 @@ fn ask(world: &mut World, peer: Peer, command: &Value) -> Value {
 #[test]
 fn handshakes_are_reported_with_what_they_open() {
     let table: &[(&str, u16, &[&str])] = &[
-        ("/ws", 401, &["connect - - - 401 no user in the handshake"]),
+        (
+            "/ws",
+            401,
+            &["connect - - - 401 no user name in the handshake"],
+        ),
         (
             "/ws?user=ann&channel=secret",
             403,

@@ -95,7 +95,8 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
     assert!(bench.outlet.lost.is_empty());
 }
 
-/// The feed was lost during the check of its position, so there is a second check, and an item was stored between the two.
+/// The feed was lost while its position was being checked, so the position is checked again. A publication that was stored
+/// between the two checks is fetched.
 #[test]
 fn an_item_between_two_looks_is_fetched() {
     let mut bench = begun();

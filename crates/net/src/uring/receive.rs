@@ -39,7 +39,7 @@ pub(super) enum Ready {
 #[derive(Debug)]
 pub(super) enum InputPart {
     Filled(FilledBuffer),
-    /// From a paused transport: the buffer was returned to the kernel.
+    /// Input of a paused transport, copied so that its buffer could be returned to the kernel.
     Copied(Vec<u8>),
     /// The peer sent FIN.
     End,

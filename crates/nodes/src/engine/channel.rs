@@ -196,28 +196,28 @@ pub enum Event {
     },
     /// The answer to [`Order::Publish`].
     Published {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// Whether the publication was ordered, and at which position.
         result: Published,
     },
     /// The answer to [`Order::Check`].
     Checked {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// The state of the channel; `None`: the engine has not answered.
         found: Option<Found>,
     },
     /// The answer to [`Order::Read`], `None` where it can't be read. Entries are in the requested order.
     Entries {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// The stored publications; `None` where they can't be read.
         entries: Option<Box<Entries>>,
     },
     /// The answer to [`Order::Remove`]: whether the publications are removed.
     Removed {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// Whether the publications are removed.
         is_removed: bool,
@@ -226,14 +226,14 @@ pub enum Event {
     Forgotten,
     /// The answer to [`Order::Member`]: whether the same user is a member on another node.
     Member {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// Whether another node has a member of the same user.
         is_elsewhere: bool,
     },
     /// The answer to [`Order::Members`]; `None` where they can't be read.
     Members {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// The members or their number; `None` where they can't be read.
         found: Option<Members>,
@@ -249,10 +249,10 @@ pub enum Event {
     },
     /// The answer to [`Order::Occupancy`].
     Occupancy {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
-        /// Whether the channel is occupied or vacated by this in the whole cluster, and the time of the store, in milliseconds
-        /// since 1970; `None`: it is not recorded.
+        /// Whether the order changed the channel's occupancy in the whole cluster, and the time of the store, in
+        /// milliseconds since 1970; `None`: it is not recorded.
         outcome: Option<(bool, u64)>,
     },
     /// A channel whose last subscribers were on another node, whose lease has ended.

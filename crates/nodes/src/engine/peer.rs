@@ -69,7 +69,7 @@ pub enum Order {
     },
 }
 
-/// A lease is renewed so often, in milliseconds.
+/// Interval between renewals of a lease, in milliseconds.
 pub const LEASE_RENEWAL_MS: u64 = 3_000;
 
 /// A lease ends after this time without a renewal, in milliseconds.
@@ -96,35 +96,35 @@ pub enum Event {
     },
     /// The answer to [`Order::Append`]: the position of the entry, or `None` where it is not known whether it was stored.
     Appended {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// The position of the entry.
         position: Option<Position>,
     },
     /// The answer to [`Order::ReadControl`].
     ControlRead {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// The stream, or `None` if it can't be read.
         stream: Option<Entries>,
     },
     /// The answer to [`Order::ReadLeases`]: nodes with the texts of their leases, or `None` if they can't be read.
     Leases {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// The nodes, this one included.
         nodes: Option<Vec<(NodeId, Bytes)>>,
     },
     /// The answer to [`Order::Store`]: whether it is stored.
     Stored {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// Whether the value is stored.
         is_stored: bool,
     },
     /// The answer to [`Order::ReadTable`]: names and values, or `None` if they can't be read.
     Table {
-        /// The ticket of the order.
+        /// The ticket of the answered order.
         ticket: u64,
         /// The values by name.
         values: Option<Vec<(Bytes, Bytes)>>,

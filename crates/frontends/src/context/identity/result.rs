@@ -38,7 +38,7 @@ pub trait CompletionSink: Send + Sync + fmt::Debug {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// The configured source of the name is empty.
-    #[error("no user in the handshake")]
+    #[error("no user name in the handshake")]
     NoUser,
     /// The name is too long or has control characters.
     #[error("bad user name: 1 to 254 bytes without control characters")]

@@ -42,7 +42,7 @@ fn tokens_end_and_are_renewed() {
         ),
         (&json!(true), &json!(60))
     );
-    // A subscription by token with a shorter validity.
+    // Subscription tokens; the accepted one expires before the connection's token.
     let sub = |world: &World, seconds: u64, channel: &str, user: &str| {
         let exp = in_seconds(world, seconds);
         token(&json!({ "sub": user, "exp": exp, "channel": channel, "info": "guest" }))
