@@ -26,7 +26,7 @@ use veche_clock::now;
 use veche_files::WriteOptions;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 
-/// Limits of banned users, of revoked tokens, and of users with invalidated tokens.
+/// The most banned users; also the most revoked tokens, and the most users with invalidated tokens.
 const BLOCKS_MAX: usize = 100_000;
 
 /// The number of expired lines after which the file is rewritten.
@@ -54,7 +54,7 @@ pub(crate) struct Bans {
     /// False while nothing was ever banned, which makes the usual check free.
     is_used: AtomicBool,
     table: RwLock<BanTable>,
-    /// Locked while the file is written, so that it has the order of the table.
+    /// Locked while the file is written, so that its lines are in the order of the table's changes.
     file: Mutex<Option<BanFile>>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Bans {
 #[derive(Debug)]
 struct BanFile {
     path: PathBuf,
-    /// The part that the table contains: the file's identity, and the number of bytes.
+    /// The part of the file that the table contains: the inode, and the length in bytes; zeros if there was no file.
     known: (u64, u64),
     /// The number of lines.
     lines: usize,

@@ -446,7 +446,7 @@ impl World {
         self.seen.note(ClusterEvent::Crashed);
     }
 
-    /// Clients and back ends take what hubs have for them.
+    /// Delivers the effects of all hubs to clients and back ends: publications, gaps and replies.
     pub(super) fn react(&mut self) -> PromiseResult {
         for node in 0..self.nodes.len() {
             self.react_to(node)?;
@@ -454,6 +454,7 @@ impl World {
         Ok(())
     }
 
+    /// Delivers the effects of one node's hubs until there are no more, including those that clients cause meanwhile.
     pub(super) fn react_to(&mut self, node: usize) -> PromiseResult {
         let mut is_over = false;
         while !is_over {

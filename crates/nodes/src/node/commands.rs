@@ -25,6 +25,7 @@ const APART_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Take,
+    /// The entry's offset is not beyond the last one, or no last one is known.
     Skip,
     /// Earlier entries are missing.
     Gap,
