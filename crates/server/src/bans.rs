@@ -29,7 +29,7 @@ use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 /// The most banned users; also the most revoked tokens, and the most users with invalidated tokens.
 const BLOCKS_MAX: usize = 100_000;
 
-/// The number of expired lines after which the file is rewritten.
+/// The file is rewritten when it has more than this many lines in excess of twice the bans in force.
 const OVER_MAX: usize = 1000;
 
 /// The time after the start before which no line is removed: the clock may not be set yet.
@@ -68,7 +68,7 @@ struct BanFile {
     lines: usize,
     /// The number of unreadable lines, after a power cut.
     holes: usize,
-    /// Bans in force that could not be written, in order.
+    /// Bans that are in the table but could not be written yet, in order.
     unwritten: Vec<Ban>,
     /// Some writes may not be on disk.
     is_unsynced: bool,
@@ -88,7 +88,7 @@ impl Bans {
     /// Loads the file, to which new bans are appended.
     ///
     /// # Errors
-    /// The file can't be read or written, as one line.
+    /// The file can't be read or written. The text is one line.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, String> {
         let blocks = Self::default();
         let Some(path) = path else {
@@ -121,10 +121,11 @@ impl Bans {
         Ok(blocks)
     }
 
-    /// Reads the lines of another process, compacts the file and syncs it; returns when to call it next.
+    /// Reads the file again if another process has changed it, appends the bans not written yet, rewrites the file if most
+    /// lines are expired, and syncs it. Returns when to call it next and the result; `None` without a file.
     ///
     /// # Errors
-    /// The file can't be read or written; the table is unchanged.
+    /// The file can't be read or written; the bans in the table stay in force.
     pub(crate) fn refresh(&self, now_s: u64) -> Option<(Instant, io::Result<()>)> {
         let mut file = self.file.lock();
         let log = file.as_mut()?;
