@@ -241,7 +241,8 @@ fn unknown(section: Section, name: &str, meant: Option<&str>) -> String {
     format!("unknown directive {name:?} in {header}{hint}")
 }
 
-/// Returns a hint at directives that begin with `name`: "secret" of "secret_file".
+/// Returns a hint that names the section's directives that continue `name` after an underscore, as "secret_file" for
+/// "secret"; empty if there are none. In `[[listen]]`, "port" and "host" get a hint at `address`.
 fn longer_names(section: Section, name: &str) -> String {
     if section == Section::Listen && matches!(name, "port" | "host") {
         return "; write address = \"127.0.0.1:8080\"".to_owned();

@@ -191,7 +191,8 @@ impl DeliveryTracker {
 /// A period in which a receiver was disconnected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AbsencePeriod {
-    /// By publisher, the number of the first message that was expected in the period.
+    /// By publisher, the number of the next message when the period began: the first that may be missed. 0 if the
+    /// publisher is absent.
     next: BTreeMap<u32, u32>,
     /// The time from which all messages are expected again; `None` if the receiver did not return.
     pub(crate) until_ns: Option<u64>,

@@ -20,11 +20,11 @@ pub(crate) enum TransportState {
     Closed,
 }
 
-/// The state of our half of the connection's end.
+/// Whether our side has ended its direction of the connection with a FIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fin {
     None,
-    /// To be sent when the queue is empty.
+    /// Requested; the FIN is sent once the queue is empty.
     Wanted,
     Sent,
 }

@@ -70,7 +70,8 @@ pub struct Uring {
     watched: Vec<ListenerId>,
     /// Listeners and transports to be served, each at most once; a turn serves some from the front.
     ready: VecDeque<Ready>,
-    /// Parts of a transport after the one in `ready`, or received while it was paused, in order.
+    /// By the index of a transport, its undelivered input in order: the parts after the one in `ready`, and those that
+    /// were received while it was paused.
     later_parts: HashMap<u32, VecDeque<InputPart>>,
     /// Empty queues for `later_parts`: a message that crosses the end of a buffer has two parts.
     spare: Vec<VecDeque<InputPart>>,

@@ -76,7 +76,7 @@ fn echo_without_allocations<D: Driver>(mut driver: D) {
                 let mut sink = |driver: &mut D, event: DriverEvent<'_>| match event {
                     DriverEvent::Received { id, bytes } => {
                         left -= bytes.len();
-                        // In two parts, so that the queue for `more` is used.
+                        // In two parts, the first with `more`, so that epoll's driver holds it in the queue.
                         let (first, second) = bytes.split_at(bytes.len() / 2);
                         for (part, more) in [(first, true), (second, false)] {
                             let mut out = spare.pop().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Tests of how a turn is divided. Each run takes one tick of the time slice here, so that the tests do not depend on a
-//! real clock.
+//! Tests of how a VM divides its turn between handlers, tasks, timers and replies. Here each run of a coroutine counts as
+//! one tick of the time slice, however long it takes, so that the tests do not depend on a real clock.
 
 mod support;
 

@@ -26,10 +26,10 @@ use veche_clock::now;
 use veche_files::WriteOptions;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 
-/// Limits of banned users, of revoked tokens, and of users with invalidated tokens.
+/// The most banned users; also the most revoked tokens, and the most users with invalidated tokens.
 const BLOCKS_MAX: usize = 100_000;
 
-/// The number of expired lines after which the file is rewritten.
+/// The file is rewritten when it has more than this many lines in excess of twice the bans in force.
 const OVER_MAX: usize = 1000;
 
 /// The time after the start before which no line is removed: the clock may not be set yet.
@@ -54,7 +54,7 @@ pub(crate) struct Bans {
     /// False while nothing was ever banned, which makes the usual check free.
     is_used: AtomicBool,
     table: RwLock<BanTable>,
-    /// Locked while the file is written, so that it has the order of the table.
+    /// Locked while the file is written, so that its lines are in the order of the table's changes.
     file: Mutex<Option<BanFile>>,
 }
 
@@ -62,13 +62,13 @@ pub(crate) struct Bans {
 #[derive(Debug)]
 struct BanFile {
     path: PathBuf,
-    /// The part that the table contains: the file's identity, and the number of bytes.
+    /// The part of the file that the table contains: the inode, and the length in bytes; zeros if there was no file.
     known: (u64, u64),
     /// The number of lines.
     lines: usize,
     /// The number of unreadable lines, after a power cut.
     holes: usize,
-    /// Bans in force that could not be written, in order.
+    /// Bans that are in the table but could not be written yet, in order.
     unwritten: Vec<Ban>,
     /// Some writes may not be on disk.
     is_unsynced: bool,
@@ -88,7 +88,7 @@ impl Bans {
     /// Loads the file, to which new bans are appended.
     ///
     /// # Errors
-    /// The file can't be read or written, as one line.
+    /// The file can't be read or written. The text is one line.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, String> {
         let blocks = Self::default();
         let Some(path) = path else {
@@ -121,10 +121,11 @@ impl Bans {
         Ok(blocks)
     }
 
-    /// Reads the lines of another process, compacts the file and syncs it; returns when to call it next.
+    /// Reads the file again if another process has changed it, appends the bans not written yet, rewrites the file if most
+    /// lines are expired, and syncs it. Returns when to call it next and the result; `None` without a file.
     ///
     /// # Errors
-    /// The file can't be read or written; the table is unchanged.
+    /// The file can't be read or written; the bans in the table stay in force.
     pub(crate) fn refresh(&self, now_s: u64) -> Option<(Instant, io::Result<()>)> {
         let mut file = self.file.lock();
         let log = file.as_mut()?;

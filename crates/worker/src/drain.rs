@@ -105,7 +105,7 @@ impl<A: AppHost, T> Worker<A, T> {
             passed: 0,
             services,
             services_from_ms: match shutdown_reason {
-                // Clients depend on services until the end.
+                // Clients may depend on services, so these run until the clients are closed.
                 ShutdownReason::Stopping => ends_ms - within_ms / 10,
                 // Services of the other process wait for these to end.
                 ShutdownReason::Replaced => began_ms,

@@ -37,8 +37,9 @@ pub(super) struct World {
     pub(super) now_ms: u64,
     pub(super) servers: BTreeMap<u32, Server>,
     pub(super) primary: u32,
-    /// The last copy on disk, and the one of the replica.
+    /// The last copy of the store on disk.
     copy: Option<Stored>,
+    /// The state of the replica: the last copy that has the identity of the running server; `None` before there is one.
     replica: Option<Stored>,
     pub(super) ledger: Ledger,
     pub(super) nodes: Vec<SimulatedNode>,
@@ -51,7 +52,7 @@ pub(super) struct World {
     /// Whether the store has lost nothing since the cluster was last at rest.
     pub(super) is_sound: bool,
     pub(super) bans: u32,
-    /// Bans that a node may have taken along when it ended.
+    /// Bans of ended nodes: they may not have reached the other nodes.
     pub(super) doubtful_bans: BTreeSet<u32>,
     pub(super) seen: Coverage,
     pub(super) hash: u64,
@@ -232,7 +233,8 @@ impl World {
         server.expect("there is always one that new connections lead to")
     }
 
-    /// From here to the next rest acknowledged publications may be missing.
+    /// Records that the store may have lost writes: until the cluster is at rest again, acknowledged publications may be
+    /// missing.
     fn lose_writes(&mut self) {
         self.is_sound = false;
         for publication in &mut self.publications {
@@ -403,7 +405,7 @@ impl World {
         self.nodes[node].publish(worker, from, channel, publication as u64, options.as_ref());
     }
 
-    /// Repeats what may not be stored and has a key.
+    /// Publishes again the publications with an idempotency key that have an unknown outcome.
     pub(super) fn retry(&mut self, node: usize) {
         for publication in 0..self.publications.len() {
             let one = self.publications[publication];
@@ -421,7 +423,7 @@ impl World {
         self.nodes[node].remove_history(worker, (BACK_END, ticket), name(channel));
     }
 
-    /// Ends a node; another one takes its place, and has its bans.
+    /// Ends a node, and starts another one in its place with the same bans.
     fn crash(&mut self, at: usize) {
         for client in 0..self.clients.len() {
             if self.clients[client]
@@ -446,7 +448,7 @@ impl World {
         self.seen.note(ClusterEvent::Crashed);
     }
 
-    /// Clients and back ends take what hubs have for them.
+    /// Delivers the effects of all hubs to clients and back ends: publications, gaps and replies.
     pub(super) fn react(&mut self) -> PromiseResult {
         for node in 0..self.nodes.len() {
             self.react_to(node)?;
@@ -454,6 +456,7 @@ impl World {
         Ok(())
     }
 
+    /// Delivers the effects of one node's hubs until there are no more, including those that clients cause meanwhile.
     pub(super) fn react_to(&mut self, node: usize) -> PromiseResult {
         let mut is_over = false;
         while !is_over {
@@ -471,7 +474,7 @@ impl World {
         Ok(())
     }
 
-    /// A client subscribes again where its state is insufficient.
+    /// Subscribes a client again to the channels for which its hub has reported lost publications.
     fn subscribe_lost(&mut self, node: usize, client: usize) {
         if self.clients[client]
             .location
@@ -661,8 +664,8 @@ impl World {
         Ok(())
     }
 
-    /// A subscriber hears that something is missing: not where everything behind its position is stored, in a world without
-    /// losses.
+    /// Checks a report of lost publications. In a world without losses, a channel with much history gets one only if the
+    /// store lacks publications after the subscriber's position, or has more than [`RECOVERED_MAX`] of them.
     fn check_gap(&mut self, client: usize, channel: usize) -> PromiseResult {
         let subscription = &self.clients[client].subscriptions[channel];
         let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {

@@ -138,7 +138,8 @@ fn each_of_many_handlers_may_wait() {
         assert_eq!(messages(&calls), [format!("wait {n}")]);
         assert!(world.end_wait(peer));
     }
-    // The last fifteen bytes left room for the Close frame after them.
+    // Now only fifteen messages are queued behind the suspended handler, one below the limit. So the Close frame after
+    // them is read, and they are all passed to the application at once.
     world.settle();
     let calls = world.app_calls(peer);
     assert_eq!(messages(&calls).len(), 16);

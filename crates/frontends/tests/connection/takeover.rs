@@ -44,7 +44,8 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
     world.finish(first);
     world.settle();
     assert_eq!(budget.bytes(), 4096);
-    // The client has no context, and the server has one.
+    // On the last connection no context is reserved for the client's messages. The context of the server's own
+    // messages is charged with its first bytes.
     let echo = world.ask(last, HELLO);
     assert_eq!(echo, b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\0");
     assert!((4097..=4096 + 64).contains(&budget.bytes()));

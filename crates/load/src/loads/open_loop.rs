@@ -81,7 +81,7 @@ impl OpenLoop {
             (true, false) => (ErrorCause::TimedOut, "no connection was free until the end"),
             (false, _) => (ErrorCause::Closed, "no connection was open until the end"),
         };
-        let words = format!("{what} were due, and {words}");
+        let words = format!("{what} were due but not sent: {words}");
         net.tally.faults(&ErrorCase::new(cause, words), count);
         measured
     }

@@ -15,7 +15,7 @@ pub(super) const AGAIN_MS: u64 = 60_000;
 /// The maximum number of stored commands for that.
 const AGAIN_MAX: usize = 10_000;
 
-/// Sources whose numbers are known, at most.
+/// The maximum number of sources whose command numbers are remembered.
 const SOURCES_MAX: usize = 1024;
 
 /// The window within which numbers of one source may arrive out of order.
@@ -25,6 +25,7 @@ const APART_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Take,
+    /// The entry's offset is not beyond the last one, or no last one is known.
     Skip,
     /// Earlier entries are missing.
     Gap,
@@ -86,12 +87,12 @@ impl NodeCommands {
         self.last
     }
 
-    /// Returns the offset behind which to read: the last known entry is read again, and compared.
+    /// Returns the offset after which to read: one before the last known entry, which is thus read again and compared.
     pub(super) fn since(&self) -> Option<u64> {
         self.last.map(|last| last.offset.saturating_sub(1))
     }
 
-    /// Continues at the end of what was read.
+    /// Records the end of the stream that was read as the last known position, with its entry if that was read.
     pub(super) fn set_last(&mut self, top: Position, entries: &[(u64, Bytes)]) {
         let at_top = entries.last().filter(|(offset, _)| *offset == top.offset);
         match at_top {
@@ -102,7 +103,7 @@ impl NodeCommands {
         self.last = Some(top);
     }
 
-    /// Returns whether the last known entry is another one now.
+    /// Returns whether the stream now has another entry at the last known position.
     pub(super) fn is_replaced(&self, entries: &[(u64, Bytes)]) -> bool {
         let (Some(last), Some(known)) = (self.last, &self.last_entry) else {
             return false;

@@ -445,7 +445,7 @@ impl Node {
         }
         match self.commands.next(position, before, bytes) {
             Next::Take => self.take_command(bytes),
-            // The feed delivers no entry twice: the stream may have been restarted.
+            // The feed delivers no entry twice. So an offset that is not new may belong to a restarted stream.
             Next::Skip => self.read_on(),
             Next::Gap => {
                 self.counts.gaps += 1;

@@ -29,7 +29,8 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     })?;
     table.set("open", open)?;
 
-    // Each returns true and the value, or false and the token of a wait, if there is one.
+    // If successful, `push` returns true, and `pop` true and the value. Otherwise both return false, and the token of the
+    // wait that has begun unless `until_s` is false.
     let (own, own_held) = (Rc::clone(context), held.clone());
     let push = lua.create_function(move |lua, (number, value, until_s): (f64, Value, Value)| {
         let queue = find(&own_held, number)?;
@@ -73,7 +74,7 @@ pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> m
     table.set("leave", leave)?;
     let count = lua.create_function(move |_, number: f64| Ok(find(&held, number)?.len() as f64))?;
     table.set("count", count)?;
-    // Returns when a wait of that many seconds ends.
+    // Returns the time in seconds at which a wait of `timeout` seconds ends, or nil if there is no timeout.
     let own = Rc::clone(context);
     let deadline = lua.create_function(
         move |_, (function, place, timeout): (mlua::LuaString, usize, Value)| {
@@ -99,7 +100,8 @@ fn find(held: &HeldValues<Arc<Queue>>, number: f64) -> mlua::Result<Arc<Queue>> 
         .ok_or_else(|| fault("there is no queue of that number"))
 }
 
-/// `until_s` is nil to wait without limit, a time, or false not to wait.
+/// Begins a wait if there is a token. `until_s` is the time at which the wait ends, nil for no limit, or false, which
+/// gives no token.
 fn wait(
     lua: &Lua,
     context: &HostContext,

@@ -378,7 +378,7 @@ fn reloads_under_load_lose_nothing() {
                 });
                 let answer = server.ask("reload").expect("an answer");
                 assert_eq!(answer["ok"], true, "{answer}");
-                // A push that started after this reload's response arrives before the next one.
+                // Of the next two pushes that arrive, the second was certainly sent after the reload's response.
                 let seen = arrived.load(Ordering::Relaxed);
                 until("the pushes to go on", || {
                     pushing.is_finished() || arrived.load(Ordering::Relaxed) > seen + 1

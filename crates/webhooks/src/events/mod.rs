@@ -171,7 +171,7 @@ impl DeliveryQueue {
                 events: &batch,
             };
             let body = delivery.to_json();
-            self.deliver(&body, batch.len() as u64, outbound);
+            self.deliver(&body, batch.len() as u64, lost, outbound);
         }
     }
 
@@ -190,8 +190,8 @@ impl DeliveryQueue {
         Some((batch, std::mem::take(&mut state.lost)))
     }
 
-    /// Sends a batch until it is accepted, rejected, or no longer wanted.
-    fn deliver(&self, body: &[u8], count: u64, outbound: &Outbound) {
+    /// Sends a batch of `count` events until it is accepted, rejected, or no longer wanted. `lost` is the number in its body.
+    fn deliver(&self, body: &[u8], count: u64, lost: u64, outbound: &Outbound) {
         let mut pause = RETRY_MIN;
         let mut is_reported = false;
         loop {
@@ -201,8 +201,8 @@ impl DeliveryQueue {
                 Ok(()) => return self.figures.sent.add(count),
                 Err(DeliveryError::Refused(why)) => {
                     warn!(target: TARGET, "events: the back end rejected {count} events, which will not be sent again: {why}");
-                    // The next batch reports these events as lost.
-                    self.state.lock().lost += count;
+                    // The next batch reports them as lost, and again those that this one has reported.
+                    self.state.lock().lost += lost + count;
                     return self.figures.refused.add(count);
                 }
                 Err(DeliveryError::Later(why)) => {

@@ -297,8 +297,7 @@ impl Draft<'_> {
                 }
                 let is_good = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
                 if !value.iter().all(is_good) {
-                    let why =
-                        format!("{name}: a value must not have line breaks and control characters");
+                    let why = format!("{name}: line breaks and control characters are not allowed");
                     return Err(self.bad(WHAT, &why));
                 }
                 headers.push((name.clone(), value.to_vec()));
