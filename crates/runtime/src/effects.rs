@@ -394,10 +394,11 @@ impl Effects {
     /// Records a line for the log; drops it if the run has exceeded its log limit.
     pub fn log(&mut self, level: Level, text: String, about: Option<Box<LogContext>>) {
         let bytes = |about: &LogContext| {
-            let texts = [&about.path, &about.user];
-            texts.into_iter().flatten().map(String::len).sum::<usize>()
+            let texts = [&about.connection, &about.user, &about.method, &about.path];
+            let texts = texts.into_iter().flatten().map(String::len);
+            size_of::<LogContext>() + texts.sum::<usize>()
         };
-        let bytes = text.len() + about.as_deref().map_or(0, bytes);
+        let bytes = size_of::<Effect>() + text.len() + about.as_deref().map_or(0, bytes);
         if self.text_bytes + bytes > LOG_BYTES_MAX || self.list.len() >= COUNT_MAX {
             // The log limit protects the log from a script that writes in a loop.
             return;

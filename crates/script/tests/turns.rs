@@ -246,7 +246,7 @@ fn loops_over_what_is_ready_let_others_run() {
         (
             "many short scans",
             "for id = 1, 3 do t:upsert { id = id } end",
-            "while done < 500 do for row in t:scan('key') do done = done + 1 end end",
+            "while done < 1500 do for row in t:scan('key') do done = done + 1 end end",
         ),
     ] {
         let mut bench = Bench::counting(&format!(

@@ -62,11 +62,11 @@ function http.request(options) end
 
 ---@class veche.http_options
 ---@field headers? table<string, string|number|string[]> The client adds `host`, `user-agent` and `accept-encoding` unless they
----are given, and always writes the headers about the connection. Values must not contain line breaks.
+---are given, and always writes the headers about the connection. Values must not contain line breaks; 64 KiB in all.
 ---@field query? table<string, string|number|boolean|any[]>|string Appended to the URL; a table is encoded.
 ---@field body? string At most one of `body`, `json` and `form`.
 ---@field json? any Encoded as JSON, with the content type `application/json` unless another is given.
----@field form? table<string, string|number|boolean|any[]> Encoded as `application/x-www-form-urlencoded`.
+---@field form? table<string, string|number|boolean|any[]> Encoded as `application/x-www-form-urlencoded`; up to 8 MiB.
 ---@field timeout? number Seconds for the whole call, 30 by default; with `stream`, for the response head and then for each
 ---piece.
 ---@field connect_timeout? number Seconds for name resolution, connection and TLS, 10 by default.

@@ -150,7 +150,7 @@ function table:aggregate(column, index, ...) end
 
 ---Applies several changes atomically: the function gets a batch with the methods `insert`, `upsert`, `update` and `delete`,
 ---which record changes; they are applied in order when the function has returned. Errors: those of the changes and of the
----function; more than 10000 changes.
+---function; more than 10000 changes, or values of more than 16 MiB.
 ---@param f fun(batch: veche.table_batch)
 function table:batch(f) end
 

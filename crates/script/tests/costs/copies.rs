@@ -30,7 +30,7 @@ const CALLS: &[(&str, &str)] = &[
         "bad option form to 'post': the form is longer than 8 MiB",
     ),
     (
-        "veche.http.post(url, { form = { [text:rep(16)] = 1 } })",
+        "veche.http.post(url, { form = { [text:rep(9)] = 1 } })",
         "bad option form to 'post': the form is longer than 8 MiB",
     ),
     (
@@ -63,7 +63,7 @@ const CALLS: &[(&str, &str)] = &[
     (
         "local rows = veche.table('long', { key = 'id:u32', columns = { text = 'string' } })
         rows:batch(function(batch)
-          for at = 1, 1000 do batch:insert { id = at, text = text:sub(1, 2e5) } end
+          for at = 1, 1000 do batch:insert { id = at, text = text:sub(1, 6e4) } end
         end)",
         "the values of a batch may have at most 16 MiB",
     ),
@@ -269,8 +269,8 @@ fn of_calls_in_progress(before: usize) -> Option<String> {
     let is_free = again
         .iter()
         .any(|(_, effect)| matches!(effect, Effect::Call { .. }));
-    let is_good = tokens.len() == 8
-        && count == 12
+    let is_good = tokens.len() == 7
+        && count == 13
         && is_free
         && cost.bytes <= SENT_BYTES_MAX + EXCESS_BYTES_MAX + 2 * 8 * MIB + OTHER_BYTES;
     (!is_good).then(|| {
