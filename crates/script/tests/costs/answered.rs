@@ -100,8 +100,8 @@ fn bench_of(call: &str) -> Bench {
             local app = {{}}
             function app.message(conn, data)
               if data ~= 'go' then return conn:send(data) end
-              pcall(function() return {call} end)
-              print('it goes on')
+              -- A handler that has used up its budget may handle the error for a moment.
+              print(select(2, pcall(function() return {call} end)))
             end
             return app"
         ),
@@ -232,8 +232,9 @@ pub(super) fn spawn_forever() {
             used_mib <= (MEMORY_BYTES_MAX + EXCESS_BYTES_MAX) >> 20,
             "{body}"
         );
-        // Many small blocks take more of the system's memory than they have bytes.
-        assert!(most <= MEMORY_BYTES_MAX + 2 * EXCESS_BYTES_MAX, "{body}");
+        // Within a turn the VM may reach its ceiling. The system's allocator adds a part for each of many small blocks.
+        let most_max = MEMORY_BYTES_MAX + 2 * EXCESS_BYTES_MAX + EXCESS_BYTES_MAX / 2;
+        assert!(most <= most_max, "{body}");
         // A core shared with others makes single turns late.
         assert!(late <= 10, "{body}: {late} turns of 200 took too long");
         assert!(answers >= 10, "{body}: {answers}");
