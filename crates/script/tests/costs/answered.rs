@@ -241,7 +241,16 @@ pub(super) fn spawn_forever() {
     }
 }
 
-/// Clearing many rows takes about as long as clearing few.
+/// Returns whether a thread of this process frees the rows of a table.
+fn is_freeing() -> bool {
+    let threads = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
+    let mut names = threads.filter_map(|thread| {
+        let path = thread.ok()?.path().join("comm");
+        std::fs::read_to_string(path).ok()
+    });
+    names.any(|name| name.trim() == "table-clear")
+}
+
 pub(super) fn clear_a_large_table() {
     let mut bench = Bench::with(
         "local veche = require 'veche'
@@ -268,20 +277,19 @@ pub(super) fn clear_a_large_table() {
     bench.open(ANN);
     bench.told();
     let mut clear = |batches: u32| {
-        let mut least = std::time::Duration::MAX;
-        for _ in 0..3 {
-            for batch in 0..batches {
-                bench.text(ANN, &(batch * 10_000).to_string());
-            }
-            let Bench { vm, now, .. } = &mut bench;
-            let began = cpu();
-            vm.message(ANN, MessageKind::Text, b"clear", *now);
-            least = least.min(cpu() - began);
-            assert_eq!(bench.told(), ["0"]);
+        for batch in 0..batches {
+            bench.text(ANN, &(batch * 10_000).to_string());
         }
-        least
+        let Bench { vm, now, .. } = &mut bench;
+        let began = cpu();
+        vm.message(ANN, MessageKind::Text, b"clear", *now);
+        let cpu = cpu() - began;
+        let is_freeing = is_freeing();
+        assert_eq!(bench.told(), ["0"]);
+        println!("{batches} times 10,000 rows: {cpu:.1?}, on another thread: {is_freeing}");
+        is_freeing
     };
-    let (few, many) = (clear(1), clear(60));
-    println!("10,000 rows: {few:.1?}, 600,000: {many:.1?}");
-    assert!(many < few * 10, "{few:.1?} and {many:.1?}");
+    assert!(!clear(1), "few rows are freed at once");
+    // The other thread may have ended before it is looked for.
+    assert!((0..5).any(|_| clear(60)));
 }
