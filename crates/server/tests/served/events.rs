@@ -151,12 +151,10 @@ fn what_the_back_end_does_not_take_comes_again_and_in_order() {
         until("some to be lost", || lost() > 0.0);
         // A rejected batch that reports lost events: the next one reports them again, and its own.
         let is_rejected = AtomicBool::new(false);
-        back_end.set_answer(
-            move |request| match is_rejected.swap(true, Ordering::Relaxed) {
-                false => answer(400, "", ""),
-                true => answer(204, "", ""),
-            },
-        );
+        back_end.set_answer(move |_| match is_rejected.swap(true, Ordering::Relaxed) {
+            false => answer(400, "", ""),
+            true => answer(204, "", ""),
+        });
         until("the rest to be taken", || {
             let all = sent() + refused() + lost();
             all as u64 == 3 + 3 + 150 && waiting() as u64 == 0

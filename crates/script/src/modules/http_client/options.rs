@@ -450,6 +450,10 @@ fn each_scalar(
 
 /// Appends bytes in the form's encoding. Returns `false` if the text gets longer than `bytes_max`.
 fn encode(bytes: &[u8], text: &mut String, bytes_max: usize) -> mlua::Result<bool> {
+    // No byte gets shorter.
+    if text.len().saturating_add(bytes.len()) > bytes_max {
+        return Ok(false);
+    }
     for part in bytes.chunks(PART_BYTES) {
         go_on()?;
         for piece in percent_encode(part, FORM) {
