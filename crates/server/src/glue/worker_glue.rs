@@ -170,6 +170,7 @@ impl WorkerDriver for WorkerGlue {
         if let Some(batch) = turn.durable {
             self.durable.store(batch, Relaxed);
         }
+        debug_assert!(turn.engine.is_empty(), "the worlds are one process");
         for (id, HookRequestId(question), decision) in turn.decisions {
             if let Some(done) = self.questions.lock().remove(&(id, question)) {
                 done(decision);
