@@ -110,8 +110,11 @@ pub(crate) enum CoverageEvent {
     LeftBehind,
     /// Publications of channels without history made progress while the log was stalled.
     WentOnWithoutLog,
-    /// A client that may lose publications lost its oldest.
+    /// A client that may lose publications lost its oldest, and one that was replaced by a later one of its channel.
     DroppedOldest,
+    DroppedForLater,
+    /// A client that reads too slowly missed a publication whose namespace permits it.
+    MissedByNamespace,
     /// A subscriber arrived between two publications queued for a sweep.
     CameBetween,
     /// A world settled, also with a peer that did not read.
@@ -119,7 +122,7 @@ pub(crate) enum CoverageEvent {
     SettledWithSlow,
 }
 
-const EVENTS: [CoverageEvent; 70] = [
+const EVENTS: [CoverageEvent; 72] = [
     CoverageEvent::Connected,
     CoverageEvent::Heard,
     CoverageEvent::HeardInBinary,
@@ -187,6 +190,8 @@ const EVENTS: [CoverageEvent; 70] = [
     CoverageEvent::LeftBehind,
     CoverageEvent::WentOnWithoutLog,
     CoverageEvent::DroppedOldest,
+    CoverageEvent::DroppedForLater,
+    CoverageEvent::MissedByNamespace,
     CoverageEvent::CameBetween,
     CoverageEvent::Settled,
     CoverageEvent::SettledWithSlow,

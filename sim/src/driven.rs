@@ -8,6 +8,7 @@ use veche_worker::TurnState;
 use crate::apps::{BackEndApp, DialEvent, DialRequest};
 use crate::hook_outcome::AppRequest;
 use crate::worker_driver::{LaneMail, TransportInput, TurnInput, WorkerDriver, WorkerOutput};
+use veche_nodes::engine::channel::Event;
 
 /// A worker whose next turn is due within this time, in milliseconds, has something to retry.
 const SOON_MS: u64 = 20;
@@ -26,6 +27,8 @@ pub(crate) struct DrivenWorker {
     asked: Vec<AppRequest>,
     /// Orders of the control side for its next turn.
     orders: Vec<LaneMail>,
+    /// Events of the engine outside the process for its next turn.
+    engine_events: Vec<Event>,
 }
 
 /// The result of a turn.
@@ -48,7 +51,13 @@ impl DrivenWorker {
             decisions: Vec::new(),
             asked: Vec::new(),
             orders: Vec::new(),
+            engine_events: Vec::new(),
         }
+    }
+
+    /// Returns whether it has a reason for a turn at this time, beside messages.
+    pub(crate) fn is_due(&self, now_ms: u64) -> bool {
+        self.is_woken || self.due_ms <= now_ms
     }
 
     pub(crate) fn shared(&self) -> &Context {
@@ -62,6 +71,13 @@ impl DrivenWorker {
 
     pub(crate) fn connections(&self) -> usize {
         self.driver.connections()
+    }
+
+    /// Returns the numbers of publications that its slow clients have lost: the oldest, those replaced by later ones of
+    /// their channel, and those that their namespaces permit.
+    pub(crate) fn dropped(&self) -> [u64; 3] {
+        let dropped = &self.shared().stats.publications_dropped;
+        dropped.each_ref().map(|count| count.read())
     }
 
     /// Returns the maximum number of connections it had.
@@ -115,12 +131,15 @@ impl DrivenWorker {
         let has_credit = known
             .zip(&unfinished)
             .any(|(lane, unfinished)| lane.unfinished != *unfinished);
-        let has_come = durable.is_some() || messages.iter().any(|lane| !lane.is_empty());
+        let engine = std::mem::take(&mut self.engine_events);
+        let has_come =
+            durable.is_some() || !engine.is_empty() || messages.iter().any(|lane| !lane.is_empty());
         let turn = TurnInput {
             now,
             unfinished,
             mail: messages,
             durable,
+            engine,
             decisions: std::mem::take(&mut self.decisions),
         };
         let is_due = self.due_ms <= now.mono_ms || !turn.decisions.is_empty();
@@ -131,7 +150,7 @@ impl DrivenWorker {
             .any(|one| matches!(one, WorkerOutput::Event(..)));
         let is_woken = std::mem::take(&mut self.is_woken);
         let is_woken = is_woken || is_due || has_come || has_credit || has_event;
-        // A batch that nothing waits for may come in any turn.
+        // A batch that nothing waits for may come in any turn, and so may orders of the maintenance that is due.
         let has_left = outputs.iter().any(WorkerOutput::leaves);
         self.due_ms = match state {
             TurnState::Busy => now.mono_ms,
@@ -201,6 +220,11 @@ impl DrivenWorker {
     pub(crate) fn drain(&mut self, within_ms: u64, shutdown_reason: ShutdownReason) {
         self.orders
             .push(LaneMail::Drain(within_ms, shutdown_reason));
+    }
+
+    /// Passes an event of the engine to the worker.
+    pub(crate) fn add_engine_event(&mut self, event: Event) {
+        self.engine_events.push(event);
     }
 
     /// Passes a dial request of its application to the worker.

@@ -86,13 +86,25 @@ pub(crate) fn shared(setup: &Setup, me: u16, workers: u16, seed: u64) -> Context
         epoch_seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(me),
         ..Options::default()
     };
+    let hub = Hub::new(WorkerId(me), workers, seed, options);
+    let requests = requests(setup.outbox_bytes, workers, setup.credits);
+    context(hub, requests, site(setup), seed)
+}
+
+/// Returns empty requests of a worker with this many others, and outboxes that are deterministic.
+pub(crate) fn requests(outbox_bytes: usize, workers: u16, credits: u32) -> Requests {
+    Requests::new(
+        Outboxes::new(outbox_bytes).with_random(counting),
+        HubMailer::new(workers, credits),
+    )
+}
+
+/// Returns a context without files, in a process whose name is `seed`.
+pub(crate) fn context(hub: Hub, requests: Requests, site: FrontendConfig, seed: u64) -> Context {
     Context::new(
-        Hub::new(WorkerId(me), workers, seed, options),
-        Requests::new(
-            Outboxes::new(setup.outbox_bytes).with_random(counting),
-            HubMailer::new(workers, setup.credits),
-        ),
-        Arc::new(site(setup)),
+        hub,
+        requests,
+        Arc::new(site),
         Arc::new(Stats::default()),
         Box::new(NoFiles),
         Arc::new(NullProcess { seed }),
@@ -158,11 +170,11 @@ fn site(setup: &Setup) -> FrontendConfig {
     }
 }
 
-fn protocol(name: &str) -> RouteHandler {
+pub(crate) fn protocol(name: &str) -> RouteHandler {
     registry::handler(name).expect("a registered protocol")
 }
 
-fn route(path: &str, handler: RouteHandler, identity: Identity) -> Route {
+pub(crate) fn route(path: &str, handler: RouteHandler, identity: Identity) -> Route {
     Route {
         hook_targets: None,
         path: path.to_owned(),
@@ -211,7 +223,7 @@ fn by_app() -> HookTargets {
     hook_targets
 }
 
-fn listener(role: ListenerRole, router: Router) -> FrontendListener {
+pub(crate) fn listener(role: ListenerRole, router: Router) -> FrontendListener {
     FrontendListener {
         role,
         is_tls: false,

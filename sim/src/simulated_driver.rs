@@ -326,6 +326,14 @@ impl SimulatedDriver {
         have_stopped
     }
 
+    /// Passes the turn's orders to the engine outside the process.
+    fn order_engine(&mut self, out: &mut Vec<WorkerOutput>) {
+        let orders = self.worker.engine_orders();
+        if let Some(orders) = orders.filter(|orders| !orders.is_empty()) {
+            out.push(WorkerOutput::Ordered(std::mem::take(orders)));
+        }
+    }
+
     fn count_unfinished(&mut self, unfinished: &[u32]) {
         for (to, unfinished) in unfinished.iter().enumerate() {
             self.worker.handle_credits(to, *unfinished);
@@ -436,6 +444,9 @@ impl WorkerDriver for SimulatedDriver {
         if let Some(durable) = turn.durable {
             self.worker.handle_durable(durable);
         }
+        if !turn.engine.is_empty() {
+            self.worker.handle_engine(turn.engine);
+        }
         for (id, request_id, decision) in turn.decisions {
             self.worker.handle_hook_decision(id, request_id, decision);
         }
@@ -445,6 +456,7 @@ impl WorkerDriver for SimulatedDriver {
         if self.is_logged {
             out.extend(self.worker.poll_history().map(WorkerOutput::Batch));
         }
+        self.order_engine(out);
         // No back end receives channel events, and no one reads the log.
         self.worker.poll_channel_events().0.clear();
         self.worker.shared_mut().log_notes.clear();
@@ -452,6 +464,7 @@ impl WorkerDriver for SimulatedDriver {
         self.flush(out);
         self.post(turn.unfinished, out);
         self.worker.end_turn();
+        self.order_engine(out);
         self.command_transports(out);
         out.extend(have_stopped.then_some(WorkerOutput::Stopped));
         self.worker.state()

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use veche_frontends::hooks::{HookDecision, HookRequest, HookRequestId};
 use veche_frontends::{Context, Now, ShutdownReason};
 use veche_hub::{ConnectionId, LogBatch};
+use veche_nodes::engine::channel::{Event, Order};
 use veche_worker::{TurnLimits, TurnState, WorkerMessage};
 
 use crate::apps::BackEndApp;
@@ -79,6 +80,8 @@ pub struct TurnInput {
     pub mail: Vec<Vec<LaneMail>>,
     /// The last durable batch of the log, if that is news.
     pub durable: Option<u64>,
+    /// Events of the engine outside the process, if there is one.
+    pub engine: Vec<Event>,
     /// Decisions on hook requests.
     pub decisions: Vec<(ConnectionId, HookRequestId, HookDecision)>,
 }
@@ -145,6 +148,8 @@ pub enum WorkerOutput {
     Stopped,
     /// A batch for the log.
     Batch(LogBatch),
+    /// Orders for the engine outside the process.
+    Ordered(Vec<Order>),
     /// Messages to another worker, in order.
     Posted(usize, Vec<WorldMessage>),
     /// This much data of another worker was processed.
@@ -244,6 +249,7 @@ impl WorkerOutput {
             Self::Accepts(listener, is) => trace.note(&[18, (*listener).into(), (*is).into()]),
             Self::Stopped => trace.note(&[19]),
             Self::Batch(batch) => trace.note_debug(10, batch),
+            Self::Ordered(orders) => trace.note_debug(20, orders),
             Self::Posted(to, messages) => {
                 trace.note(&[11, *to as u64, messages.len() as u64]);
                 for message in messages {

@@ -431,7 +431,15 @@ impl World {
             .as_mut()
             .and_then(|disk| disk.take_durable(worker));
         let driven = &mut self.process.workers[worker];
+        let before = driven.dropped();
         let turned = driven.turn(now, unfinished, messages, durable);
+        let [_, replaced, missed] = driven.dropped();
+        if replaced > before[1] {
+            self.ledger.seen.note(CoverageEvent::DroppedForLater);
+        }
+        if missed > before[2] {
+            self.ledger.seen.note(CoverageEvent::MissedByNamespace);
+        }
         let mut dialed = Vec::new();
         for output in turned.outputs {
             output.note(&mut self.ledger.trace);

@@ -23,24 +23,35 @@ use crate::slab::ConnectionSlab;
 /// 1. [`set_now`](Self::set_now), whenever the time has changed.
 /// 2. Events of transports, in any order: [`handle_accepted`](Self::handle_accepted),
 ///    [`handle_received`](Self::handle_received), [`handle_ended`](Self::handle_ended),
-///    [`handle_sent`](Self::handle_sent), [`handle_timeout`](Self::handle_timeout),
-///    [`handle_closed`](Self::handle_closed). After each, or after several, [`poll_transport`](Self::poll_transport)
-///    until it returns `None`.
+///    [`handle_sent`](Self::handle_sent), [`handle_timeout`](Self::handle_timeout) or
+///    [`handle_late`](Self::handle_late), [`handle_failed`](Self::handle_failed),
+///    [`handle_closed`](Self::handle_closed). Before the client's first byte:
+///    [`handle_proxy_header`](Self::handle_proxy_header), then [`handle_certificate`](Self::handle_certificate). After
+///    each event, or after several, [`poll_transport`](Self::poll_transport) until it returns `None`.
 /// 3. [`handle_credits`](Self::handle_credits) for each worker, then [`handle_message`](Self::handle_message) while
-///    [`wants_message`](Self::wants_message).
-/// 4. Completions, in any order: [`handle_durable`](Self::handle_durable), [`handle_identity`](Self::handle_identity),
-///    [`handle_hook_decision`](Self::handle_hook_decision), [`handle_apps_stopped`](Self::handle_apps_stopped),
-///    [`handle_clients_gone`](Self::handle_clients_gone), [`handle_services_ended`](Self::handle_services_ended).
-/// 5. [`finish_turn`](Self::finish_turn).
-/// 6. Requests to the outside: [`poll_request`](Self::poll_request), [`poll_history`](Self::poll_history),
-///    [`poll_channel_events`](Self::poll_channel_events), and [`handle_dialed`](Self::handle_dialed) or
-///    [`handle_dial_failed`](Self::handle_dial_failed) for connections that applications dial.
-/// 7. [`poll_transport`](Self::poll_transport), then [`poll_write`](Self::poll_write), then
-///    [`poll_unsent`](Self::poll_unsent), each until `None`.
-/// 8. [`poll_finished`](Self::poll_finished) for each worker, [`poll_message`](Self::poll_message) until `None`,
-///    [`handle_credits`](Self::handle_credits) for each worker.
-/// 9. [`end_turn`](Self::end_turn), [`poll_transport`](Self::poll_transport) once more, and [`state`](Self::state),
-///    which returns when the next turn has to begin.
+///    [`wants_message`](Self::wants_message). Between messages, in the order of their arrival, commands of the process:
+///    [`handle_drain`](Self::handle_drain), [`handle_drain_over`](Self::handle_drain_over),
+///    [`handle_commands_lost`](Self::handle_commands_lost), [`set_config`](Self::set_config).
+/// 4. [`set_log_failing`](Self::set_log_failing) and [`handle_durable`](Self::handle_durable) with a history log,
+///    [`handle_engine`](Self::handle_engine) with an engine outside the process.
+/// 5. Completions, in any order: [`handle_identity`](Self::handle_identity),
+///    [`handle_hook_decision`](Self::handle_hook_decision).
+/// 6. [`finish_turn`](Self::finish_turn).
+/// 7. For applications: [`handle_dialed`](Self::handle_dialed) or [`handle_dial_failed`](Self::handle_dial_failed) for
+///    connections that they dial, [`hang_up`](Self::hang_up) for those that they no longer need.
+/// 8. Requests to the outside: [`poll_request`](Self::poll_request) until `None`, whose decisions may arrive at once
+///    ([`handle_hook_decision`](Self::handle_hook_decision)). In a drain, once all workers have reported it,
+///    [`handle_apps_stopped`](Self::handle_apps_stopped), [`handle_clients_gone`](Self::handle_clients_gone),
+///    [`handle_services_ended`](Self::handle_services_ended). Then [`poll_history`](Self::poll_history),
+///    [`engine_orders`](Self::engine_orders), [`poll_channel_events`](Self::poll_channel_events).
+/// 9. [`poll_transport`](Self::poll_transport), then [`poll_write`](Self::poll_write), then
+///    [`poll_unsent`](Self::poll_unsent), each until `None`, and [`poll_transport`](Self::poll_transport) again.
+/// 10. [`poll_finished`](Self::poll_finished) for each worker, [`poll_message`](Self::poll_message) until `None`, or
+///     until a message has no room and returns by [`put_back`](Self::put_back), then
+///     [`handle_credits`](Self::handle_credits) for each worker.
+/// 11. [`end_turn`](Self::end_turn), then [`engine_orders`](Self::engine_orders) and
+///     [`poll_transport`](Self::poll_transport) once more, and [`state`](Self::state), which returns when the next turn
+///     has to begin.
 ///
 /// Calls with the id of a closed connection do nothing.
 pub struct Worker<A: AppHost, T = ()> {

@@ -309,9 +309,7 @@ impl World {
         if let Some(server) = server.filter(|_| !node.is_stalled) {
             node.control.renew(server, now_ms);
         }
-        if node.set_now(now_ms) {
-            node.maintain();
-        }
+        node.set_now(now_ms);
         self.react_to(at)
     }
 }

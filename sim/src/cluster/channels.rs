@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use veche_hub::{Budget, HistoryOptions, NamespaceOptions, Namespaces, RecoveryMode, Wildcards};
+use veche_hub::{
+    Budget, ChannelAccess, HistoryOptions, NamespaceOptions, Namespaces, RecoveryMode,
+    SubscribeAccess, Wildcards,
+};
 
 /// With much history, with little, and heard by the topic of their namespace.
 pub(super) const CHANNELS: [&str; 6] =
@@ -38,6 +41,10 @@ pub(super) fn namespaces() -> Arc<Namespaces> {
         };
         let options = NamespaceOptions {
             history: Some(history),
+            access: ChannelAccess {
+                subscribe: SubscribeAccess::Client,
+                ..ChannelAccess::default()
+            },
             ..NamespaceOptions::default()
         };
         namespaces.insert(name, options);

@@ -17,7 +17,8 @@ pub(super) struct SessionLocation {
 #[derive(Debug, Default)]
 pub(super) struct ClusterClient {
     pub(super) location: Option<SessionLocation>,
-    pub(super) generation: u32,
+    /// The number of its connections so far.
+    pub(super) connections: usize,
     pub(super) subscriptions: [ClusterSubscription; CHANNELS.len()],
 }
 
@@ -32,6 +33,8 @@ pub(super) struct ClusterSubscription {
     pub(super) is_doubtful: bool,
     /// Whether the client has to subscribe again, because its state is insufficient.
     pub(super) is_lost: bool,
+    /// The client has sent an unsubscribe command, which is not answered yet.
+    pub(super) is_leaving: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +50,19 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Subscribe { client: usize, channel: usize },
+    Unsubscribe { client: usize, channel: usize },
     Publish { publication: usize },
     Remove,
+}
+
+impl Asked {
+    /// Returns whether it is a command of this client.
+    pub(super) fn is_of(self, number: usize) -> bool {
+        match self {
+            Self::Subscribe { client, .. } | Self::Unsubscribe { client, .. } => client == number,
+            Self::Publish { .. } | Self::Remove => false,
+        }
+    }
 }
 
 /// A publication of a back end.

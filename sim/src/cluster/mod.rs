@@ -1,4 +1,4 @@
-//! Clusters: two to ten nodes, each with its real hubs and its real part in the cluster, on a model of the store that they
+//! Clusters: two to ten nodes, each with its real workers and its real part in the cluster, on a model of the store that they
 //! share.
 //!
 //! The model does what the engine on Redis does, and everything that may happen to it: it loses acknowledged writes, it is
@@ -10,12 +10,16 @@ mod action;
 mod carry;
 mod channels;
 mod client;
+mod config;
 mod control;
 mod coverage;
+mod effect;
 mod ledger;
 mod link;
 mod node;
+mod reactions;
 mod report;
+mod session;
 mod settle;
 mod setup;
 mod store;

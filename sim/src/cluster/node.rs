@@ -1,123 +1,103 @@
-//! A node: the hubs of its workers, each with its engine and port, and its part in the cluster.
+//! A node: its workers, each with its engine and port, and its part in the cluster.
+//!
+//! The workers are the shipped ones, on the simulator's driver. Clients are connected to them and receive their output at
+//! once; only messages between workers and those of the engine may be late.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use veche_hub::{
-    Caller, ChannelName, ConnectionId, Delivery, Hub, HubMessage, HubMessageClass, HubReply, Now,
-    Options, Outlet, PayloadKind, PayloadRef, Position, PublishOptions, RemoteEngine,
-    RequestOutcome, SubscribeOptions, Ticket, UserCommand, WorkerId,
+    ChannelName, ChannelQuery, ConnectionId, Now, PayloadKind, PayloadRef, Position,
+    PublishOptions, RequestOutcome, Ticket,
 };
 use veche_nodes::engine::channel::Event;
+use veche_worker::{TurnLimits, TurnState};
 
-use super::channels::namespaces;
+use super::config;
 use super::control::NodeControl;
+use super::effect::ClusterEffect;
 use super::link::SimulatedPort;
+use super::session::{ClusterSession, PATH, command, payload_of};
+use crate::Failure;
+use crate::apps::BACK_END;
+use crate::driven::DrivenWorker;
+use crate::simulated_driver;
+use crate::wire;
+use crate::worker_driver::{Conditions, LaneMail, TransportInput, WorkerOutput, WorldMessage};
 
 /// Milliseconds since 1970 at the beginning of a world.
 const WALL_MS: u64 = 1_800_000_000_000;
 
-/// The number of fan-outs that a worker performs at once.
-const SWEEP: usize = 1_000;
+/// Bytes that a transport accepts: clients always read.
+const ROOM_BYTES: usize = 1 << 30;
 
-/// An effect of a hub on clients and back ends.
-#[derive(Debug)]
-pub(super) enum HubEffect {
-    Deliver {
-        session: ConnectionId,
-        channel: Box<str>,
-        position: Option<Position>,
-        number: u64,
-    },
-    Reply(Ticket, HubReply),
-    Lost(ConnectionId, Arc<str>),
-}
+/// Turns that follow each other at once; a worker with more would never come to rest.
+const TURNS_MAX: usize = 10_000;
 
-/// The effects of one hub.
-#[derive(Debug, Default)]
-struct WorkerOutlet {
-    effects: Vec<HubEffect>,
-    sent: Vec<(WorkerId, HubMessage)>,
-}
-
-impl Outlet for WorkerOutlet {
-    fn send_message(&mut self, to: WorkerId, mail: HubMessage) {
-        self.sent.push((to, mail));
-    }
-
-    fn has_credit(&self, _: WorkerId, _: HubMessageClass) -> bool {
-        true
-    }
-
-    fn return_credit(&mut self, _: WorkerId, _: HubMessageClass) {}
-
-    fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
-        self.effects.push(HubEffect::Deliver {
-            session,
-            channel: delivery.channel.into(),
-            position: delivery.position,
-            number: number_of(delivery.payload.bytes),
-        });
-    }
-
-    fn send_reply(&mut self, _: ConnectionId, ticket: Ticket, answer: HubReply) {
-        self.effects.push(HubEffect::Reply(ticket, answer));
-    }
-
-    fn execute_command(&mut self, _: ConnectionId, _: &Arc<UserCommand>) {}
-
-    fn publications_lost(&mut self, session: ConnectionId, channel: &Arc<str>) {
-        self.effects
-            .push(HubEffect::Lost(session, Arc::clone(channel)));
-    }
-
-    fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
-}
-
-/// A worker's hub, with the port of its engine.
-struct Worker {
-    home: Hub<RemoteEngine>,
+/// A worker, with the port of its engine and its clients.
+struct ClusterWorker {
+    driven: DrivenWorker,
     port: SimulatedPort,
-    outlet: WorkerOutlet,
+    sessions: BTreeMap<ConnectionId, ClusterSession>,
+    /// Each with the connection of the client, if it is for one.
+    effects: Vec<(Option<ConnectionId>, ClusterEffect)>,
+}
+
+/// The messages from one worker to another.
+#[derive(Default)]
+struct ClusterLane {
+    messages: VecDeque<WorldMessage>,
+    /// Data sent and not processed.
+    unfinished: u32,
 }
 
 /// A node: the hubs of its workers with their engines and ports, and its part in the cluster.
 pub(super) struct SimulatedNode {
-    workers: Vec<Worker>,
-    /// Messages between workers, by sender and receiver.
-    lanes: Vec<VecDeque<HubMessage>>,
+    workers: Vec<ClusterWorker>,
+    /// By sender and receiver.
+    lanes: Vec<ClusterLane>,
     pub(super) control: NodeControl,
     /// Whether the node is cut off from all servers of the store.
     pub(super) is_cut: bool,
     /// Whether messages in flight to the node and from it stand still.
     pub(super) is_stalled: bool,
-    /// The last second in which its hubs were maintained.
-    second: u64,
+    /// Workers that got credits back.
+    credited: Vec<usize>,
+    now_ms: u64,
 }
 
 impl SimulatedNode {
     pub(super) fn new(control: NodeControl, workers: u16, seed: u64, now_ms: u64) -> Self {
-        let options = Options::default();
-        let worker = |number: u16| {
-            let engine = RemoteEngine::new(seed.wrapping_mul(31) + u64::from(number));
-            let (me, options) = (WorkerId(number), options.clone());
-            let mut home = Hub::with_engine(me, workers, seed, options, engine);
-            home.set_now(clock(now_ms));
-            home.set_history(namespaces(), usize::MAX);
-            Worker {
-                home,
-                port: SimulatedPort::default(),
-                outlet: WorkerOutlet::default(),
-            }
+        let shared = |me| {
+            let mut shared = config::shared(me, workers, seed);
+            shared.set_now(clock(now_ms));
+            shared
+        };
+        let conditions = Conditions {
+            now: clock(now_ms),
+            limits: TurnLimits::default(),
+            credits: config::CREDITS,
+            low_water_bytes: ROOM_BYTES,
+            room_bytes: ROOM_BYTES,
+            is_logged: false,
+        };
+        let drivers = simulated_driver::begin((0..workers).map(shared).collect(), &conditions);
+        let worker = |driver| ClusterWorker {
+            driven: DrivenWorker::new(driver),
+            port: SimulatedPort::default(),
+            sessions: BTreeMap::new(),
+            effects: Vec::new(),
         };
         let lanes = usize::from(workers) * usize::from(workers);
         Self {
-            workers: (0..workers).map(worker).collect(),
-            lanes: (0..lanes).map(|_| VecDeque::new()).collect(),
+            workers: drivers.into_iter().map(worker).collect(),
+            lanes: (0..lanes).map(|_| ClusterLane::default()).collect(),
             control,
             is_cut: false,
             is_stalled: false,
-            second: now_ms / 1000,
+            credited: Vec::new(),
+            now_ms,
         }
     }
 
@@ -129,123 +109,174 @@ impl SimulatedNode {
         &mut self.workers[worker].port
     }
 
-    /// Sets the time. Returns whether a second has passed.
-    pub(super) fn set_now(&mut self, now_ms: u64) -> bool {
-        for worker in &mut self.workers {
-            worker.home.set_now(clock(now_ms));
-        }
-        std::mem::replace(&mut self.second, now_ms / 1000) != now_ms / 1000
-    }
-
-    /// Runs the maintenance of all hubs, which is due once a second.
-    pub(super) fn maintain(&mut self) {
+    /// Sets the time, and runs the turns that are due.
+    pub(super) fn set_now(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
         for worker in 0..self.workers.len() {
-            self.workers[worker].home.maintain();
-            self.end_turn(worker);
+            if self.workers[worker].driven.is_due(now_ms) {
+                self.turn(worker);
+            }
         }
     }
 
-    /// Hands an event of the engine to a home.
+    /// Hands an event of the engine to a worker.
     pub(super) fn handle(&mut self, worker: usize, event: Event) {
-        self.workers[worker].home.engine().handle(event);
-        self.end_turn(worker);
+        self.workers[worker].driven.add_engine_event(event);
+        self.turn(worker);
     }
 
-    /// Subscribes a session; an outcome at once comes as a reply too.
+    /// Connects a client. Returns its connection.
+    pub(super) fn connect(&mut self, worker: usize, client: usize) -> ConnectionId {
+        let now = clock(self.now_ms);
+        let one = &mut self.workers[worker];
+        let mut outputs = Vec::new();
+        let id = one.driven.accept(0, ROOM_BYTES, now, &mut outputs);
+        one.sessions.insert(id, ClusterSession::new(client));
+        self.apply(worker, outputs);
+        self.send(worker, id, wire::handshake(PATH, ""));
+        id
+    }
+
+    /// Sends the subscribe command of a client, which returns with its position if it has one.
     pub(super) fn subscribe(
         &mut self,
-        worker: usize,
-        session: ConnectionId,
-        channel: ChannelName<'_>,
-        ticket: Ticket,
-        options: &SubscribeOptions,
+        (worker, session): (usize, ConnectionId),
+        channel: &str,
+        Ticket(id): Ticket,
+        since: Option<Position>,
     ) {
-        let Worker { home, outlet, .. } = &mut self.workers[worker];
-        let outcome = home.subscribe(session, channel, ticket, options, outlet);
-        match outcome {
-            Ok(RequestOutcome::Done(joined)) => {
-                let reply = HubReply::Subscribed(joined);
-                outlet.effects.push(HubEffect::Reply(ticket, reply));
-            }
-            Ok(RequestOutcome::Pending) => {}
-            Err(error) => unreachable!("{error}"),
+        let mut subscribe = json!({ "channel": channel });
+        if let Some(Position { epoch, offset }) = since {
+            subscribe["recover"] = true.into();
+            subscribe["epoch"] = epoch.to_string().into();
+            subscribe["offset"] = offset.into();
         }
-        self.end_turn(worker);
+        self.command(
+            worker,
+            session,
+            &json!({ "id": id, "subscribe": subscribe }),
+        );
     }
 
+    /// Sends the unsubscribe command of a client.
     pub(super) fn unsubscribe(
+        &mut self,
+        (worker, session): (usize, ConnectionId),
+        channel: &str,
+        Ticket(id): Ticket,
+    ) {
+        let unsubscribe = json!({ "channel": channel });
+        self.command(
+            worker,
+            session,
+            &json!({ "id": id, "unsubscribe": unsubscribe }),
+        );
+    }
+
+    /// Ends the connection of a client.
+    pub(super) fn close(&mut self, worker: usize, session: ConnectionId) {
+        let now = clock(self.now_ms);
+        let one = &mut self.workers[worker];
+        one.sessions.remove(&session);
+        // It has not seen what was sent last.
+        one.effects.retain(|(to, _)| *to != Some(session));
+        let mut outputs = Vec::new();
+        let reset = TransportInput::Reset;
+        one.driven.arrive(session, reset, now, &mut outputs);
+        self.apply(worker, outputs);
+        self.turn(worker);
+    }
+
+    fn command(&mut self, worker: usize, session: ConnectionId, value: &Value) {
+        self.send(worker, session, command(value));
+    }
+
+    fn send(&mut self, worker: usize, session: ConnectionId, bytes: Vec<u8>) {
+        let mut outputs = Vec::new();
+        self.arrive(worker, session, bytes, &mut outputs);
+        self.apply(worker, outputs);
+        self.turn(worker);
+    }
+
+    fn arrive(
         &mut self,
         worker: usize,
         session: ConnectionId,
-        channel: ChannelName<'_>,
+        bytes: Vec<u8>,
+        outputs: &mut Vec<WorkerOutput>,
     ) {
-        let Worker { home, outlet, .. } = &mut self.workers[worker];
-        home.unsubscribe(session, channel, outlet);
-        self.end_turn(worker);
+        let bytes = TransportInput::Bytes(bytes);
+        let driven = &mut self.workers[worker].driven;
+        driven.arrive(session, bytes, clock(self.now_ms), outputs);
     }
 
-    pub(super) fn close(&mut self, worker: usize, session: ConnectionId) {
-        let Worker { home, outlet, .. } = &mut self.workers[worker];
-        home.close(session, outlet);
-        self.end_turn(worker);
-    }
-
-    /// Publishes a number. An immediate outcome is recorded as a reply too.
+    /// Publishes a number for the back end. An outcome at once comes as a reply too. Returns whether there was room.
     pub(super) fn publish(
         &mut self,
         worker: usize,
-        from: (ConnectionId, Ticket),
+        ticket: Ticket,
         channel: ChannelName<'_>,
         number: u64,
         options: Option<&Arc<PublishOptions>>,
-    ) {
-        let bytes = number.to_be_bytes();
+    ) -> bool {
+        let data = payload_of(number);
         let payload = PayloadRef {
-            kind: PayloadKind::Binary,
-            bytes: &bytes,
+            kind: PayloadKind::Json,
+            bytes: data.as_bytes(),
         };
-        let Worker { home, outlet, .. } = &mut self.workers[worker];
-        match home.publish(Some(from), channel, payload, options, outlet) {
-            Ok(RequestOutcome::Done(published)) => {
-                let reply = HubReply::Published(published);
-                outlet.effects.push(HubEffect::Reply(from.1, reply));
-            }
-            Ok(RequestOutcome::Pending) => {}
-            // No credit or a full queue: no simulated cluster publishes that much.
-            Err(error) => unreachable!("{error:?}"),
+        let ClusterWorker {
+            driven, effects, ..
+        } = &mut self.workers[worker];
+        let shared = driven.shared_mut();
+        shared.set_now(clock(self.now_ms));
+        let (hub, requests) = (&mut shared.hub, &mut shared.requests);
+        let outcome = hub.publish(
+            Some((BACK_END, ticket)),
+            channel,
+            payload,
+            options,
+            requests,
+        );
+        if let Ok(RequestOutcome::Done(published)) = outcome {
+            let reply = veche_hub::HubReply::Published(published);
+            effects.push((None, ClusterEffect::Replied(ticket, reply)));
         }
-        self.end_turn(worker);
+        self.turn(worker);
+        outcome.is_ok()
     }
 
-    /// Removes the history of a channel. An immediate outcome is recorded as a reply too.
+    /// Removes the history of a channel for the back end. An immediate outcome is recorded as a reply too.
     pub(super) fn remove_history(
         &mut self,
         worker: usize,
-        from: (ConnectionId, Ticket),
+        ticket: Ticket,
         channel: ChannelName<'_>,
     ) {
-        let Worker { home, outlet, .. } = &mut self.workers[worker];
-        if let RequestOutcome::Done(reply) = home.query(
-            from,
-            channel,
-            veche_hub::ChannelQuery::RemoveHistory,
-            outlet,
-        ) {
-            outlet.effects.push(HubEffect::Reply(from.1, reply));
+        let ClusterWorker {
+            driven, effects, ..
+        } = &mut self.workers[worker];
+        let shared = driven.shared_mut();
+        shared.set_now(clock(self.now_ms));
+        let (hub, requests) = (&mut shared.hub, &mut shared.requests);
+        let from = (BACK_END, ticket);
+        if let RequestOutcome::Done(reply) =
+            hub.query(from, channel, ChannelQuery::RemoveHistory, requests)
+        {
+            effects.push((None, ClusterEffect::Replied(ticket, reply)));
         }
-        self.end_turn(worker);
+        self.turn(worker);
     }
 
     /// Delivers the next message of a lane between workers. Returns whether there was one.
     pub(super) fn carry(&mut self, lane: usize) -> bool {
         let lane = lane % self.lanes.len();
-        let Some(message) = self.lanes[lane].pop_front() else {
+        let Some(message) = self.lanes[lane].messages.pop_front() else {
             return false;
         };
         let (from, to) = (lane / self.workers.len(), lane % self.workers.len());
-        let Worker { home, outlet, .. } = &mut self.workers[to];
-        home.receive(WorkerId(from as u16), message, outlet);
-        self.end_turn(to);
+        let mut mail = self.no_mail();
+        mail[from].push(LaneMail::Message(message));
+        self.turn_with(to, mail);
         true
     }
 
@@ -254,8 +285,9 @@ impl SimulatedNode {
     }
 
     /// Takes the effects of a worker.
-    pub(super) fn take_effects(&mut self, worker: usize) -> Vec<HubEffect> {
-        std::mem::take(&mut self.workers[worker].outlet.effects)
+    pub(super) fn take_effects(&mut self, worker: usize) -> Vec<ClusterEffect> {
+        let effects = std::mem::take(&mut self.workers[worker].effects);
+        effects.into_iter().map(|(_, effect)| effect).collect()
     }
 
     pub(super) fn workers(&self) -> usize {
@@ -264,38 +296,142 @@ impl SimulatedNode {
 
     /// Returns the non-empty queues and counters of all workers.
     pub(super) fn pending_work(&self) -> Vec<(&'static str, u64)> {
-        let homes = self.workers.iter().map(|worker| &worker.home);
-        let pending = homes.flat_map(Hub::pending_work);
-        let lanes: usize = self.lanes.iter().map(VecDeque::len).sum();
-        let lanes = Some(("messages between workers", lanes as u64));
-        pending
-            .chain(lanes.filter(|(_, count)| *count > 0))
-            .collect()
+        let shared = self.workers.iter().map(|worker| worker.driven.shared());
+        let pending = shared.flat_map(|shared| {
+            let requests = &shared.requests;
+            let queues = requests.queue_lengths();
+            let queues = queues.chain(requests.outboxes.queue_lengths());
+            shared.hub.pending_work().chain(queues)
+        });
+        let lanes = self.lanes.iter();
+        let on_their_way: usize = lanes.clone().map(|lane| lane.messages.len()).sum();
+        let unfinished: u32 = lanes.map(|lane| lane.unfinished).sum();
+        let lanes = [
+            ("messages between workers", on_their_way as u64),
+            ("unfinished mail", unfinished.into()),
+        ];
+        let all = pending.chain(lanes);
+        all.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Returns the resources retained for sessions.
     pub(super) fn session_resources(&self) -> Vec<(&'static str, u64)> {
-        let homes = self.workers.iter().map(|worker| &worker.home);
-        homes.flat_map(Hub::session_resources).collect()
+        let workers = self.workers.iter().map(|worker| &worker.driven);
+        let resources = workers.flat_map(|driven| {
+            let connections = ("connections", driven.connections() as u64);
+            let shared = driven.shared();
+            let outboxes = shared.requests.outboxes.session_state_counts();
+            let hub = shared.hub.session_resources();
+            hub.chain(outboxes).chain([connections])
+        });
+        resources.filter(|(_, count)| *count > 0).collect()
     }
 
-    fn end_turn(&mut self, number: usize) {
-        let count = self.workers.len();
-        let Worker { home, port, outlet } = &mut self.workers[number];
-        while home.take_reports(outlet) {}
-        while home.needs_sweep() && home.sweep(SWEEP, outlet) {}
-        port.take(home.engine().take_orders());
-        for (to, message) in outlet.sent.drain(..) {
-            self.lanes[number * count + usize::from(to.0)].push_back(message);
+    fn no_mail(&self) -> Vec<Vec<LaneMail>> {
+        self.workers.iter().map(|_| Vec::new()).collect()
+    }
+
+    fn turn(&mut self, worker: usize) {
+        self.turn_with(worker, self.no_mail());
+    }
+
+    /// Runs turns of a worker until it waits for the time or for others.
+    fn turn_with(&mut self, me: usize, mail: Vec<Vec<LaneMail>>) {
+        let mut mail = Some(mail);
+        for _ in 0..TURNS_MAX {
+            let lanes = &self.lanes[me * self.workers.len()..][..self.workers.len()];
+            let unfinished = lanes.iter().map(|lane| lane.unfinished).collect();
+            let messages = mail.take().unwrap_or_else(|| self.no_mail());
+            let now = clock(self.now_ms);
+            let ClusterWorker {
+                driven, effects, ..
+            } = &mut self.workers[me];
+            let turned = driven.turn(now, unfinished, messages, None);
+            if turned.is_unasked {
+                effects.push(failed("an idle worker has nothing to do", me));
+            }
+            let has_input = self.apply(me, turned.outputs);
+            let ClusterWorker {
+                driven, effects, ..
+            } = &mut self.workers[me];
+            let answers = driven.take_answers().into_iter();
+            let replied = |(ticket, reply)| (None, ClusterEffect::Replied(ticket, reply));
+            effects.extend(answers.map(replied));
+            if turned.state != TurnState::Busy && !has_input {
+                while let Some(credited) = self.credited.pop() {
+                    self.turn(credited);
+                }
+                return;
+            }
         }
+        let effects = &mut self.workers[me].effects;
+        effects.push(failed("a worker comes to rest", me));
+    }
+
+    /// Applies what a worker and its transports have done. Returns whether there is input for another turn.
+    fn apply(&mut self, me: usize, outputs: Vec<WorkerOutput>) -> bool {
+        let count = self.workers.len();
+        let mut outputs = VecDeque::from(outputs);
+        let mut has_input = false;
+        while let Some(output) = outputs.pop_front() {
+            match output {
+                WorkerOutput::Sent { id, bytes, .. } => {
+                    let replies = self.receive(me, id, bytes);
+                    if !replies.is_empty() {
+                        let mut more = Vec::new();
+                        self.arrive(me, id, replies, &mut more);
+                        outputs.extend(more);
+                        has_input = true;
+                    }
+                }
+                WorkerOutput::Resumed(_) => has_input = true,
+                WorkerOutput::Ordered(mut orders) => self.workers[me].port.take(&mut orders),
+                WorkerOutput::Posted(to, messages) => {
+                    let lane = &mut self.lanes[me * count + to];
+                    let data = messages.iter().filter(|message| message.is_data());
+                    lane.unfinished += data.count() as u32;
+                    lane.messages.extend(messages);
+                }
+                WorkerOutput::Finished(of, finished) => {
+                    self.credited.push(of);
+                    let lane = &mut self.lanes[of * count + me];
+                    match lane.unfinished.checked_sub(finished) {
+                        Some(left) => lane.unfinished = left,
+                        None => {
+                            let effects = &mut self.workers[me].effects;
+                            effects.push(failed("credits return once", me));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        has_input
+    }
+
+    /// A client reads bytes. Returns its own output.
+    fn receive(&mut self, worker: usize, id: ConnectionId, bytes: Vec<u8>) -> Vec<u8> {
+        let mut replies = Vec::new();
+        let ClusterWorker {
+            sessions, effects, ..
+        } = &mut self.workers[worker];
+        if let Some(session) = sessions.get_mut(&id) {
+            let mut received = Vec::new();
+            let read = session.read(bytes, &mut received, &mut replies);
+            effects.extend(received.into_iter().map(|effect| (Some(id), effect)));
+            let broken = read.err().map(ClusterEffect::Broken);
+            effects.extend(broken.map(|broken| (None, broken)));
+        }
+        replies
     }
 }
 
-/// Returns the number that is a payload.
-pub(super) fn number_of(bytes: &[u8]) -> u64 {
-    bytes
-        .first_chunk()
-        .map_or(0, |bytes| u64::from_be_bytes(*bytes))
+fn failed(promise: &str, worker: usize) -> (Option<ConnectionId>, ClusterEffect) {
+    let failure = Failure {
+        name: promise.to_owned(),
+        detail: format!("worker {worker}"),
+    };
+    (None, ClusterEffect::Broken(failure))
 }
 
 fn clock(now_ms: u64) -> Now {

@@ -16,6 +16,7 @@ use veche_nodes::engine::peer::{Entries, LEASE_MS};
 
 use super::channels::place_of;
 use super::ledger::{Ledger, Serial};
+use super::session::number_in_payload;
 use crate::Failure;
 use crate::failure::promise;
 
@@ -475,8 +476,7 @@ impl Control {
     }
 }
 
-/// Returns the number of an encoded publication, which is its payload.
+/// Returns the number of an encoded publication.
 fn number_of(data: &Bytes) -> u64 {
-    data.last_chunk()
-        .map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    number_in_payload(data).unwrap_or_default()
 }

@@ -1,35 +1,26 @@
-//! A cluster in action: what each action does, and what hubs answer.
+//! A cluster in action: the effects of each action.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use veche_hub::{
-    ChannelName, ConnectionId, HubReply, Position, PublishOptions, RECOVERED_MAX, Since,
-    SubscribeOptions, SubscribeOutcome, Ticket,
-};
+use veche_hub::{ChannelName, PublishOptions, Ticket};
 use veche_nodes::NodeId;
 
 use super::action::Action;
-use super::channels::{CHANNELS, has_much_history, place_of};
+use super::channels::CHANNELS;
 use super::client::{
     Asked, ClusterClient, PublicationProgress, PushedPublication, SessionLocation, State,
 };
 use super::control::NodeControl;
 use super::coverage::{ClusterEvent, Coverage};
-use super::ledger::{Chain, Ledger};
-use super::node::{HubEffect, SimulatedNode, number_of};
+use super::ledger::Ledger;
+use super::node::SimulatedNode;
 use super::setup::Setup;
 use super::store::{Server, State as Stored};
 use super::trace::say;
-use crate::Failure;
-use crate::failure::{PromiseResult, promise};
-
-/// The session of back ends, which no client has.
-const BACK_END: ConnectionId = ConnectionId {
-    index: 5_000,
-    generation: 0,
-};
+use crate::failure::PromiseResult;
+use crate::frontend_config;
 
 /// A cluster in action.
 pub(super) struct World {
@@ -60,6 +51,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(setup: &Setup) -> Self {
+        frontend_config::count_anew();
         let mut world = Self {
             setup: setup.clone(),
             now_ms: 1_000,
@@ -298,7 +290,8 @@ impl World {
 
     pub(super) fn subscribe(&mut self, client: usize, channel: usize, node: usize) {
         let one = &self.clients[client];
-        if one.subscriptions[channel].state != State::Off {
+        let subscription = &one.subscriptions[channel];
+        if subscription.state != State::Off || subscription.is_leaving {
             return;
         }
         let location = match one.location {
@@ -307,35 +300,22 @@ impl World {
         };
         let subscription = &self.clients[client].subscriptions[channel];
         let position = subscription.chain.as_ref().map(|chain| chain.position);
-        let options = SubscribeOptions {
-            since: position.map(|position| Arc::from([Since::from(position)])),
-            ..SubscribeOptions::default()
-        };
         let ticket = self.ask(location.node, Asked::Subscribe { client, channel });
         let subscription = &mut self.clients[client].subscriptions[channel];
         subscription.state = State::Waiting(ticket.0, position.is_some());
         subscription.is_lost = false;
-        self.nodes[location.node].subscribe(
-            location.worker,
-            location.session,
-            name(channel),
-            ticket,
-            &options,
-        );
+        let session = (location.worker, location.session);
+        self.nodes[location.node].subscribe(session, CHANNELS[channel], ticket, position);
     }
 
     fn connect(&mut self, client: usize, node: usize) -> SessionLocation {
         let one = &mut self.clients[client];
-        one.generation += 1;
-        let session = ConnectionId {
-            index: client as u32,
-            generation: one.generation,
-        };
-        let worker = (client + one.generation as usize) % self.nodes[node].workers();
+        one.connections += 1;
+        let worker = (client + one.connections) % self.nodes[node].workers();
         let location = SessionLocation {
             node,
             worker,
-            session,
+            session: self.nodes[node].connect(worker, client),
         };
         one.location = Some(location);
         location
@@ -343,22 +323,25 @@ impl World {
 
     fn unsubscribe(&mut self, client: usize, channel: usize) {
         let one = &mut self.clients[client];
-        let (Some(location), State::Waiting(..) | State::Live) =
-            (one.location, one.subscriptions[channel].state)
-        else {
+        let subscription = &mut one.subscriptions[channel];
+        let Some(location) = one.location else {
             return;
         };
-        self.end_subscription(client, channel);
-        self.nodes[location.node].unsubscribe(location.worker, location.session, name(channel));
+        if subscription.state == State::Off || subscription.is_leaving {
+            return;
+        }
+        subscription.is_leaving = true;
+        let ticket = self.ask(location.node, Asked::Unsubscribe { client, channel });
+        let session = (location.worker, location.session);
+        self.nodes[location.node].unsubscribe(session, CHANNELS[channel], ticket);
     }
 
-    fn end_subscription(&mut self, client: usize, channel: usize) {
+    /// The client is not subscribed any more.
+    pub(super) fn end_subscription(&mut self, client: usize, channel: usize) {
         let subscription = &mut self.clients[client].subscriptions[channel];
-        if let State::Waiting(ticket, _) = subscription.state {
-            self.asked.remove(&ticket);
-        }
         subscription.state = State::Off;
         subscription.is_lost = false;
+        subscription.is_leaving = false;
         subscription.is_doubtful |= !self.is_sound;
     }
 
@@ -369,6 +352,7 @@ impl World {
         for channel in 0..CHANNELS.len() {
             self.end_subscription(client, channel);
         }
+        self.asked.retain(|_, (_, asked)| !asked.is_of(client));
         self.nodes[location.node].close(location.worker, location.session);
     }
 
@@ -401,8 +385,12 @@ impl World {
         });
         let ticket = self.ask(node, Asked::Publish { publication });
         let worker = publication % self.nodes[node].workers();
-        let (from, channel) = ((BACK_END, ticket), name(one.channel));
-        self.nodes[node].publish(worker, from, channel, publication as u64, options.as_ref());
+        let (channel, number) = (name(one.channel), publication as u64);
+        let has_room = self.nodes[node].publish(worker, ticket, channel, number, options.as_ref());
+        if !has_room {
+            self.asked.remove(&ticket.0);
+            self.publications[publication].progress = PublicationProgress::Unknown;
+        }
     }
 
     /// Publishes again the publications with an idempotency key that have an unknown outcome.
@@ -420,7 +408,7 @@ impl World {
         self.lose_writes();
         let ticket = self.ask(node, Asked::Remove);
         let worker = channel % self.nodes[node].workers();
-        self.nodes[node].remove_history(worker, (BACK_END, ticket), name(channel));
+        self.nodes[node].remove_history(worker, ticket, name(channel));
     }
 
     /// Ends a node, and starts another one in its place with the same bans.
@@ -446,239 +434,6 @@ impl World {
         self.doubtful_bans.extend(&bans);
         self.nodes[at] = self.node(bans);
         self.seen.note(ClusterEvent::Crashed);
-    }
-
-    /// Delivers the effects of all hubs to clients and back ends: publications, gaps and replies.
-    pub(super) fn react(&mut self) -> PromiseResult {
-        for node in 0..self.nodes.len() {
-            self.react_to(node)?;
-        }
-        Ok(())
-    }
-
-    /// Delivers the effects of one node's hubs until there are no more, including those that clients cause meanwhile.
-    pub(super) fn react_to(&mut self, node: usize) -> PromiseResult {
-        let mut is_over = false;
-        while !is_over {
-            is_over = true;
-            for worker in 0..self.nodes[node].workers() {
-                for effect in self.nodes[node].take_effects(worker) {
-                    is_over = false;
-                    self.take(node, worker, effect)?;
-                }
-            }
-            for client in 0..self.clients.len() {
-                self.subscribe_lost(node, client);
-            }
-        }
-        Ok(())
-    }
-
-    /// Subscribes a client again to the channels for which its hub has reported lost publications.
-    fn subscribe_lost(&mut self, node: usize, client: usize) {
-        if self.clients[client]
-            .location
-            .is_none_or(|location| location.node != node)
-        {
-            return;
-        }
-        for channel in 0..CHANNELS.len() {
-            if self.clients[client].subscriptions[channel].is_lost {
-                self.unsubscribe(client, channel);
-                self.subscribe(client, channel, node);
-            }
-        }
-    }
-
-    fn take(&mut self, node: usize, worker: usize, effect: HubEffect) -> PromiseResult {
-        say!("  node {node}.{worker} has {effect:?}");
-        match effect {
-            HubEffect::Deliver {
-                session,
-                channel,
-                position,
-                number,
-            } => {
-                let location = SessionLocation {
-                    node,
-                    worker,
-                    session,
-                };
-                self.delivered(location, place_of(&channel), position, number)
-            }
-            HubEffect::Lost(session, channel) => {
-                let client = session.index as usize;
-                let channel = place_of(&channel);
-                if self.clients[client].subscriptions[channel].state == State::Live {
-                    self.seen.note(ClusterEvent::Lost);
-                    self.check_gap(client, channel)?;
-                    self.clients[client].subscriptions[channel].is_lost = true;
-                }
-                Ok(())
-            }
-            HubEffect::Reply(ticket, reply) => {
-                let asked = self.asked.remove(&ticket.0);
-                promise!(
-                    asked.is_some(),
-                    "a request is answered once",
-                    "ticket {ticket:?} again: {reply:?}"
-                );
-                let Some((_, asked)) = asked else {
-                    return Ok(());
-                };
-                self.note(&(ticket.0, matches!(reply, HubReply::Failed)));
-                self.answered(asked, reply)
-            }
-        }
-    }
-
-    fn delivered(
-        &mut self,
-        location: SessionLocation,
-        channel: usize,
-        position: Option<Position>,
-        number: u64,
-    ) -> PromiseResult {
-        let client = location.session.index as usize;
-        let one = &mut self.clients[client];
-        let subscription = &mut one.subscriptions[channel];
-        if subscription.is_lost && one.location == Some(location) {
-            return Ok(());
-        }
-        promise!(
-            one.location == Some(location) && subscription.state == State::Live,
-            "only subscribers receive publications",
-            "client {client} gets {number} of channel {channel} and has {subscription:?}"
-        );
-        let (Some(chain), Some(position)) = (&mut subscription.chain, position) else {
-            return Err(Failure {
-                name: "publications have positions".to_owned(),
-                detail: format!("publication {number} of channel {channel} has none"),
-            });
-        };
-        let followed = chain.follow(&self.ledger, channel, position, number);
-        followed.map_err(|failure| failure.of(&format!("client {client}, live")))?;
-        self.seen.note(ClusterEvent::Delivered);
-        self.note(&(client, channel, number, position.offset));
-        Ok(())
-    }
-
-    fn answered(&mut self, asked: Asked, reply: HubReply) -> PromiseResult {
-        match (asked, reply) {
-            (Asked::Subscribe { client, channel }, HubReply::Subscribed(Some(joined))) => {
-                self.joined(client, channel, &joined)
-            }
-            (Asked::Subscribe { client, channel }, HubReply::Failed) => {
-                self.clients[client].subscriptions[channel].state = State::Off;
-                self.seen.note(ClusterEvent::NotFollowed);
-                Ok(())
-            }
-            (Asked::Publish { publication }, HubReply::Published(published)) => {
-                let one = &mut self.publications[publication];
-                let channel = one.channel;
-                one.progress = match one.is_safe && self.is_sound {
-                    true => PublicationProgress::Acknowledged,
-                    false => PublicationProgress::Past,
-                };
-                let is_known = published
-                    .position
-                    .is_some_and(|position| self.ledger.has(channel, position, publication as u64));
-                promise!(
-                    is_known,
-                    "an acknowledged publication has the position that the store gave it",
-                    "publication {publication} of channel {channel}: {published:?}"
-                );
-                self.seen.note(match published.is_skipped {
-                    true => ClusterEvent::Skipped,
-                    false => ClusterEvent::Acknowledged,
-                });
-                Ok(())
-            }
-            (Asked::Publish { publication }, HubReply::Failed) => {
-                self.publications[publication].progress = PublicationProgress::Unknown;
-                self.seen.note(ClusterEvent::Failed);
-                Ok(())
-            }
-            (Asked::Remove, HubReply::HistoryRemoved(_)) => Ok(()),
-            (asked, reply) => Err(Failure {
-                name: "a request has its own answer".to_owned(),
-                detail: format!("{asked:?}: {reply:?}"),
-            }),
-        }
-    }
-
-    /// A subscription is confirmed.
-    fn joined(
-        &mut self,
-        client: usize,
-        channel: usize,
-        joined: &SubscribeOutcome,
-    ) -> PromiseResult {
-        let subscription = &mut self.clients[client].subscriptions[channel];
-        let State::Waiting(_, is_recovering) = subscription.state else {
-            return Ok(());
-        };
-        subscription.state = State::Live;
-        let recovered = joined.recovered.as_ref();
-        promise!(
-            recovered.is_some() == is_recovering,
-            "a returning subscriber learns whether something is missing",
-            "client {client}, channel {channel}: {joined:?}"
-        );
-        let (Some(recovered), Some(chain)) = (recovered, &mut subscription.chain) else {
-            subscription.chain = Some(Chain::join(&self.ledger, channel, joined.position)?);
-            self.seen.note(ClusterEvent::Joined);
-            return Ok(());
-        };
-        if std::mem::take(&mut subscription.is_doubtful) {
-            *chain = Chain::join(&self.ledger, channel, joined.position)?;
-            return Ok(());
-        }
-        if !recovered.is_complete {
-            self.check_gap(client, channel)?;
-            let chain = Chain::join(&self.ledger, channel, joined.position)?;
-            self.clients[client].subscriptions[channel].chain = Some(chain);
-            self.seen.note(ClusterEvent::NotRecovered);
-            return Ok(());
-        }
-        for publication in &recovered.publications {
-            let number = number_of(&publication.payload.bytes);
-            if let Some(position) = publication.position {
-                let followed = chain.follow(&self.ledger, channel, position, number);
-                followed.map_err(|failure| failure.of(&format!("client {client}, recovered")))?;
-            }
-        }
-        promise!(
-            chain.position == joined.position,
-            "a recovered subscriber has everything up to its position",
-            "client {client}, channel {channel}: it has {}, and joined at {}",
-            chain.position,
-            joined.position
-        );
-        self.seen.note(match recovered.publications.is_empty() {
-            true => ClusterEvent::Current,
-            false => ClusterEvent::Recovered,
-        });
-        let count = recovered.publications.len();
-        self.note(&(client, channel, count));
-        Ok(())
-    }
-
-    /// Checks a report of lost publications. In a world without losses, a channel with much history gets one only if the
-    /// store lacks publications after the subscriber's position, or has more than [`RECOVERED_MAX`] of them.
-    fn check_gap(&mut self, client: usize, channel: usize) -> PromiseResult {
-        let subscription = &self.clients[client].subscriptions[channel];
-        let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {
-            return Ok(());
-        };
-        let behind = self.server().stored_behind(CHANNELS[channel], position);
-        let is_too_far = behind.is_none_or(|behind| behind > RECOVERED_MAX);
-        promise!(
-            self.setup.can_lose || !has_much_history(channel) || is_too_far,
-            "stored publications are recovered",
-            "client {client} misses something of channel {channel} behind {position}"
-        );
-        Ok(())
     }
 
     /// Adds an observation to the hash of the world.

@@ -93,8 +93,7 @@ impl World {
 
     fn dropped_oldest(&self) -> u64 {
         let workers = self.process.workers.iter();
-        let dropped = workers.map(|one| one.shared().stats.publications_dropped[0].read());
-        dropped.sum()
+        workers.map(|one| one.dropped()[0]).sum()
     }
 
     /// More clients subscribe than a worker serves immediately, and another one arrives between two publications.

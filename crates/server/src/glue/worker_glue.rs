@@ -168,6 +168,7 @@ impl WorkerDriver for WorkerGlue {
         if let Some(batch) = turn.durable {
             self.durable.store(batch, Relaxed);
         }
+        debug_assert!(turn.engine.is_empty(), "the worlds are one process");
         for (id, HookRequestId(number), decision) in turn.decisions {
             if let Some(done) = self.open_hooks.lock().remove(&(id, number)) {
                 done(decision);
