@@ -4,11 +4,11 @@ use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
 use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
 use veche_calls::redis::{RedisReply, RedisValue};
 use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, WorkerConnection};
-use veche_script::{ConnectionId, Effect, MessageKind, Token};
+use veche_script::{ConnectionId, Effect, Token};
 
 use super::support::{ANN, BOB, Bench};
 use super::{
-    ATTEMPTS, EXCESS_BYTES_MAX, MEMORY_BYTES_MAX, RUN_MAX, cpu, limits_of_costs, measure, resident,
+    ATTEMPTS, EXCESS_BYTES_MAX, MEMORY_BYTES_MAX, RUN_MAX, limits_of_costs, measure, resident,
 };
 
 /// Rows, publications and so on in a reply.
@@ -242,57 +242,4 @@ pub(super) fn spawn_forever() {
         assert!(late <= 10, "{body}: {late} turns of 200 took too long");
         assert!(answers >= 10, "{body}: {answers}");
     }
-}
-
-/// Returns whether a thread of this process frees the rows of a table.
-fn is_freeing() -> bool {
-    let threads = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
-    let mut names = threads.filter_map(|thread| {
-        let path = thread.ok()?.path().join("comm");
-        std::fs::read_to_string(path).ok()
-    });
-    names.any(|name| name.trim() == "table-clear")
-}
-
-pub(super) fn clear_a_large_table() {
-    let mut bench = Bench::with(
-        "local veche = require 'veche'
-        local rows = veche.table('rows', {
-          key = 'id:u32', columns = { mark = 'u32' }, indexes = { by_mark = { 'mark' } }, bytes_max = 2 ^ 30,
-        })
-        local app = {}
-        function app.message(conn, data)
-          if data == 'clear' then
-            rows:clear()
-            return print(rows:count())
-          end
-          local from = tonumber(data)
-          rows:batch(function(batch)
-            for id = from, from + 9999 do batch:insert { id = id, mark = id * 7919 % 100003 } end
-          end)
-        end
-        return app",
-        veche_script::ScriptLimits {
-            cpu_budget: std::time::Duration::from_secs(20),
-            ..limits_of_costs()
-        },
-    );
-    bench.open(ANN);
-    bench.effect_lines();
-    let mut clear = |batches: u32| {
-        for batch in 0..batches {
-            bench.text(ANN, &(batch * 10_000).to_string());
-        }
-        let Bench { vm, now, .. } = &mut bench;
-        let began = cpu();
-        vm.message(ANN, MessageKind::Text, b"clear", *now);
-        let cpu = cpu() - began;
-        let is_freeing = is_freeing();
-        assert_eq!(bench.effect_lines(), ["0"]);
-        println!("{batches} times 10,000 rows: {cpu:.1?}, on another thread: {is_freeing}");
-        is_freeing
-    };
-    assert!(!clear(1), "few rows are freed at once");
-    // The other thread may have ended before it is looked for.
-    assert!((0..5).any(|_| clear(60)));
 }

@@ -305,17 +305,6 @@ fn spawn_forever() {
     answered::spawn_forever();
 }
 
-#[test]
-fn a_large_table_is_cleared_on_another_thread() {
-    run_apart("clear_a_large_table");
-}
-
-#[test]
-#[ignore = "not a test: the process of the one above"]
-fn clear_a_large_table() {
-    answered::clear_a_large_table();
-}
-
 /// Number of kinds of arguments in `calls.lua`.
 const KINDS: usize = 15;
 
