@@ -335,8 +335,10 @@ pub struct Effects {
 const BYTES_MAX: usize = 64 << 20;
 /// Limit of effects recorded by one run.
 const COUNT_MAX: usize = 1 << 20;
-/// Limit of log bytes recorded by one run.
-const LOG_BYTES_MAX: usize = 16 << 20;
+/// Limit of log bytes recorded by one run: the worker formats all of them after it.
+const LOG_BYTES_MAX: usize = 1 << 20;
+/// What a line counts for in addition to its text.
+const LOG_LINE_BYTES: usize = 128;
 /// The longest message in bytes. A message is validated and copied by a single call.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Recorded bytes from which effects are executed before another handler runs.
@@ -397,7 +399,7 @@ impl Effects {
             let texts = [&about.path, &about.user];
             texts.into_iter().flatten().map(String::len).sum::<usize>()
         };
-        let bytes = text.len() + about.as_deref().map_or(0, bytes);
+        let bytes = LOG_LINE_BYTES + text.len() + about.as_deref().map_or(0, bytes);
         if self.text_bytes + bytes > LOG_BYTES_MAX || self.list.len() >= COUNT_MAX {
             // The log limit protects the log from a script that writes in a loop.
             return;
