@@ -1,5 +1,6 @@
 """The steps of each set, and the parts of the full set."""
 
+import os
 import pathlib
 import re
 import time
@@ -206,6 +207,9 @@ def fuzz(targets):
 # No part of the full set lasts longer, on two cores.
 PART_LIMIT = 3600
 START = (setup("setup-test setup-full"), build())
+# The server as users build it, without the wait for its link.
+OPTIMISED = Step("optimised build", "cargo build --profile bench --locked --quiet --package veche", 2400, cores=ALL, needs=BUILT)
+OPTIMISED_FILE = str(pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "release/veche")
 # What the full set is besides `make test`, by parts. Each starts with the build that it needs.
 PARTS = {
     "conformance": (
@@ -220,6 +224,17 @@ PARTS = {
         *START,
         *both(long("attacks", 1500, "server::attacks", VECHE_ATTACK_SECONDS="10")),
         *both(whole("slow attacks", "tests/conformance/slow_suite.py", 300)),
+    ),
+    # The calls of Lua that take longest, on a build like that of users: there the bounds are those of the guide.
+    "lua": (
+        *START,
+        OPTIMISED,
+        *both(
+            Step(
+                "worst of lua", "lua_worst --nocapture", 1200, needs=(*READY, OPTIMISED.name), place=ALONE,
+                binary="server::attacks", environment={"VECHE_ATTACK_SECONDS": "1", "VECHE_TEST_BIN": OPTIMISED_FILE},
+            )
+        ),
     ),
     # Among the tests of `make test` there are two power cuts of each kind.
     "durability": (

@@ -335,8 +335,11 @@ pub struct Effects {
 const BYTES_MAX: usize = 64 << 20;
 /// The maximum number of effects recorded before they are executed.
 const COUNT_MAX: usize = 1 << 20;
-/// The maximum number of log bytes recorded before the effects are executed; further lines are dropped.
-const LOG_BYTES_MAX: usize = 16 << 20;
+/// The maximum number of log bytes recorded before the effects are executed; further lines are dropped. The worker formats all
+/// recorded lines at once, which takes its time.
+const LOG_BYTES_MAX: usize = 1 << 20;
+/// What a line counts for in addition to its text.
+const LOG_LINE_BYTES: usize = 128;
 /// The longest message in bytes. It is limited because a message is validated and copied in one step.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// The number of recorded bytes above which effects are executed before another handler runs.
@@ -398,7 +401,7 @@ impl Effects {
             let texts = texts.into_iter().flatten().map(String::len);
             size_of::<LogContext>() + texts.sum::<usize>()
         };
-        let bytes = size_of::<Effect>() + text.len() + about.as_deref().map_or(0, bytes);
+        let bytes = LOG_LINE_BYTES + text.len() + about.as_deref().map_or(0, bytes);
         if self.text_bytes + bytes > LOG_BYTES_MAX || self.list.len() >= COUNT_MAX {
             // The log limit protects the log from a script that writes in a loop.
             return;

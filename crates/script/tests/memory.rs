@@ -253,6 +253,30 @@ fn a_line_of_the_log_takes_no_more_memory_than_it_shows() {
 }
 
 #[test]
+fn a_handler_logs_a_bounded_amount_before_it_waits() {
+    let mut bench = Bench::new(
+        "local veche = require 'veche'
+        local app = {}
+        function app.message(conn, data)
+          for i = 1, 200 do print(('x'):rep(16000)) end
+          veche.sleep(0.01)
+          for i = 1, 20000 do print('short') end
+          conn:send('done')
+        end
+        return app",
+    );
+    bench.open(ANN);
+    bench.told();
+    bench.text(ANN, "go");
+    let long = bench.told();
+    assert!((40..=65).contains(&long.len()), "{} lines", long.len());
+    let short = bench.told_soon();
+    assert!(short.iter().any(|line| line.contains("done")));
+    let lines = short.iter().filter(|line| line.contains("short")).count();
+    assert!((1000..=8192).contains(&lines), "{lines} lines");
+}
+
+#[test]
 #[ignore = "not a test: the process of the one above"]
 fn log_long_strings() {
     let mut bench = Bench::new(

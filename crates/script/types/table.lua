@@ -30,7 +30,7 @@ function veche.table(name, schema) end
 ---@field bytes_max? integer Memory limit of the table, at least 65536; 1 GiB by default.
 ---@field evict? string What is evicted when the limit is reached: `"key"`, the row with the lowest key; `"ttl"`, the row
 ---that expires first; or the name of an index, the first row of that index. By default nothing is evicted, and changes that
----need more memory raise errors. A change evicts at most 20000 rows; one that needs more room fails and can be repeated.
+---need more memory raise errors.
 
 ---Names of columns; with `unique = true` only one row may have each combination of values (rows in which one of the values is
 ---nil are exempt).

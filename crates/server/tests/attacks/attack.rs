@@ -32,7 +32,7 @@ const TRIES: u32 = 5;
 const BYSTANDERS: usize = 4;
 
 /// Attacks run one at a time, since they would affect each other.
-static ALONE: Mutex<()> = Mutex::new(());
+pub(crate) static ALONE: Mutex<()> = Mutex::new(());
 
 /// Short timeouts, so that the effects of an attack end soon.
 const LIMITS: &str = "header_timeout = \"500ms\"\nhandshake_timeout = \"500ms\"\n\
@@ -42,9 +42,17 @@ const LIMITS: &str = "header_timeout = \"500ms\"\nhandshake_timeout = \"500ms\"\
 const TURNS_AT_REST_MAX: f64 = 40.0;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
+/// The variable with the duration of an attack.
+const SECONDS: &str = "VECHE_ATTACK_SECONDS";
+
+/// Returns whether attacks last longer than in an ordinary run of the tests.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os(SECONDS).is_some()
+}
+
 /// Returns the duration of an attack.
 fn duration() -> Duration {
-    let seconds = std::env::var("VECHE_ATTACK_SECONDS").ok();
+    let seconds = std::env::var(SECONDS).ok();
     let seconds = seconds.map_or(0.7, |text| text.parse().expect("a number of seconds"));
     Duration::from_secs_f64(seconds)
 }
@@ -237,7 +245,7 @@ impl Attack<'_> {
 }
 
 /// Returns the share of its runnable time in which a thread ran, between two readings.
-fn share(before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> f64 {
+pub(crate) fn share(before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> f64 {
     let (Some(before), Some(after)) = (before, after) else {
         return 1.0;
     };

@@ -19,6 +19,7 @@ mod evidence;
 mod floods;
 mod frames;
 mod handshake;
+mod lua_worst;
 mod raw;
 mod readers;
 mod slow;

@@ -41,6 +41,13 @@ pub(crate) struct Options<'o> {
     pub(crate) files: &'o [(&'o str, &'o str)],
 }
 
+/// Returns the file of the server under test: of this build, or the one that `VECHE_TEST_BIN` names, such as an
+/// optimised build.
+fn binary() -> PathBuf {
+    let chosen = std::env::var_os("VECHE_TEST_BIN");
+    chosen.map_or_else(|| env!("CARGO_BIN_EXE_veche").into(), PathBuf::from)
+}
+
 pub(crate) struct Server {
     pub(crate) folder: PathBuf,
     setup: Setup,
@@ -170,11 +177,11 @@ impl Server {
             .map(|limit| format!("ulimit -n {limit}"));
         let first = limit.as_deref().unwrap_or(options.shell);
         let mut command = match first {
-            "" => Command::new(env!("CARGO_BIN_EXE_veche")),
+            "" => Command::new(binary()),
             first => {
                 let mut shell = Command::new("sh");
                 let script = format!("{first} && exec \"$0\" \"$@\"");
-                shell.args(["-c", &script, env!("CARGO_BIN_EXE_veche")]);
+                shell.args(["-c", &script]).arg(binary());
                 shell
             }
         };
@@ -255,7 +262,7 @@ impl Server {
 
     /// Returns a command with this server's configuration.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_veche"));
+        let mut command = Command::new(binary());
         command
             .args(arguments)
             .arg("-c")

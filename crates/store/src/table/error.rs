@@ -54,7 +54,7 @@ pub enum TableError {
     /// No row has the key.
     #[error("there is no row with the key {0}")]
     NoRow(String),
-    /// The table is full, and its schema allows no eviction that would make room, or more rows than one change may evict.
+    /// The table is full, and its schema allows no eviction that would make room.
     #[error(
         "the table is full: {needed} bytes more would exceed its limit of {bytes_max} (bytes_max)"
     )]

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::batch::{BATCH_MAX, Undo};
+use super::batch::Undo;
 use super::cell::Cell;
 use super::error::TableError;
 use super::index::{IndexKey, IndexKeyForm as _, TableIndex};
@@ -24,10 +24,6 @@ pub(super) const EXPIRED_PER_CHANGE: usize = 8;
 
 /// The most rows removed under one lock, expired and evicted ones, however much room is needed.
 pub(super) const EXPIRED_MAX: usize = 1024;
-
-/// The most rows that a change of a table with eviction removes to get room: as many as two of the largest batches
-/// have. Enough for a batch of rows that are not much longer than those evicted; one row that displaces more fails.
-pub(super) const EVICTED_MAX: usize = 2 * BATCH_MAX;
 
 /// The number of rows that a change may still remove to get room.
 #[derive(Debug)]
@@ -44,7 +40,8 @@ impl RoomBudget {
         let call = match table.schema.evict {
             // Expired rows only. The rest is removed by maintenance, so a change that does not fit may fit soon.
             Evict::Nothing => EXPIRED_MAX.max(2 * changes),
-            _ => EVICTED_MAX,
+            // As many as are needed: a change does not fail while there are rows to evict.
+            _ => usize::MAX,
         };
         Self {
             lock: EXPIRED_MAX,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::expiry::{EVICTED_MAX, EXPIRED_MAX, EXPIRED_PER_CHANGE};
+use super::expiry::{EXPIRED_MAX, EXPIRED_PER_CHANGE};
 use super::file_tests::table;
 use super::*;
 use crate::Value;
@@ -267,31 +267,38 @@ fn removals_for_a_large_batch_are_split_over_several_locks() {
 }
 
 #[test]
-fn a_change_that_displaces_too_many_rows_fails_and_can_be_repeated() {
-    let table = sessions("id:u32", |draft| {
-        draft.bytes_max = Some(4 << 20);
-        draft.evict = Some("key".to_owned());
-    });
-    let rows = fill_up(&table, None);
-    assert!(rows > 2 * EVICTED_MAX, "{rows}");
-    let word = [b'x'; 3500];
-    let batch = batch_of(1000, &word);
-    let mut calls = 0;
-    loop {
-        let before = table.info().rows;
-        let result = table.apply(&batch, 20);
-        calls += 1;
-        if result == Ok(()) {
-            break;
+fn a_change_evicts_as_many_rows_as_it_needs() {
+    for is_scattered in [false, true] {
+        let table = sessions("id:u32", |draft| {
+            draft.bytes_max = Some(4 << 20);
+            draft.evict = Some("by_user".to_owned());
+        });
+        // Rows in another order than users leave memory in each leaf until many of them are evicted.
+        let user = |id: u64| match is_scattered {
+            true => (id * 0x9e37_79b1) & 0xffff_ffff,
+            false => id,
+        };
+        let mut id = 0;
+        while table.gauges().evicted == 0 {
+            let put = table.put(PutMode::Insert, &row(id, user(id)), None, 0);
+            assert_eq!(put, Ok(true), "{id}");
+            id += 1;
         }
-        assert!(matches!(result, Err(TableError::Full { .. })), "{result:?}");
-        assert_eq!(before - table.info().rows, EVICTED_MAX, "it gains room");
+        let before = table.gauges().evicted;
+        let mut batch = Batch::default();
+        for id in 1_000_000..1_001_000 {
+            let row = [
+                Cell::Bits(id),
+                Cell::Bits(user(id)),
+                Cell::Text(&[b'x'; 2000]),
+            ];
+            batch.put(PutMode::Insert, &row, None).expect("few");
+        }
+        assert_eq!(table.apply(&batch, 20), Ok(()), "{is_scattered}");
+        let evicted = table.gauges().evicted - before;
+        assert!(evicted > 20 * EXPIRED_MAX as u64, "{evicted}");
+        table.check();
     }
-    assert!((2..10).contains(&calls), "{calls}");
-    // What rows need is estimated.
-    let bytes = table.info().bytes;
-    assert!(bytes <= 5 << 20, "{bytes}");
-    table.check();
 }
 
 /// The expected sessions: user and expiry.

@@ -1,0 +1,299 @@
+//! The calls of Lua functions that take longest, each repeated by handlers until they are stopped, beside a client of
+//! another route on the same worker.
+//!
+//! The rows are those of the tests of `veche-script`, which measure the CPU time and the memory of single handlers. Here
+//! the whole server is measured: the longest round trip of an echo, and the peak of the process's memory. An idle server
+//! that is measured at the same time shows how long the machine itself makes an echo wait, and the kernel reports for how
+//! much of the time in which the worker was runnable it had a core: the bound is scaled by that.
+//!
+//! Without `VECHE_ATTACK_SECONDS` only some rows run. `VECHE_TEST_BIN` names an optimised build of the server, for which
+//! the bounds are those of the guide. `--nocapture` shows the table of all rows, for bench/results.
+
+#[path = "../../../script/tests/costs/worst.rs"]
+mod worst;
+
+use std::fmt;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::attack::{ALONE, is_long, share};
+use crate::raw::{CLOSE, TEXT, connect, frame, handshake, hear, status};
+use crate::support::{Server, Setup, Socket, chosen_io, now, process};
+use worst::{WORST, Worst};
+
+/// The CPU time after which a handler is stopped, and the memory of its VM: the defaults.
+const BUDGET: Duration = Duration::from_millis(20);
+const MEMORY_MIB: u64 = 64;
+
+/// How much longer than the budget a client may wait, in addition to what one of the idle server waits.
+const LATER_MAX: Duration = Duration::from_millis(25);
+
+/// The same in a test build, which has LuaJIT's assertions and little optimisation, and runs on machines that are
+/// shared: the limit for one handler in the tests of `veche-script`.
+const LATER_MAX_IN_TESTS: Duration = Duration::from_millis(80);
+
+/// The memory that the process may use in addition to the VM's limit.
+const EXCESS_MIB_MAX: u64 = 16;
+
+/// Further memory of functions whose data wait outside the VM until the handler waits: 64 MiB, a limit of the guide, and
+/// half of that while the buffer that holds them grows.
+const SENT_MIB_MAX: u64 = 96;
+const SENDING: &[&str] = &["conn:send", "veche.publish", "veche.push"];
+
+/// Functions with a wider bound of their own: the first of their names, the longer wait, the further memory in MiB, and
+/// the reason, which the table shows.
+const EXCEPTIONS: &[(&str, Duration, u64, &str)] = &[
+    (
+        "channel:try_send",
+        Duration::from_millis(150),
+        32,
+        "not explained: up to a million values are in one table of Lua",
+    ),
+    (
+        "queue:try_push",
+        Duration::ZERO,
+        48,
+        "values of a queue are outside the VM",
+    ),
+    (
+        "router:get",
+        Duration::ZERO,
+        16,
+        "a VM may exceed its limit before it is ended",
+    ),
+    (
+        "veche.spawn",
+        Duration::ZERO,
+        16,
+        "a VM may exceed its limit before it is ended",
+    ),
+];
+
+/// Functions of which the last row runs without `VECHE_ATTACK_SECONDS`: those that took longest once.
+const QUICK: &[&str] = &[
+    "string.upper",
+    "table.concat",
+    "xpcall debug.traceback",
+    "coroutine.wrap",
+    "veche.json.encode",
+    "veche.hmac.sha256 veche.hmac.sha1",
+    "print veche.log.info",
+    "conn:send",
+    "table:batch table:clear",
+];
+
+/// The duration of a measurement of one row.
+const ROW: Duration = Duration::from_secs(1);
+const ROW_QUICK: Duration = Duration::from_millis(400);
+
+/// Between two echoes of a client.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Measurements of a row, of which the best counts: the machine may pause.
+const TRIES: u32 = 5;
+
+const WORKER: &str = "worker 0";
+
+/// Repeats a call until it is stopped; a mistake in a row is reported.
+fn script((_, setup, call): &Worst) -> String {
+    // A server loads scripts twice, to check them and to run them, and keeps the rows of the first time.
+    let setup = setup.replace("batch:insert", "batch:upsert");
+    format!(
+        "local veche = require 'veche'
+        local app = {{}}
+        {setup}
+        function app.message(conn, data)
+          while true do
+            local ok, why = pcall(function() {call} end)
+            if not ok and #tostring(why) < 200 and why:find('attempt to', 1, true) then
+              return conn:send('mistake: ' .. why)
+            end
+          end
+        end
+        return app"
+    )
+}
+
+fn server(script: &str) -> Server {
+    let setup = Setup {
+        io: chosen_io(),
+        workers: 1,
+    };
+    let routes = format!(
+        "[[route]]\npath = \"/app\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\
+         memory = \"{MEMORY_MIB}MiB\"\ncpu_budget = \"{}ms\"",
+        BUDGET.as_millis()
+    );
+    Server::serving(setup, &routes, &[("app.lua", script)])
+}
+
+/// Has handlers started until a time. Returns how many were stopped.
+fn attack(server: SocketAddr, until: Instant) -> u32 {
+    // The client would have a machine of its own.
+    let _ = rustix::process::nice(10);
+    let mut stopped = 0;
+    while now() < until {
+        let mut socket = connect(server);
+        let opened = socket.write_all(&handshake("/app", ""));
+        // A VM at its memory limit may refuse handshakes.
+        if opened.is_err() || status(&mut socket) != Some(101) {
+            thread::sleep(PAUSE);
+            continue;
+        }
+        socket.write_all(&frame(TEXT, b"go")).expect("it is read");
+        loop {
+            let left = until.saturating_duration_since(now()).max(PAUSE);
+            socket.set_read_timeout(Some(left)).expect("a socket");
+            match hear(&mut socket) {
+                Some((CLOSE, _)) => {
+                    stopped += 1;
+                    break;
+                }
+                Some((_, text)) if text.starts_with(b"mistake") => {
+                    panic!("{}", String::from_utf8_lossy(&text))
+                }
+                // What the handler has sent.
+                Some(_) => {}
+                // A handler may wait, such as for its publications to be taken.
+                None => break,
+            }
+        }
+    }
+    stopped
+}
+
+/// Sends echoes until a time. Returns the longest round trip.
+fn worst_trip(client: &mut Socket, until: Instant) -> Duration {
+    let mut worst = Duration::ZERO;
+    while now() < until {
+        let sent = now();
+        client.say("hello");
+        assert_eq!(client.text(), "hello");
+        worst = worst.max(sent.elapsed());
+        thread::sleep(PAUSE);
+    }
+    worst
+}
+
+/// One measurement of a row.
+struct Measured {
+    /// The longest round trips of both servers.
+    here: Duration,
+    beside: Duration,
+    /// The share of a core that the worker got.
+    share: f64,
+    stopped: u32,
+}
+
+impl Measured {
+    fn take(server: &Server, clients: &mut [Socket; 2]) -> Self {
+        let until = now() + if is_long() { ROW } else { ROW_QUICK };
+        let pid = server.pid();
+        let ran_before = process::ran_and_waited(pid, WORKER);
+        let [here, beside] = clients;
+        let (here, beside, stopped) = thread::scope(|scope| {
+            let stopped = scope.spawn(|| attack(server.public, until));
+            let here = scope.spawn(|| worst_trip(here, until));
+            let beside = scope.spawn(|| worst_trip(beside, until));
+            let word = "all of them are served";
+            (
+                here.join().expect(word),
+                beside.join().expect(word),
+                stopped.join().expect("the row has no mistake"),
+            )
+        });
+        Self {
+            here,
+            beside,
+            share: share(ran_before, process::ran_and_waited(pid, WORKER)),
+            stopped,
+        }
+    }
+
+    /// Returns the part of the longest round trip that the row has caused.
+    fn stall(&self) -> Duration {
+        self.here.saturating_sub(self.beside)
+    }
+
+    fn is_good(&self, exception: Duration) -> bool {
+        let later_max = match is_optimised() {
+            true => LATER_MAX,
+            false => LATER_MAX_IN_TESTS,
+        };
+        self.stall() <= (BUDGET + later_max + exception).div_f64(self.share)
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+        let (here, beside) = (ms(self.here), ms(self.beside));
+        let share = self.share * 100.0;
+        write!(f, "{here:.1} ({beside:.1}; {share:.0} %)")
+    }
+}
+
+/// Returns whether the server under test is an optimised build.
+fn is_optimised() -> bool {
+    std::env::var_os("VECHE_TEST_BIN").is_some() || !cfg!(debug_assertions)
+}
+
+/// Measures a row, again if the bound is exceeded. Prints its line of the table, and returns it if the row is over a
+/// bound.
+fn measure(row: &Worst, idle: &Server) -> Option<String> {
+    let (names, _, call) = row;
+    let server = server(&script(row));
+    let pid = server.pid();
+    process::forget_peak(pid);
+    let mut clients = [
+        Socket::open(server.public, "/echo"),
+        Socket::open(idle.public, "/echo"),
+    ];
+    let exception = EXCEPTIONS.iter().find(|known| names.starts_with(known.0));
+    let (later, more_mib, reason) = match exception {
+        Some((_, later, more_mib, reason)) => (*later, *more_mib, *reason),
+        None => (Duration::ZERO, 0, ""),
+    };
+    let is_last_good = |all: &[Measured]| all.last().is_some_and(|last| last.is_good(later));
+    let mut all: Vec<Measured> = Vec::new();
+    while all.len() < TRIES as usize && !is_last_good(&all) {
+        all.push(Measured::take(&server, &mut clients));
+    }
+    assert_eq!(server.pid(), pid, "{names}: the same process all along");
+    let grown_mib = process::peak_kib(pid).saturating_sub(process::rss_kib(idle.pid())) >> 10;
+    let is_sending = SENDING.iter().any(|name| names.contains(name));
+    let sent_mib = if is_sending { SENT_MIB_MAX } else { 0 };
+    let memory_mib_max = MEMORY_MIB + EXCESS_MIB_MAX + sent_mib + more_mib;
+    let is_good = is_last_good(&all) && grown_mib <= memory_mib_max;
+    let stopped: u32 = all.iter().map(|one| one.stopped).sum();
+    let all: Vec<String> = all.iter().map(Measured::to_string).collect();
+    let line = format!(
+        "| `{}` | `{:.60}` | {stopped} | {} | {grown_mib} | {} |",
+        names.replace(' ', "`, `"),
+        call.replace('|', "¦"),
+        all.join(", "),
+        if is_good { reason } else { "over" },
+    );
+    println!("{line}");
+    (!is_good).then_some(line)
+}
+
+#[test]
+fn what_takes_longest_in_lua() {
+    let _alone = ALONE.lock();
+    let idle = server("return { message = function(conn, data) conn:send(data) end }");
+    println!(
+        "| function | call | handlers stopped | longest round trip (idle server's; worker's share of a core), ms, of each measurement | memory, MiB | |"
+    );
+    println!("|---|---|---|---|---|---|");
+    let is_chosen = |row: &&Worst| {
+        let last = || WORST.iter().rfind(|(names, ..)| *names == row.0);
+        is_long() || QUICK.contains(&row.0) && last() == Some(*row)
+    };
+    let rows: Vec<&Worst> = WORST.iter().filter(is_chosen).collect();
+    assert!(rows.len() >= QUICK.len(), "each name has a row");
+    let over: Vec<String> = rows.iter().filter_map(|row| measure(row, &idle)).collect();
+    assert!(over.is_empty(), "over a bound:\n{}", over.join("\n"));
+}
