@@ -266,11 +266,11 @@ fn a_handler_logs_a_bounded_amount_before_it_waits() {
         return app",
     );
     bench.open(ANN);
-    bench.told();
+    bench.effect_lines();
     bench.text(ANN, "go");
-    let long = bench.told();
+    let long = bench.effect_lines();
     assert!((40..=65).contains(&long.len()), "{} lines", long.len());
-    let short = bench.told_soon();
+    let short = bench.next_effect_lines();
     assert!(short.iter().any(|line| line.contains("done")));
     let lines = short.iter().filter(|line| line.contains("short")).count();
     assert!((1000..=8192).contains(&lines), "{lines} lines");
