@@ -4,7 +4,7 @@
 
 use veche_sim::cluster::{ACTIONS, Coverage, explore, print_traces, replay};
 
-/// About twelve seconds of a core.
+/// About four seconds of a core.
 const STEPS: u64 = 150_000;
 
 fn number(name: &str) -> Option<u64> {

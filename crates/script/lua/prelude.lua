@@ -468,7 +468,7 @@ local function serve(handler, number)
 end
 
 local function shake(handler, number)
-  return native.judge(number, handler(setmetatable({ number }, request_meta)))
+  return native.decide(number, handler(setmetatable({ number }, request_meta)))
 end
 
 ---------------------------------------------------------------------------------------------------- globals
