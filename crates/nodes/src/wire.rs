@@ -1,7 +1,7 @@
-//! Serialisation of bytes, shared texts and types of other crates.
+//! Serialisation of bytes, shared texts, and types of other crates.
 //!
-//! The names in this module and in types that derive `Serialize` are part of the wire format; the test vectors pin
-//! them.
+//! The names in this module, and in all types that derive `Serialize`, are part of the wire format. The test vectors
+//! fail if they change.
 
 use std::fmt;
 use std::marker::PhantomData;
