@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl<E: Engine> Hub<E> {
-    /// Queries the home of a channel. The reply comes to the ticket if the outcome is [`RequestOutcome::Pending`].
+    /// Queries the home of a channel. If the outcome is [`RequestOutcome::Pending`], the reply to the ticket follows.
     pub fn query(
         &mut self,
         (session, ticket): (ConnectionId, Ticket),
@@ -52,7 +52,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: sends a reply to the origin of a request.
+    /// Home: sends the reply to a request to the worker that made it. Does nothing if no session waits for a reply.
     pub(crate) fn reply(
         &self,
         Origin { from, reply }: Origin,
@@ -73,7 +73,7 @@ impl<E: Engine> Hub<E> {
         outlet.send_message(from, mail);
     }
 
-    /// Returns the reply; `None` if it comes later.
+    /// Home: returns the reply to a query; `None` if the reply follows later.
     fn answer_query(
         &mut self,
         channel: &str,
