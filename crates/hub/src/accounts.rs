@@ -168,8 +168,8 @@ impl Accounts {
         self.open(pool, publisher.as_deref())
     }
 
-    /// Returns the account of a publisher and creates it if necessary. The caller must [add](Self::add_stream) a stream to it
-    /// at once.
+    /// Returns the account of a publisher and creates it if necessary. The caller must [add](Self::add_stream) a stream
+    /// to it at once.
     pub(crate) fn open(&mut self, pool: u32, publisher: Publisher<'_>) -> u32 {
         let hash = self.hasher.hash_one((pool, publisher));
         let is_same = |index: &u32| {

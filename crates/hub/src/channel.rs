@@ -26,17 +26,17 @@ pub(crate) struct RemoteSubscribers {
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) name: Arc<str>,
-    /// Local: the slots of live subscribers. If a subscriber leaves while publications are queued, its slot is replaced
-    /// with [`NONE`], because queued publications refer to subscribers by index.
+    /// On the subscriber's worker: the slots of live subscribers. If a subscriber leaves while publications are queued,
+    /// its slot is replaced with [`NONE`], because queued publications refer to subscribers by index.
     pub(crate) subscribers: SmallList<u32>,
-    /// Home: the other workers with subscribers; a count is never 0. Subscribers on this worker are not included: they
-    /// are in `subscribers`.
+    /// At the channel's home: the other workers with subscribers; a count is never 0. Subscribers on this worker are
+    /// not included: they are in `subscribers`.
     pub(crate) remote_subscribers: SmallList<RemoteSubscribers>,
-    /// Local: the publications queued for a sweep; `None` if there are none.
+    /// On the subscriber's worker: the publications queued for a sweep; `None` if there are none.
     pub(crate) queue: Option<Box<SweepQueue>>,
-    /// Local: the number of subscriptions that the home has not confirmed yet. Home: the number of stalled publications
-    /// and of requests that wait in the engine. A channel has its home either here or elsewhere, so only one of the two
-    /// applies.
+    /// On the subscriber's worker: the number of subscriptions that the home has not confirmed yet. At the channel's
+    /// home: the number of stalled publications and of requests that wait in the engine. A channel has its home either
+    /// here or elsewhere, so only one of the two applies.
     pub(crate) waiting: u32,
     pub(crate) home: Home,
 }
@@ -87,7 +87,7 @@ impl Channel {
         self.subscribers.len() - left
     }
 
-    /// Home: returns the number of registered subscribers on all workers together.
+    /// At the channel's home: returns the number of registered subscribers on all workers together.
     pub(crate) fn total_subscribers(&self) -> u32 {
         let there: u32 = self
             .remote_subscribers
@@ -118,7 +118,7 @@ impl Channel {
         }
     }
 
-    /// Home: counts one more subscriber on another worker.
+    /// At the channel's home: counts one more subscriber on another worker.
     pub(crate) fn add_remote_subscriber(&mut self, worker: WorkerId) {
         match self
             .remote_subscribers
@@ -134,8 +134,8 @@ impl Channel {
         }
     }
 
-    /// Home: counts one subscriber less on another worker. Returns `false` if none was counted there, so that the
-    /// message must be wrong.
+    /// At the channel's home: counts one subscriber less on another worker. Returns `false` if none was counted there,
+    /// so that the message must be wrong.
     pub(crate) fn remove_remote_subscriber(&mut self, worker: WorkerId) -> bool {
         let Some(place) = self
             .remote_subscribers

@@ -184,7 +184,7 @@ impl<E: Engine> Hub<E> {
         std::mem::take(&mut self.channel_events.lost)
     }
 
-    /// Home: handles that a channel has its first subscriber.
+    /// At the channel's home: handles that a channel has its first subscriber.
     pub(crate) fn record_occupied(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let events = &mut self.channel_events;
@@ -201,8 +201,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: handles that a channel has its first subscriber on this node, or has lost the last one. The engine decides
-    /// whether this is an event.
+    /// At the channel's home: handles that a channel has its first subscriber on this node, or has lost the last one.
+    /// The engine decides whether this is an event.
     fn change_occupancy(&mut self, channel: &Arc<str>, at_ms: u64, is_occupied: bool) {
         let events = &mut self.channel_events;
         match self.engine.occupancy_changed(channel, is_occupied) {
@@ -213,7 +213,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: handles the engine's decision whether a channel has been occupied or vacated.
+    /// At the channel's home: handles the engine's decision whether a channel has been occupied or vacated.
     pub(crate) fn occupancy_decided(&mut self, report: &OccupancyReport) {
         let OccupancyReport {
             channel,
@@ -240,7 +240,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: handles that a channel has lost its last subscriber.
+    /// At the channel's home: handles that a channel has lost its last subscriber.
     pub(crate) fn record_vacated(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
@@ -262,7 +262,7 @@ impl<E: Engine> Hub<E> {
         events.by_name.insert(Arc::clone(name), key);
     }
 
-    /// Home: reports the channels as vacated that have been empty for the whole delay.
+    /// At the channel's home: reports the channels as vacated that have been empty for the whole delay.
     pub(crate) fn report_vacated(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.channel_events.vacated_at.first_entry()
@@ -274,7 +274,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: adds the event that a member has joined or left.
+    /// At the channel's home: adds the event that a member has joined or left.
     pub(crate) fn record_member(
         &mut self,
         channel: &Arc<str>,
@@ -292,9 +292,9 @@ impl<E: Engine> Hub<E> {
         self.channel_events.push(channel, self.now.wall_ms, what);
     }
 
-    /// Home: handles that a subscriber finds no publication in a channel. If the namespace recovers the latest
-    /// publication, the channel is reported as empty: at once, and again after [`EMPTY_INTERVAL_MS`] if another
-    /// subscriber has joined meanwhile and the channel is still empty.
+    /// At the channel's home: handles that a subscriber finds no publication in a channel. If the namespace recovers
+    /// the latest publication, the channel is reported as empty: at once, and again after [`EMPTY_INTERVAL_MS`] if
+    /// another subscriber has joined meanwhile and the channel is still empty.
     pub(crate) fn record_empty(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
@@ -311,7 +311,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reports the channels again that were found empty again during the interval and still are.
+    /// At the channel's home: reports the channels again that were found empty again during the interval and still are.
     pub(crate) fn report_still_empty(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some((name, again)) = self.channel_events.empty_reports.pop(now_ms) {

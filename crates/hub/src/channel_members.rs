@@ -209,12 +209,13 @@ impl Hash for ByUser {
 /// The members of this worker's subscriptions and, as home, the members of channels.
 #[derive(Default)]
 pub(crate) struct Presence {
-    /// Local: the members by the slot of their subscription.
+    /// On the subscriber's worker: the members by the slot of their subscription.
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
-    /// Home: the members of each channel, by channel name. A channel without members has no entry. A channel without
-    /// subscribers may have members whose leave delay is running.
+    /// At the channel's home: the members of each channel, by channel name. A channel without members has no entry. A
+    /// channel without subscribers may have members whose leave delay is running.
     pub(crate) channels: HashMap<Arc<str>, ChannelMembers, RandomState>,
-    /// Home: the users whose leave delay is running, by its end: the channel, and the user's last connection.
+    /// At the channel's home: the users whose leave delay is running, by its end: the channel, and the user's last
+    /// connection.
     pub(crate) leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
     pub(crate) serial: u64,
 }
@@ -225,7 +226,7 @@ impl Presence {
         [self.members.len(), self.channels.len(), self.leaving.len()]
     }
 
-    /// Home: iterates over the members of channels, including those in their leave delay.
+    /// At the channel's home: iterates over the members of channels, including those in their leave delay.
     pub(crate) fn local_members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
         let all_members = self.channels.iter();
         all_members.flat_map(|(name, channel_members)| {

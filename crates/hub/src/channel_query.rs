@@ -36,7 +36,7 @@ impl<E: Engine> Hub<E> {
         RequestOutcome::Pending
     }
 
-    /// Home: handles a query of another worker.
+    /// At the channel's home: handles a query of another worker.
     pub(crate) fn receive_query(
         &mut self,
         from: WorkerId,
@@ -52,7 +52,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: sends the reply to a request to the worker that made it. Does nothing if no session waits for a reply.
+    /// At the channel's home: sends the reply to a request to the worker that made it. Does nothing if no session waits
+    /// for a reply.
     pub(crate) fn reply(
         &self,
         Origin { from, reply }: Origin,
@@ -73,7 +74,7 @@ impl<E: Engine> Hub<E> {
         outlet.send_message(from, mail);
     }
 
-    /// Home: returns the reply to a query; `None` if the reply follows later.
+    /// At the channel's home: returns the reply to a query; `None` if the reply follows later.
     fn answer_query(
         &mut self,
         channel: &str,

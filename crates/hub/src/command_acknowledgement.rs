@@ -36,7 +36,8 @@ impl AffectedHomes<'_> {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: returns the number of acknowledgements that follow if `workers` workers execute the command.
+    /// At the channel's home: returns the number of acknowledgements that follow if `workers` workers execute the
+    /// command.
     pub(crate) fn expected_acknowledgements(&self, instruction: &UserCommand, workers: u32) -> u32 {
         match AffectedHomes::of(instruction) {
             AffectedHomes::NoHomes | AffectedHomes::Channel(_) => workers,
@@ -73,7 +74,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: acknowledges a command to its caller. All earlier messages of the worker that executed it are counted.
+    /// At the channel's home: acknowledges a command to its caller. All earlier messages of the worker that executed it
+    /// are counted.
     pub(crate) fn command_acknowledged(&mut self, caller: Caller, outlet: &mut impl Outlet) {
         let origin = Origin {
             from: caller.worker,
@@ -82,7 +84,8 @@ impl<E: Engine> Hub<E> {
         self.reply(origin, HubReply::CommandAcknowledged, outlet);
     }
 
-    /// Local: makes the sessions subscribed to a channel execute a command. The caller is notified when they have.
+    /// On the subscriber's worker: makes the sessions subscribed to a channel execute a command. The caller is notified
+    /// when they have.
     pub(crate) fn execute_for_sessions(
         &mut self,
         channel: &str,

@@ -10,17 +10,17 @@
 //!
 //! * `order`: the publications of one channel get their positions in the order in which the home submits them. Publications
 //!   of other nodes may come in between.
-//! * `answer`: each submitted publication is answered exactly once: immediately ([`OrderResult::Ordered`], [`OrderResult::Skipped`]),
-//!   or later by an [`EngineReport`] with its [`RequestContext`]. An error means that the outcome is unknown: the publication may
-//!   have been stored.
-//! * `retry`: an engine submits a publication to its store a second time only under a key: the publisher's, or one that it
-//!   has generated for this purpose. If a publication has failed, the home forgets the publisher's key, so that the publisher
-//!   may retry; the store still knows the key. In either case the publication is stored once.
+//! * `answer`: each submitted publication is answered exactly once: immediately ([`OrderResult::Ordered`],
+//!   [`OrderResult::Skipped`]), or later by an [`EngineReport`] with its [`RequestContext`]. An error means that the
+//!   outcome is unknown: the publication may have been stored.
+//! * `retry`: an engine submits a publication to its store a second time only under a key: the publisher's, or one that
+//!   it has generated for this purpose. If a publication has failed, the home forgets the publisher's key, so that the
+//!   publisher may retry; the store still knows the key. In either case the publication is stored once.
 //! * `stale`: a publication whose version is not newer, or whose key was used before, is skipped and not delivered.
-//! * `handed`: the number of receivers of a publication is reported only if all subscribers are on this node. An engine that
-//!   answers with [`EngineReport::Published`] does not report it.
-//! * `room`: an engine never refuses a submitted publication. Before it runs out of room, [`Engine::is_full`] makes the home
-//!   pause the publishers.
+//! * `handed`: the number of receivers of a publication is reported only if all subscribers are on this node. An engine
+//!   that answers with [`EngineReport::Published`] does not report it.
+//! * `room`: an engine never refuses a submitted publication. Before it runs out of room, [`Engine::is_full`] makes the
+//!   home pause the publishers.
 //!
 //! Positions
 //!
@@ -31,34 +31,35 @@
 //!
 //! Feed
 //!
-//! * `follow`: the home notifies the engine when a channel gets its first subscriber on this node, and when the channel loses
-//!   its last one ([`Engine::follow`], [`Engine::unfollow`]), with or without history. A wildcard channel stands for all
-//!   channels that it matches. A subscription is confirmed only after the engine follows its channel; from then on
-//!   [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.
+//! * `follow`: the home notifies the engine when a channel gets its first subscriber on this node, and when the channel
+//!   loses its last one ([`Engine::follow`], [`Engine::unfollow`]), with or without history. A wildcard channel stands
+//!   for all channels that it matches. A subscription is confirmed only after the engine follows its channel; from then
+//!   on [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.
 //! * `feed`: publications reach subscribers only through the feed: as the value of [`OrderResult::Ordered`], or as
 //!   [`EngineReport::Item`]. The home forwards each item in feed order to all workers of the node; from there on nothing is
 //!   lost.
 //! * `stored`: an item in the feed is stored as durably as the engine stores anything: no crash of this node takes
 //!   back a publication that a subscriber or a publisher has seen.
-//! * `link`: an item carries the offset of its predecessor ([`FeedItem::predecessor`]). The home follows these links: it skips
-//!   an item at or below the last offset, and treats an item whose predecessor is not the last offset as a gap.
+//! * `link`: an item carries the offset of its predecessor ([`FeedItem::predecessor`]). The home follows these links:
+//!   it skips an item at or below the last offset, and treats an item whose predecessor is not the last offset as a
+//!   gap.
 //! * `gap`: the feed may lose, repeat and reorder items. The home closes a gap with one [`Engine::read_since`] from the
-//!   last offset, and holds later items back meanwhile. An engine whose feed may lose the latest item compares the top of each
-//!   channel with the last item, and reports a lost item again. Publications without a position have no link and may be lost
-//!   unnoticed.
+//!   last offset, and holds later items back meanwhile. An engine whose feed may lose the latest item compares the top
+//!   of each channel with the last item, and reports a lost item again. Publications without a position have no link
+//!   and may be lost unnoticed.
 //! * `lost`: if a gap can't be closed, subscribers are notified by
-//!   [`Outlet::publications_lost`](crate::Outlet::publications_lost): their state is insufficient and they have to subscribe
-//!   again.
+//!   [`Outlet::publications_lost`](crate::Outlet::publications_lost): their state is insufficient and they have to
+//!   subscribe again.
 //!
 //! Reading
 //!
-//! * `join`: a new subscriber joins at the position reached by the feed, and gets the publications that it has missed up to
-//!   there. An engine that does not hold them in this process returns [`EngineReply::Deferred`] and feeds only by reports. The
-//!   home then reads once for all waiting subscribers of a channel, and keeps the items delivered meanwhile. Until the read
-//!   has completed, the subscription is pending: it is not counted and receives nothing.
-//! * `chain`: a read returns a [`HistorySegment`]: publications linked without a gap, up to the top. It can be joined with a
-//!   position only if the position has the same epoch and its offset is one of the links. An engine that is not certain of a
-//!   link shortens the segment, and the subscriber learns that publications are missing.
+//! * `join`: a new subscriber joins at the position reached by the feed, and gets the publications that it has missed
+//!   up to there. An engine that does not hold them in this process returns [`EngineReply::Deferred`] and feeds only by
+//!   reports. The home then reads once for all waiting subscribers of a channel, and keeps the items delivered
+//!   meanwhile. Until the read has completed, the subscription is pending: it is not counted and receives nothing.
+//! * `chain`: a read returns a [`HistorySegment`]: publications linked without a gap, up to the top. It can be joined
+//!   with a position only if the position has the same epoch and its offset is one of the links. An engine that is not
+//!   certain of a link shortens the segment, and the subscriber learns that publications are missing.
 //! * `share`: subscribers that arrive during a read share its result, unless they have missed more than it contains.
 //! * `top`: a read includes every item that the home had [delivered](Engine::before_delivery) when it requested the read.
 //! * `removal`: removing the history keeps the position. Publications submitted before the removal are removed, too.
@@ -75,11 +76,11 @@
 //!
 //! Occupancy
 //!
-//! * `occupancy`: if the namespace of a channel has events, the home reports when the channel gets its first subscriber on
-//!   this node, and, after the delay of the namespace, when it has none any more ([`Engine::occupancy_changed`]). The engine
-//!   decides, immediately or later, whether this is an event of the whole cluster; exactly one node reports each event. An
-//!   engine that has lost the occupied channels takes them from [`Catalog::occupied`] again. If the last subscribers of a
-//!   channel were on a node whose lease has expired, one other node reports the channel as vacated.
+//! * `occupancy`: if the namespace of a channel has events, the home reports when the channel gets its first subscriber
+//!   on this node, and, after the delay of the namespace, when it has none any more ([`Engine::occupancy_changed`]).
+//!   The engine decides, immediately or later, whether this is an event of the whole cluster; exactly one node reports
+//!   each event. An engine that has lost the occupied channels takes them from [`Catalog::occupied`] again. If the last
+//!   subscribers of a channel were on a node whose lease has expired, one other node reports the channel as vacated.
 //!
 //! An engine has no access to sockets or clocks: its owner transports the messages that the engine sends and receives,
 //! and calls [`Hub::take_reports`](crate::Hub::take_reports) when reports have arrived.

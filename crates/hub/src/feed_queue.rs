@@ -43,7 +43,8 @@ impl FeedQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: receives an item that another node has published, or whose publisher here already has its reply.
+    /// At the channel's home: receives an item that another node has published, or whose publisher here already has its
+    /// reply.
     pub(crate) fn receive_item(&mut self, item: Box<FeedItem>, outlet: &mut impl Outlet) {
         let Some(index) = self.entry_to_feed(&item.channel) else {
             return;
@@ -63,8 +64,8 @@ impl<E: Engine> Hub<E> {
         self.advance_feed_queue(index, outlet);
     }
 
-    /// Home: returns the entry of the channel of an item. Creates it if only a wildcard channel has subscribers; `None`
-    /// if there are none.
+    /// At the channel's home: returns the entry of the channel of an item. Creates it if only a wildcard channel has
+    /// subscribers; `None` if there are none.
     fn entry_to_feed(&mut self, channel: &Arc<str>) -> Option<u32> {
         let found = self.find(channel);
         if found.is_some() || self.wildcard_entry(channel).is_none() {
@@ -74,7 +75,8 @@ impl<E: Engine> Hub<E> {
         Some(self.channels.insert(hash, Arc::clone(channel), Home::LOCAL))
     }
 
-    /// Home: handles the result of a read, which was requested to close a gap or for pending subscriptions.
+    /// At the channel's home: handles the result of a read, which was requested to close a gap or for pending
+    /// subscriptions.
     pub(crate) fn receive_segment(
         &mut self,
         channel: &str,
@@ -96,7 +98,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: requests the items after the last delivered one, unless such a read is in progress.
+    /// At the channel's home: requests the items after the last delivered one, unless such a read is in progress.
     pub(crate) fn request_gap(&mut self, index: u32, slot: u32) {
         let last = self.engine.position(slot);
         let line = self.feed_queues.entry(index).or_default();
@@ -107,7 +109,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: handles the result of a read that closes a gap: queues its items, or skips the gap if it can't be closed.
+    /// At the channel's home: handles the result of a read that closes a gap: queues its items, or skips the gap if it
+    /// can't be closed.
     fn fill_gap(
         &mut self,
         index: u32,
@@ -140,7 +143,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: delivers items of all queues as far as there is room.
+    /// At the channel's home: delivers items of all queues as far as there is room.
     pub(crate) fn advance_feed_queues(&mut self, outlet: &mut impl Outlet) {
         let mut next = 0;
         while let Some((&index, _)) = self.feed_queues.range(next..).next() {
@@ -149,7 +152,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: delivers items of a queue until one has to wait for a read or for room.
+    /// At the channel's home: delivers items of a queue until one has to wait for a read or for room.
     fn advance_feed_queue(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(slot) = self.channels[index].home.stream() else {
             return;
@@ -197,8 +200,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: gives up missing publications and notifies subscribers. The feed continues after `position`; with `None`,
-    /// before the first queued item.
+    /// At the channel's home: abandons missing publications and notifies subscribers. The feed continues after
+    /// `position`; with `None`, before the first queued item.
     pub(crate) fn skip_gap(
         &mut self,
         index: u32,
@@ -235,9 +238,9 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// Local: ends the subscriptions of a channel and notifies their sessions that publications are lost. The
-    /// subscriptions must end at once: otherwise a client could get items behind the gap before it learns of the gap,
-    /// and would later recover from a position behind it.
+    /// On the subscriber's worker: ends the subscriptions of a channel and notifies their sessions that publications
+    /// are lost. The subscriptions must end at once: otherwise a client could get items behind the gap before it learns
+    /// of the gap, and would later recover from a position behind it.
     pub(crate) fn notify_lost(&mut self, channel: &Arc<str>, outlet: &mut impl Outlet) {
         let Some(index) = self.find(channel) else {
             return;

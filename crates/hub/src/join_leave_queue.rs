@@ -106,8 +106,8 @@ impl JoinLeaveQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: sends queued joins and leaves as far as there is room. Returns whether the next turn can send more without
-    /// waiting for credit.
+    /// At the channel's home: sends queued joins and leaves as far as there is room. Returns whether the next turn can
+    /// send more without waiting for credit.
     pub(crate) fn send_join_leaves(&mut self, outlet: &mut impl Outlet) -> bool {
         self.join_leave_queue.may_progress = false;
         let mut sent = 0;

@@ -51,8 +51,8 @@ impl<E: Engine> Hub<E> {
             && has_history(&self.namespaces, channel.as_str())
     }
 
-    /// Home: must be called before a publication of another worker is stalled. If the log is full, notifies the other
-    /// workers. Returns whether the publication keeps its credit; if not, the credit was returned.
+    /// At the channel's home: must be called before a publication of another worker is stalled. If the log is full,
+    /// notifies the other workers. Returns whether the publication keeps its credit; if not, the credit was returned.
     pub(crate) fn announce_full_log(
         &mut self,
         index: u32,
@@ -74,7 +74,7 @@ impl<E: Engine> Hub<E> {
         false
     }
 
-    /// Home: notifies the other workers once the log has room again.
+    /// At the channel's home: notifies the other workers once the log has room again.
     pub(crate) fn announce_log_room(&mut self, outlet: &mut impl Outlet) {
         if self.log_backpressure.is_announced && !self.engine.is_full() {
             self.log_backpressure.is_announced = false;

@@ -129,7 +129,7 @@ impl<E: Engine> Hub<E> {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber on another worker and returns the channel's state for it. With
+    /// At the channel's home: counts a subscriber on another worker and returns the channel's state for it. With
     /// [`EngineReply::Deferred`], the subscriber is counted later.
     pub(crate) fn register_subscriber(
         &mut self,
@@ -160,7 +160,7 @@ impl<E: Engine> Hub<E> {
         EngineReply::Ready(joined)
     }
 
-    /// Home: counts one more subscriber on another worker.
+    /// At the channel's home: counts one more subscriber on another worker.
     pub(crate) fn add_remote_subscriber(
         &mut self,
         index: u32,
@@ -176,7 +176,7 @@ impl<E: Engine> Hub<E> {
         self.member_joined(index, client);
     }
 
-    /// Home: counts one subscriber less on another worker, or removes a pending one.
+    /// At the channel's home: counts one subscriber less on another worker, or removes a pending one.
     pub(crate) fn unregister_subscriber(
         &mut self,
         from: WorkerId,
@@ -208,7 +208,7 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// Local: handles that the home has counted a subscription.
+    /// On the subscriber's worker: handles that the home has counted a subscription.
     pub(crate) fn subscription_confirmed(
         &mut self,
         session: ConnectionId,
@@ -225,7 +225,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: handles that the home has refused a subscription.
+    /// On the subscriber's worker: handles that the home has refused a subscription.
     pub(crate) fn subscription_refused(
         &mut self,
         session: ConnectionId,
@@ -240,7 +240,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: adds the subscription in a slot to the receivers of a channel.
+    /// On the subscriber's worker: adds the subscription in a slot to the receivers of a channel.
     pub(crate) fn make_live(&mut self, index: u32, slot: u32) {
         let channel = &mut self.channels[index];
         let was_vacant = channel.home.is_local() && channel.total_subscribers() == 0;
@@ -251,7 +251,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: ends a subscription, live or pending, and notifies the home.
+    /// On the subscriber's worker: ends a subscription, live or pending, and notifies the home.
     pub(crate) fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
         let removed = self.subscriptions.remove(slot);
         let client = match self.presence.members.is_empty() {
@@ -293,14 +293,14 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// Home: handles that a channel has got its first subscriber.
+    /// At the channel's home: handles that a channel has got its first subscriber.
     fn channel_occupied(&mut self, index: u32) {
         self.occupied += 1;
         self.users += u32::from(is_personal(&self.channels[index]));
         self.record_occupied(index);
     }
 
-    /// Home: handles that a channel has lost its last subscriber.
+    /// At the channel's home: handles that a channel has lost its last subscriber.
     fn channel_vacated(&mut self, index: u32) {
         self.occupied -= 1;
         self.record_vacated(index);

@@ -119,12 +119,12 @@ pub enum PublishAccess {
 /// predecessor can receive a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaMode {
-    /// None.
+    /// No publication is delivered in this way.
     #[default]
     Off,
-    /// Publications whose publisher requests it.
+    /// Publications are delivered in this way if their publisher requests it.
     OnRequest,
-    /// All stored publications.
+    /// All stored publications are delivered in this way.
     Always,
 }
 

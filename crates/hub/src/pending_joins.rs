@@ -128,8 +128,9 @@ impl ChannelJoins {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: returns the state that a new subscriber joins, before the subscriber is counted; `None` without history. With
-    /// [`EngineReply::Deferred`] the caller must [queue](Self::add_pending_subscriber) the subscriber.
+    /// At the channel's home: returns the state that a new subscriber joins, before the subscriber is counted; `None`
+    /// without history. With [`EngineReply::Deferred`] the caller must [queue](Self::add_pending_subscriber) the
+    /// subscriber.
     pub(crate) fn join(
         &mut self,
         index: u32,
@@ -160,7 +161,7 @@ impl<E: Engine> Hub<E> {
         EngineReply::Ready(Some(Box::new(joined)))
     }
 
-    /// Home: returns whether the engine follows the channel. If it does not, requests it to.
+    /// At the channel's home: returns whether the engine follows the channel. If it does not, requests it to.
     #[inline]
     fn follows(&mut self, index: u32, slot: Option<u32>) -> bool {
         if !self.joins.is_empty() {
@@ -181,7 +182,7 @@ impl<E: Engine> Hub<E> {
         is_done
     }
 
-    /// Home: does the same as [`follows`](Self::follows) while there are pending subscriptions.
+    /// At the channel's home: does the same as [`follows`](Self::follows) while there are pending subscriptions.
     #[inline(never)]
     fn follows_pending(&mut self, index: u32, slot: Option<u32>) -> bool {
         let channel = &self.channels[index];
@@ -207,7 +208,7 @@ impl<E: Engine> Hub<E> {
         is_done
     }
 
-    /// Home: queues a subscriber until the engine has replied.
+    /// At the channel's home: queues a subscriber until the engine has replied.
     #[inline(never)]
     pub(crate) fn add_pending_subscriber(
         &mut self,
@@ -226,14 +227,14 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: returns the number of subscribers of a channel that wait for the engine.
+    /// At the channel's home: returns the number of subscribers of a channel that wait for the engine.
     pub(crate) fn pending_joins(&self, index: u32) -> u32 {
         let pending = self.joins.get(&index);
         pending.map_or(0, |pending| pending.subscribers.len() as u32)
     }
 
-    /// Home: removes the subscriber that has left, if it is pending. Returns whether it was pending, so that it was not
-    /// counted.
+    /// At the channel's home: removes the subscriber that has left, if it is pending. Returns whether it was pending,
+    /// so that it was not counted.
     pub(crate) fn remove_pending_subscriber(
         &mut self,
         index: u32,
@@ -252,7 +253,7 @@ impl<E: Engine> Hub<E> {
         true
     }
 
-    /// Home: handles the engine's reply whether it follows a channel.
+    /// At the channel's home: handles the engine's reply whether it follows a channel.
     pub(crate) fn handle_following(
         &mut self,
         channel: &str,
@@ -298,8 +299,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: refuses the pending subscriptions of a channel that the engine can't follow. Other workers are notified by
-    /// [`HubMessage::Refused`].
+    /// At the channel's home: refuses the pending subscriptions of a channel that the engine can't follow. Other
+    /// workers are notified by [`HubMessage::Refused`].
     fn refuse_joins(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(pending) = self.joins.get_mut(&index) else {
             return;
@@ -329,7 +330,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: counts a subscriber that was pending, and confirms its subscription.
+    /// At the channel's home: counts a subscriber that was pending, and confirms its subscription.
     fn complete_join(
         &mut self,
         index: u32,
@@ -357,7 +358,7 @@ impl<E: Engine> Hub<E> {
         outlet.send_message(pending_subscriber.from, mail);
     }
 
-    /// Home: starts a read for the pending subscribers of a channel, unless one is in progress.
+    /// At the channel's home: starts a read for the pending subscribers of a channel, unless one is in progress.
     pub(crate) fn start_join_read(&mut self, index: u32) {
         let slot = self.channels[index].home.stream();
         let history = self.namespaces.of(&self.channels[index].name).history;
@@ -388,7 +389,8 @@ impl<E: Engine> Hub<E> {
         self.engine.read_since(slot, read);
     }
 
-    /// Home: appends an item, which is about to be delivered, to the tail for subscribers that wait for a read.
+    /// At the channel's home: appends an item, which is about to be delivered, to the tail for subscribers that wait
+    /// for a read.
     pub(crate) fn append_to_join_tail(&mut self, index: u32, slot: u32, publication: &Publication) {
         if let Some(pending) = self.joins.get_mut(&index) {
             let before = self.engine.position(slot).offset;
@@ -396,7 +398,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: handles the result of a read: completes the subscriptions that it suffices for.
+    /// At the channel's home: handles the result of a read: completes the subscriptions that it suffices for.
     pub(crate) fn complete_joins(
         &mut self,
         index: u32,
@@ -483,7 +485,7 @@ impl<E: Engine> Hub<E> {
         self.evict_over_budget();
     }
 
-    /// Home: abandons the read for pending subscribers of a channel that no longer has history.
+    /// At the channel's home: abandons the read for pending subscribers of a channel that no longer has history.
     pub(crate) fn abandon_join_read(&mut self, index: u32) {
         let reading = self.joins.get(&index).and_then(|pending| pending.reading);
         if let Some(read) = reading {
@@ -493,7 +495,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: completes the pending subscriptions of a channel that no longer has history; nothing is recovered.
+    /// At the channel's home: completes the pending subscriptions of a channel that no longer has history; nothing is
+    /// recovered.
     fn complete_joins_without_history(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(pending) = self.joins.get_mut(&index) else {
             return;
@@ -513,8 +516,8 @@ impl<E: Engine> Hub<E> {
         self.remove_joins_if_empty(index);
     }
 
-    /// Home: removes the record of a channel's pending subscriptions if there are none. Stops following the channel if
-    /// it has no subscribers either.
+    /// At the channel's home: removes the record of a channel's pending subscriptions if there are none. Stops
+    /// following the channel if it has no subscribers either.
     fn remove_joins_if_empty(&mut self, index: u32) {
         let pending = self.joins.get(&index);
         if pending.is_none_or(|pending| !pending.subscribers.is_empty()) {

@@ -15,7 +15,8 @@ use crate::{ClientInfo, Engine, FeedEvent, Hub, PresenceError};
 const LEAVING_MAX: usize = 100_000;
 
 impl<E: Engine> Hub<E> {
-    /// Home: handles that a subscriber was counted. `client` is the member; `None` if the subscription is not a member.
+    /// At the channel's home: handles that a subscriber was counted. `client` is the member; `None` if the subscription
+    /// is not a member.
     pub(crate) fn member_joined(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -44,8 +45,8 @@ impl<E: Engine> Hub<E> {
         );
     }
 
-    /// Home: handles that a subscriber has unsubscribed. `client` is the member; `None` if the subscription was not a
-    /// member.
+    /// At the channel's home: handles that a subscriber has unsubscribed. `client` is the member; `None` if the
+    /// subscription was not a member.
     pub(crate) fn member_left(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -80,7 +81,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reports a member change to the engine, and announces it if the engine decides so.
+    /// At the channel's home: reports a member change to the engine, and announces it if the engine decides so.
     fn member_changed(
         &mut self,
         channel: &Arc<str>,
@@ -102,7 +103,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: removes the members whose leave delay has ended.
+    /// At the channel's home: removes the members whose leave delay has ended.
     pub(crate) fn expire_leaves(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.presence.leaving.first_entry()
@@ -113,7 +114,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: ends all running leave delays of a channel at once.
+    /// At the channel's home: ends all running leave delays of a channel at once.
     pub(crate) fn expire_leaves_of(&mut self, channel: &Arc<str>) {
         let channel_members = self.presence.channels.get(channel);
         for key in channel_members.map_or_else(Vec::new, ChannelMembers::leaving) {
@@ -135,7 +136,7 @@ impl<E: Engine> Hub<E> {
         self.member_changed(channel, FeedEvent::Left, client, true, true);
     }
 
-    /// Home: announces a member change to subscribers and, if configured, to the back end.
+    /// At the channel's home: announces a member change to subscribers and, if configured, to the back end.
     pub(crate) fn announce_member(
         &mut self,
         channel: &Arc<str>,
@@ -149,8 +150,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: queries the engine with `ask` for the members of a channel or for their number. `None`: the reply follows
-    /// in a report of the engine.
+    /// At the channel's home: queries the engine with `ask` for the members of a channel or for their number. `None`:
+    /// the reply follows in a report of the engine.
     pub(crate) fn query_presence<T>(
         &mut self,
         channel: &str,

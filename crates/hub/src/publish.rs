@@ -88,7 +88,7 @@ impl<E: Engine> Hub<E> {
         Ok(outcome)
     }
 
-    /// Home: handles a publication from another worker.
+    /// At the channel's home: handles a publication from another worker.
     pub(crate) fn receive_publish(
         &mut self,
         from: WorkerId,
@@ -120,9 +120,9 @@ impl<E: Engine> Hub<E> {
         self.acknowledge(origin, true, published, outlet);
     }
 
-    /// Home: returns the entry of the channel to publish to. If there is none, it is created if the publication has to
-    /// be stored, remembered by its key, or delivered to others; otherwise returns `None`, and the publication is
-    /// dropped.
+    /// At the channel's home: returns the entry of the channel to publish to. If there is none, it is created if the
+    /// publication has to be stored, remembered by its key, or delivered to others; otherwise returns `None`, and the
+    /// publication is dropped.
     fn entry_to_publish(
         &mut self,
         hash: u64,
@@ -141,8 +141,8 @@ impl<E: Engine> Hub<E> {
         Some(self.entry(hash, name))
     }
 
-    /// Home: returns the reason why a publication to this channel has to wait, if any. `is_passing`: the publication is
-    /// not stored.
+    /// At the channel's home: returns the reason why a publication to this channel has to wait, if any. `is_passing`:
+    /// the publication is not stored.
     pub(crate) fn blocked(
         &self,
         index: u32,
@@ -157,7 +157,7 @@ impl<E: Engine> Hub<E> {
             .or_else(|| self.blocked_by_engine(index, is_passing))
     }
 
-    /// Home: returns the reason why a publication to this channel can't be delivered now, if any.
+    /// At the channel's home: returns the reason why a publication to this channel can't be delivered now, if any.
     pub(crate) fn blocked_by_room(&self, index: u32, outlet: &impl Outlet) -> Option<Blocked> {
         let channel = &self.channels[index];
         let blocked = self.blocked_by_lane(channel, outlet);
@@ -181,8 +181,8 @@ impl<E: Engine> Hub<E> {
         None
     }
 
-    /// Home: orders a publication, unless its options forbid it, and delivers it. Returns the result; `None` if the
-    /// result arrives with a report of the engine.
+    /// At the channel's home: orders a publication, unless its options forbid it, and delivers it. Returns the result;
+    /// `None` if the result arrives with a report of the engine.
     pub(crate) fn order(
         &mut self,
         index: u32,
@@ -255,8 +255,8 @@ impl<E: Engine> Hub<E> {
         Some(published)
     }
 
-    /// Home: delivers an ordered publication to the subscribers of its channel and to those of the wildcard channel.
-    /// Returns their number. The caller has checked the credits with [`blocked`](Self::blocked).
+    /// At the channel's home: delivers an ordered publication to the subscribers of its channel and to those of the
+    /// wildcard channel. Returns their number. The caller has checked the credits with [`blocked`](Self::blocked).
     pub(crate) fn feed(
         &mut self,
         index: u32,
@@ -270,8 +270,8 @@ impl<E: Engine> Hub<E> {
         wildcard_count + self.send_to_workers(index, ordered, outlet)
     }
 
-    /// Home: sends a publication to every worker with subscribers of one entry, including this worker. Returns the
-    /// number of registered subscribers.
+    /// At the channel's home: sends a publication to every worker with subscribers of one entry, including this worker.
+    /// Returns the number of registered subscribers.
     pub(crate) fn send_to_workers(
         &mut self,
         index: u32,
@@ -299,9 +299,10 @@ impl<E: Engine> Hub<E> {
         handed
     }
 
-    /// Home: finishes the acceptance of a publication. Returns its credit if it came from another worker and still has
-    /// one, and sends the reply unless it is not known yet. Publications that wait in the engine do not keep their
-    /// credits: they have a limit of their own, and would block the lane for channels without history.
+    /// At the channel's home: finishes the acceptance of a publication. Returns its credit if it came from another
+    /// worker and still has one, and sends the reply unless it is not known yet. Publications that wait in the engine
+    /// do not keep their credits: they have a limit of their own, and would block the lane for channels without
+    /// history.
     pub(crate) fn acknowledge(
         &self,
         origin: Origin,

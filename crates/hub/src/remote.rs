@@ -6,16 +6,16 @@
 //! * *Publishing.* Publications wait until they are answered. When the connection was lost, those that are to be stored are
 //!   ordered again and marked as repetitions, which the store recognises by their id. Those that are not to be stored fail,
 //!   unless they have a key. Requests that have waited for [`PATIENCE`] without a connection fail.
-//! * *Following.* A topic is subscribed first; then the position of its channel is looked up, where the feed continues. Items
-//!   that arrive meanwhile are held.
+//! * *Following.* A topic is subscribed first; then the position of its channel is looked up, where the feed continues.
+//!   Items that arrive meanwhile are held.
 //! * *Gaps.* After each loss of the feed, and after each [`LOOK_TICKS`] without an item, the top of the channel is compared
 //!   with the last seen item. If the top is later, it is reported as an item, so that the hub closes the gap.
-//! * *Epochs.* The epoch of a channel is the one in the store to which the orders go. When an item has another epoch, the
-//!   store is asked for the channel's epoch; if it has changed, the position is lost. After a restart of the store, each
-//!   channel in use is compared with the store before anything is published; if its last seen item is not stored, it starts a
-//!   new epoch. Without a connection, and until that comparison, items wait, and the results of reads and of other comparisons
-//!   are ignored: they may come from a store that has assigned the same offsets again. If the next connection is to another
-//!   server, the waiting items are dropped.
+//! * *Epochs.* The epoch of a channel is the one in the store to which the orders go. When an item has another epoch,
+//!   the store is asked for the channel's epoch; if it has changed, the position is lost. After a restart of the store,
+//!   each channel in use is compared with the store before anything is published; if its last seen item is not stored,
+//!   it starts a new epoch. Without a connection, and until that comparison, items wait, and the results of reads and
+//!   of other comparisons are ignored: they may come from a store that has assigned the same offsets again. If the next
+//!   connection is to another server, the waiting items are dropped.
 
 mod calls;
 mod data;

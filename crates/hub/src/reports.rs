@@ -65,7 +65,7 @@ impl<E: Engine> Hub<E> {
         true
     }
 
-    /// Home: returns the number of requests of this channel that wait in the engine.
+    /// At the channel's home: returns the number of requests of this channel that wait in the engine.
     pub(crate) fn pending_of(&self, index: u32) -> u32 {
         if !self.engine.is_deferring() {
             return 0;
@@ -78,7 +78,7 @@ impl<E: Engine> Hub<E> {
         slot.map_or(0, |slot| self.engine.pending_count(slot))
     }
 
-    /// Home: counts a request of a channel that waits in the engine.
+    /// At the channel's home: counts a request of a channel that waits in the engine.
     pub(crate) fn wait_in_engine(&mut self, index: u32, has_slot: bool) {
         self.channels[index].waiting += 1;
         if !has_slot {
@@ -86,8 +86,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: returns whether the engine prevents a publication from being ordered now. `is_passing`: the publication is
-    /// not stored.
+    /// At the channel's home: returns whether the engine prevents a publication from being ordered now. `is_passing`:
+    /// the publication is not stored.
     #[inline]
     pub(crate) fn blocked_by_engine(&self, index: u32, is_passing: bool) -> Option<Blocked> {
         if !self.engine.is_deferring() {
@@ -114,7 +114,7 @@ impl<E: Engine> Hub<E> {
         (is_full && waits).then_some(Blocked::Engine)
     }
 
-    /// Home: returns whether publications of this channel may have to wait in the engine.
+    /// At the channel's home: returns whether publications of this channel may have to wait in the engine.
     #[inline(never)]
     pub(crate) fn may_wait(&self, index: u32) -> bool {
         has_history(&self.namespaces, &self.channels[index].name)
@@ -122,8 +122,8 @@ impl<E: Engine> Hub<E> {
             || self.pending_of(index) > 0
     }
 
-    /// Home: handles a publication with a key that was used before. Returns the reply, or `None` if it must wait for
-    /// the pending requests of the channel.
+    /// At the channel's home: handles a publication with a key that was used before. Returns the reply, or `None` if it
+    /// must wait for the pending requests of the channel.
     pub(crate) fn repeat(
         &mut self,
         index: u32,

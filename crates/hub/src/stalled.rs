@@ -1,9 +1,9 @@
 //! Publications that their home can't order now.
 //!
 //! They wait in order of arrival and keep their credits (except for those that wait for the log, see
-//! `log_backpressure.rs`), so the credits of their lanes limit their number, and their publishers pause. A stalled publication
-//! reserves the lanes to all workers for which it needs a credit: no later publication may take the next credit of these
-//! lanes, so each lane is served in order. Lanes that no stalled publication needs are not affected.
+//! `log_backpressure.rs`), so the credits of their lanes limit their number, and their publishers pause. A stalled
+//! publication reserves the lanes to all workers for which it needs a credit: no later publication may take the next
+//! credit of these lanes, so each lane is served in order. Lanes that no stalled publication needs are not affected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Stalled {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: queues a publication until it can be ordered.
+    /// At the channel's home: queues a publication until it can be ordered.
     pub(crate) fn stall(&mut self, channel: u32, blocked: Blocked, request: StalledPublish) {
         self.channels[channel].waiting += 1;
         self.reserve(channel, blocked);
@@ -107,8 +107,8 @@ impl<E: Engine> Hub<E> {
         false
     }
 
-    /// Home: reserves the lanes to the workers with subscribers if a publication is blocked for lack of credit. A full
-    /// local queue needs no reservation, because the next sweep empties it.
+    /// At the channel's home: reserves the lanes to the workers with subscribers if a publication is blocked for lack
+    /// of credit. A full local queue needs no reservation, because the next sweep empties it.
     pub(crate) fn reserve(&mut self, channel: u32, blocked: Blocked) {
         if blocked == Blocked::Lane {
             let wildcard = self.wildcard_entry(&self.channels[channel].name);

@@ -277,8 +277,8 @@ impl Stream {
     /// Returns a page of the history.
     ///
     /// # Errors
-    /// Returns [`HistoryError::Unrecoverable`] if the position belongs to another stream, and [`HistoryError::TooMany`] if more
-    /// than `answer_max` publications are requested.
+    /// Returns [`HistoryError::Unrecoverable`] if the position belongs to another stream, and [`HistoryError::TooMany`]
+    /// if more than `answer_max` publications are requested.
     pub(crate) fn page(
         &self,
         query: &HistoryQuery,

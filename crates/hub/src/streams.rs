@@ -59,8 +59,8 @@ pub(crate) struct Streams {
     /// The bytes that streams have dropped but replies still hold.
     lent: LentBytes,
     epochs: EpochGenerator,
-    /// The slots in use, in the order of the expiry scan. `slots` never shrinks, so a scan over it could visit many
-    /// free slots in vain.
+    /// The slots in use, in the order of the expiry scan. `slots` never shrinks, so a scan over it could visit many free
+    /// slots.
     scan_order: Vec<u32>,
     /// The index in `scan_order` at which the scan continues. Those before it were visited in the current round.
     cursor: usize,

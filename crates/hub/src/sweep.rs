@@ -52,7 +52,7 @@ impl<E: Engine> Hub<E> {
         !self.queued_channels.is_empty() || self.join_leave_queue.may_progress()
     }
 
-    /// Local: handles a publication from a home on another worker.
+    /// On the subscriber's worker: handles a publication from a home on another worker.
     ///
     /// The publication is queued even if the queue's limits are reached. It keeps its credit until its sweep ends, so
     /// the credits of the lane limit the number of such publications.
@@ -87,7 +87,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: delivers a publication to the live subscribers, immediately or by a sweep.
+    /// On the subscriber's worker: delivers a publication to the live subscribers, immediately or by a sweep.
     pub(crate) fn fan_out(
         &mut self,
         index: u32,

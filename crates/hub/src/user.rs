@@ -44,9 +44,9 @@ impl<E: Engine> Hub<E> {
         channels.find_map(|name| name.strip_prefix('#'))
     }
 
-    /// Sends a command to all connections of a user, on all workers. The reply, or [`RequestOutcome::Done`], contains the number
-    /// of connections, and how many [`HubReply::CommandAcknowledged`](crate::HubReply::CommandAcknowledged) follow until the
-    /// command is complete.
+    /// Sends a command to all connections of a user, on all workers. The reply, or [`RequestOutcome::Done`], contains
+    /// the number of connections, and how many [`HubReply::CommandAcknowledged`](crate::HubReply::CommandAcknowledged)
+    /// follow until the command is complete.
     pub fn send_user_command(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,
@@ -85,7 +85,7 @@ impl<E: Engine> Hub<E> {
         self.sessions_of(name.map_or("", ChannelName::as_str))
     }
 
-    /// Home: sends a command to all workers with connections of the user.
+    /// At the channel's home: sends a command to all workers with connections of the user.
     pub(crate) fn broadcast_command(
         &mut self,
         channel: &str,
@@ -119,7 +119,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: makes the sessions of this worker that are subscribed to the channel execute a command.
+    /// On the subscriber's worker: makes the sessions of this worker that are subscribed to the channel execute a
+    /// command.
     pub(crate) fn execute_locally(
         &self,
         channel: &str,
@@ -136,7 +137,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: returns the online status of the user of a personal channel.
+    /// At the channel's home: returns the online status of the user of a personal channel.
     pub(crate) fn user_status(&self, channel: &str) -> UserStatus {
         let index = self.find(channel);
         let connections = index.map_or(0, |index| self.channels[index].total_subscribers());

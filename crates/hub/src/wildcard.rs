@@ -16,8 +16,8 @@ impl<E: Engine> Hub<E> {
         self.namespaces.wildcards().channel_for(channel)
     }
 
-    /// Home: returns the entry of the wildcard channel that covers a channel; `None` if the channel is restricted to
-    /// certain users.
+    /// At the channel's home: returns the entry of the wildcard channel that covers a channel; `None` if the channel is
+    /// restricted to certain users.
     pub(crate) fn wildcard_entry(&self, channel: &str) -> Option<u32> {
         let wildcard = self.wildcard_of(channel)?;
         if wildcard == channel || !Audience::of(channel, &self.namespaces).is_everyone() {
@@ -26,7 +26,8 @@ impl<E: Engine> Hub<E> {
         self.find(wildcard)
     }
 
-    /// Home: delivers an ordered publication of the entry `index` to the wildcard subscribers. Returns their number.
+    /// At the channel's home: delivers an ordered publication of the entry `index` to the wildcard subscribers. Returns
+    /// their number.
     pub(crate) fn feed_wildcard_subscribers(
         &mut self,
         index: u32,

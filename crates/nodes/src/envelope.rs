@@ -64,7 +64,7 @@ pub struct Envelope {
     pub sequence: u64,
     /// The time after the arrival of a query within which a reply is useful, in milliseconds; 0: no limit.
     pub within_ms: u32,
-    /// The message itself.
+    /// The message that the envelope contains.
     pub message: NodeMessage,
 }
 

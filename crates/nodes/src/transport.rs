@@ -6,9 +6,9 @@
 //!
 //! * `order`: messages from one node to another that arrive do so in the order of sending.
 //! * `once`: while the link lasts, each message arrives exactly once and unchanged.
-//! * `credit`: a data message ([`NodeMessage::is_data`](crate::NodeMessage::is_data)) takes a credit of the sender, which
-//!   [`NodeTransport::return_credit`] returns on the receiving side. Without a credit the message is given back to the sender
-//!   as [`NodeTransportFull`]. Other messages need no credit, so replies and commands never wait for one.
+//! * `credit`: a data message ([`NodeMessage::is_data`](crate::NodeMessage::is_data)) takes a credit of the sender,
+//!   which [`NodeTransport::return_credit`] returns on the receiving side. Without a credit the message is given back
+//!   to the sender as [`NodeTransportFull`]. Other messages need no credit, so replies and commands never wait for one.
 //! * `gap`: a link may break at any time and lose whole messages in flight. The sequence numbers of later messages
 //!   reveal a missing command: see [`Sequencer`](crate::Sequencer). How the command is obtained again (from a log, or by
 //!   a request to a node) is up to the implementation.
@@ -20,10 +20,10 @@
 //! # Planned implementations
 //!
 //! * *Redis*: sequenced messages go to a stream, which each node reads from the last entry it has executed before it
-//!   serves again; other messages go to the channel of the receiving node. Redis does not report which messages a receiver has
-//!   processed, so credits return when the bytes are written, and the receiver's queue is bounded.
-//! * *A Unix socket* to the previous process during an upgrade: one link, on which each frame is a length and an envelope, and
-//!   credits are separate frames. The socket in `tests/carriers` works like this.
+//!   serves again; other messages go to the channel of the receiving node. Redis does not report which messages a
+//!   receiver has processed, so credits return when the bytes are written, and the receiver's queue is bounded.
+//! * *A Unix socket* to the previous process during an upgrade: one link, on which each frame is a length and an
+//!   envelope, and credits are separate frames. The socket in `tests/carriers` works like this.
 
 use crate::{Envelope, NodeId};
 

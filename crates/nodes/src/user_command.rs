@@ -27,7 +27,7 @@ pub struct UserCommand {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UserAction {
-    /// Closes the connection.
+    /// Closes the user's connection.
     Disconnect {
         /// The close code of the client protocol.
         code: u16,

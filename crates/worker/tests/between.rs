@@ -37,7 +37,7 @@ fn worker_messages_survive_a_round_trip() {
             Ok(between_workers) => {
                 assert!(!is_for_process, "{name}");
                 assert_eq!(between_workers.is_data(), message.is_data(), "{name}");
-                // A request goes from its caller to the other worker, and the reply comes back.
+                // A request goes from its caller to the other worker, and the reply returns.
                 let (from, to) = match message {
                     NodeMessage::Answer(_) => (OTHER, WORKER),
                     _ => (WORKER, OTHER),

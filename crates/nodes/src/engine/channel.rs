@@ -51,7 +51,7 @@ pub enum Order {
     },
 }
 
-/// Parameters of [`Order::Publish`].
+/// Parameters of [`Order::Publish`], which publishes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
     /// Identifies the order in its answer.

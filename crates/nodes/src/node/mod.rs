@@ -7,8 +7,8 @@
 //! # Guarantees
 //!
 //! * *Queries and commands* go to every node with a valid lease, this node included. A caller gets one
-//!   [`Output::Answer`]: once all of these nodes have answered, or at the deadline, with the number of nodes that the answer
-//!   [covers](AnswerCoverage). A node that leaves, or whose lease ends, is no longer waited for.
+//!   [`Output::Answer`]: once all of these nodes have answered, or at the deadline, with the number of nodes that the
+//!   answer [covers](AnswerCoverage). A node that leaves, or whose lease ends, is no longer waited for.
 //! * *Commands* are sent through the control stream, which every node reads in order. A command is executed once per node:
 //!   entries are identified by their offset and by the number that their source assigned, so a source may append a command
 //!   again after a broken connection.
@@ -19,8 +19,8 @@
 //! * *Return*: after a lost connection the node reads the stream to its end before it announces itself.
 //! * *Bans* are also stored outside the stream, so that a node that starts later gets those that the stream no longer
 //!   contains.
-//! * *Rollbacks*: each read of the stream begins with the last known entry. If the store has another entry there, it has lost
-//!   entries: the node reads the present ones, and stores and appends the bans that are missing.
+//! * *Rollbacks*: each read of the stream begins with the last known entry. If the store has another entry there, it
+//!   has lost entries: the node reads the present ones, and stores and appends the bans that are missing.
 
 mod callers;
 mod cluster_request;

@@ -49,8 +49,8 @@ impl Node {
     }
 
     /// Stores those bans in force on this node that are missing in the store, as requested by
-    /// [`StoreBlocks`](Output::StoreBlocks). If the store has lost entries, the bans are also sent to the other nodes, because a
-    /// node that was cut off may not have received them.
+    /// [`StoreBlocks`](Output::StoreBlocks). If the store has lost entries, the bans are also sent to the other nodes,
+    /// because a node that was cut off may not have received them.
     pub fn restore_blocks(&mut self, bans: impl IntoIterator<Item = Ban>) {
         let Some(restore) = self.restore.take() else {
             return;

@@ -285,7 +285,7 @@ fn what_makes_no_progress_is_aborted_after_the_write_timeout() {
     worker.handle_stalled(id, 100);
     set_ms(&mut worker, BEGAN_MS + 20_000);
     worker.handle_sent(id, 50);
-    // The write timeout begins anew when bytes are sent, here at 20 s, so the connection must not be aborted yet.
+    // The write timeout begins again when bytes are sent, here at 20 s, so the connection must not be aborted yet.
     set_ms(&mut worker, BEGAN_MS + WRITE_TIMEOUT_MS);
     worker.handle_timeout(id);
     let timers = commands(&mut worker);
