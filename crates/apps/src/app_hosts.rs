@@ -56,7 +56,7 @@ pub struct AppHosts {
     pub(super) held: DeferredPublishes,
     /// Hook requests of Centrifuge clients that the applications have not decided yet.
     pub(super) pending_hooks: PendingHooks,
-    /// Events that an application has yet to receive.
+    /// The channel and user events that the application has not received yet.
     pub(super) event_queue: EventQueue,
     /// Requests to open or abandon outgoing connections. The worker carries them out because it owns the sockets.
     pub(super) asked: Vec<DialAction>,
@@ -64,9 +64,9 @@ pub struct AppHosts {
     pub(super) far: RemoteSends,
     /// Searches for a user's connections that are in progress.
     pub(super) user_searches: UserSearches,
-    /// API calls of applications in progress.
+    /// The API calls of applications that are in progress.
     pub(super) commands: ApiCalls,
-    /// Calls to external services in progress.
+    /// The calls to external services that are in progress.
     pub(super) calls: CallQueue,
     /// The handlers that wait until the outbox of their connection has room for more of the response.
     pub(super) writers: HashMap<ConnectionId, Vec<Token>>,

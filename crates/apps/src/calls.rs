@@ -24,7 +24,7 @@ pub trait CallExecutor {
     /// Appends the outcomes of completed calls to a list.
     fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>);
 
-    /// Called before an outgoing WebSocket is opened; tests redirect it.
+    /// Called before an outgoing WebSocket connection is opened. Tests replace its address here.
     fn redirect(&mut self, dial: &mut Dial) {
         let _ = dial;
     }

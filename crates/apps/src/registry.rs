@@ -383,8 +383,8 @@ fn own_spawner(config: &Config) -> Result<Arc<Spawner>, String> {
         let processes = app.processes.as_ref()?;
         let account = match config::Account::of_app(app, None) {
             Ok(account) => account,
-            // Only root can change the account. This process, for example a configuration check, is not run by root: no
-            // change.
+            // The configuration is for a server that another user starts, and only root can change the account: the
+            // processes keep the account of this process.
             Err(config::AccountError::NotRoot { .. }) => None,
             Err(error) => return Some(Err(error.to_string())),
         };

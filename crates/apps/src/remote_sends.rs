@@ -38,7 +38,7 @@ pub(super) enum RemoteAction {
 
 /// The queued actions for other workers.
 pub(super) struct RemoteSends {
-    /// The queues by worker.
+    /// The queue for each worker, by the worker's index.
     lanes: Box<[RemoteQueue]>,
     /// The total number of messages in the queues of all workers.
     pieces: usize,

@@ -24,7 +24,7 @@ pub(crate) type Publisher<'a> = Option<&'a str>;
 /// classes.
 const ACCOUNT_BYTES: usize = size_of::<Option<Account>>() + size_of::<u32>() + 2 + 128;
 
-/// All accounts with their budgets.
+/// The accounts of all publishers, and the budgets to which they count.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     accounts: Vec<Option<Account>>,
@@ -168,8 +168,8 @@ impl Accounts {
         self.open(pool, publisher.as_deref())
     }
 
-    /// Returns the account of a publisher and creates it if necessary. The caller must [add](Self::add_stream) a stream
-    /// to it at once.
+    /// Returns the account of a publisher in a pool, and creates it if necessary. The caller must
+    /// [add](Self::add_stream) a stream to it at once, because an account is closed only with its last stream.
     pub(crate) fn open(&mut self, pool: u32, publisher: Publisher<'_>) -> u32 {
         let hash = self.hasher.hash_one((pool, publisher));
         let is_same = |index: &u32| {

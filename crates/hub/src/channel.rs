@@ -194,7 +194,7 @@ impl Channels {
             .copied()
     }
 
-    /// Adds a channel that [`find`](Self::find) did not find.
+    /// Adds a channel that the table does not contain, and returns its index.
     pub(crate) fn insert(&mut self, hash: u64, name: Arc<str>, home: Home) -> u32 {
         let channel = Channel {
             name,

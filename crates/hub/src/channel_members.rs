@@ -221,7 +221,8 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    /// Returns the numbers of members, of channels with members, and of users in their leave delay.
+    /// Returns three numbers: the members of this worker's subscriptions, the channels with members, and the users
+    /// whose leave delay is running.
     pub(crate) fn sizes(&self) -> [usize; 3] {
         [self.members.len(), self.channels.len(), self.leaving.len()]
     }

@@ -1,4 +1,4 @@
-//! Listing of channels.
+//! Lists of the channels that have subscribers.
 
 use std::sync::Arc;
 

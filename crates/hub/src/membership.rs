@@ -20,7 +20,7 @@ pub enum SubscribeError {
     /// The session is already subscribed to the channel, or subscribing.
     #[error("already subscribed")]
     AlreadySubscribed,
-    /// The session has ended; callers ignore this.
+    /// The session has ended already. Callers can ignore this error.
     #[error("the session has ended")]
     Stale,
     /// The worker has reached its limit of subscriptions or sessions.

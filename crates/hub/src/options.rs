@@ -18,7 +18,8 @@ pub struct Options {
     /// The seed of the epochs: random and unique to this hub. Clients see epochs, which are derived from it, so it must
     /// not be derived from another secret.
     pub epoch_seed: u64,
-    /// Maximum number of sessions on this worker: the bound of [`ConnectionId::index`](crate::ConnectionId::index).
+    /// Maximum number of sessions on this worker. The [index](crate::ConnectionId::index) in a session's id must be
+    /// below it.
     pub sessions_max: u32,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct QueuedPublication {
     /// The publication is for the subscribers at indices below this one, which were there when it was queued. Later
     /// subscribers are appended to the list, so this value never decreases along the queue.
     pub(crate) subscribers_below: u32,
-    /// The number of these subscribers.
+    /// The number of subscribers that get the publication.
     pub(crate) receivers: u32,
     /// Whether the publication is dropped for slow receivers.
     pub(crate) drop_when_slow: bool,

@@ -17,7 +17,7 @@ pub(crate) struct ClassLink {
     class: u8,
 }
 
-/// Gives access to the links of the members.
+/// Gives access to the links of the members, which are stored elsewhere.
 pub(crate) trait Linked {
     fn link(&mut self, member: u32) -> &mut ClassLink;
 }

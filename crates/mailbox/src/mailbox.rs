@@ -44,7 +44,7 @@ impl<T: fmt::Debug> std::error::Error for Full<T> {}
 /// The lanes and wake flags, shared by the ends of all workers.
 struct Mesh<T> {
     workers: usize,
-    /// The lane from `a` to `b` is at `a * workers + b`.
+    /// The lane from worker `a` to worker `b` has the index `a * workers + b`.
     lanes: Vec<Lane<T>>,
     wake_flags: Vec<WakeFlag>,
 }

@@ -21,7 +21,7 @@ pub(crate) struct WakeFlag {
 }
 
 impl WakeFlag {
-    /// Sets the wake of the receiver; later calls have no effect.
+    /// Sets the function that wakes the receiver. Later calls have no effect.
     pub(crate) fn attach(&self, wake: Box<dyn Wake>) {
         let _ = self.wake.set(wake);
     }
@@ -32,7 +32,7 @@ impl WakeFlag {
         self.notified.store(true, Ordering::SeqCst);
         // The load before the swap keeps the cache line of a busy receiver shared among the senders.
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
-            // A receiver sleeps only after `attach`.
+            // The function is set, because a receiver sleeps only after `attach`.
             if let Some(wake) = self.wake.get() {
                 wake.wake();
             }

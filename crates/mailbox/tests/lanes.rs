@@ -1,4 +1,4 @@
-//! Order, limits and wake-ups of the mesh.
+//! The order and the limits of messages between workers, and the wakes of sleeping workers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};

@@ -148,7 +148,7 @@ impl ChannelEntries {
         self.by_name.len()
     }
 
-    /// Returns one more than the highest number.
+    /// Returns one more than the highest number of a channel.
     pub(super) fn end(&self) -> u32 {
         self.list.len() as u32
     }

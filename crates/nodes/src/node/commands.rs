@@ -51,7 +51,7 @@ pub(super) struct NodeCommands {
     pub(super) has_skipped: bool,
 }
 
-/// A command of this node.
+/// A command that this node has sent.
 #[derive(Debug)]
 struct Own {
     at_ms: u64,

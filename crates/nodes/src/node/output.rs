@@ -61,7 +61,7 @@ pub enum Part {
 /// Counters of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounts {
-    /// Ignored messages, by reason.
+    /// The numbers of ignored messages, by reason.
     pub ignored: DecodeErrorCounts,
     /// The number of queries and commands of this node's callers.
     pub asked: u64,
