@@ -326,7 +326,7 @@ impl AppHosts {
         answer: &HubReply,
         shared: &mut Context,
     ) {
-        // A partial reply: the final one follows.
+        // This only announces that the reply that follows covers not all nodes.
         if matches!(answer, HubReply::Partial { .. }) {
             return;
         }

@@ -43,7 +43,7 @@ pub struct Hub<E = NodeEngine> {
     pub(crate) queued_channels: VecDeque<u32>,
     pub(crate) stalled: Stalled,
     pub(crate) log_backpressure: LogBackpressure,
-    /// As home: the engine, which orders and stores publications.
+    /// As the home of channels: the engine, which orders and stores publications.
     pub(crate) engine: E,
     pub(crate) pending_reports: PendingReports,
     /// The number of pending requests in the engine for channels without a slot, by the index of the channel's entry.
@@ -72,10 +72,10 @@ pub struct Hub<E = NodeEngine> {
     /// Empty sweep queues for reuse.
     #[expect(clippy::vec_box, reason = "channels refer to them by a thin pointer")]
     pub(crate) spare_queues: Vec<Box<SweepQueue>>,
-    /// As home: the number of channels with subscribers on any worker, and how many of these are personal channels.
+    /// As the home of channels: the number of channels with subscribers on any worker, and how many of these are personal channels.
     pub(crate) occupied: u32,
     pub(crate) users: u32,
-    /// As home: the sum of the numbers of receivers of all publications so far.
+    /// As the home of channels: the sum of the numbers of receivers of all publications so far.
     pub(crate) receivers_total: u64,
 }
 
@@ -331,7 +331,7 @@ impl<E: Engine> Hub<E> {
         self.join_leave_queue.dropped()
     }
 
-    /// As home: returns the sum of the numbers of receivers of all publications ordered here.
+    /// As the home of channels: returns the sum of the numbers of receivers of all publications ordered here.
     pub fn receivers_total(&self) -> u64 {
         self.receivers_total
     }

@@ -15,11 +15,11 @@ const WITHOUT_CREDIT_MAX: u32 = 1024;
 
 /// The state of the back pressure from full logs, as publisher and as home.
 pub(crate) struct LogBackpressure {
-    /// As publisher: for each worker, whether it has reported as home that its log is full.
+    /// As a publisher: for each worker, whether it has reported as home that its log is full.
     full_homes: Box<[bool]>,
-    /// As home: whether the other workers were notified that the log is full.
+    /// As the home of channels: whether the other workers were notified that the log is full.
     is_announced: bool,
-    /// As home: the number of publications stalled without a credit, by sending worker.
+    /// As the home of channels: the number of publications stalled without a credit, by sending worker.
     stalled: Box<[u32]>,
 }
 
@@ -32,12 +32,12 @@ impl LogBackpressure {
         }
     }
 
-    /// As publisher: records whether the log of a home is full.
+    /// As a publisher: records whether the log of a home is full.
     pub(crate) fn set(&mut self, home: WorkerId, is_full: bool) {
         self.full_homes[usize::from(home.0)] = is_full;
     }
 
-    /// As home: counts one publication less that is stalled without a credit, because it was ordered.
+    /// As the home of channels: counts one publication less that is stalled without a credit, because it was ordered.
     pub(crate) fn unstalled(&mut self, from: WorkerId) {
         self.stalled[usize::from(from.0)] -= 1;
     }

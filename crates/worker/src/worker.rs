@@ -334,7 +334,7 @@ impl<A: AppHost, T> Worker<A, T> {
         entry.is_none_or(|entry| entry.connection.count_address(client, &self.shared))
     }
 
-    /// Sends an HTTP response and ends the connection.
+    /// Sends the given bytes and ends the connection.
     pub fn reject(&mut self, id: ConnectionId, answer: &[u8]) {
         self.with(id, |connection, shared| {
             connection.reject(id, answer, shared);
