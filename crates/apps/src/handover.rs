@@ -19,10 +19,10 @@ use super::service::ServicePhase;
 /// removal, in milliseconds.
 const RETIREMENT_MS: u64 = 10_000;
 
-/// When an application is removed, the time between the end of `app.stop` and the closing of its clients, in which
-/// publications of `app.stop` reach them, in milliseconds.
+/// The minimum time from the removal of an application until its clients are closed, in milliseconds. It lets
+/// publications of `app.stop` reach them.
 const LAST_WORDS_MS: u64 = 50;
-/// The time limit of `app.stop`, in milliseconds, after which the clients are closed even if it has not ended.
+/// The time after the removal at which the clients are closed even if `app.stop` has not ended, in milliseconds.
 const LAST_WORDS_MS_MAX: u64 = RETIREMENT_MS / 2;
 
 /// The progress of a removed application's shutdown.

@@ -10,7 +10,7 @@ use veche_runtime::{Event, Runtime, ServiceState};
 
 use super::app_hosts::{AppHosts, LOG, RunningApp};
 
-/// The delay before the first restart after a failure, in milliseconds; it doubles with each further failure.
+/// The delay before the first restart of an instance, in milliseconds; it doubles with each further restart.
 const BACK_OFF_MS: u64 = 200;
 /// The maximum restart delay in milliseconds.
 const BACK_OFF_MS_MAX: u64 = 30_000;
@@ -22,7 +22,7 @@ const RAN_WELL_MS: u64 = 30_000;
 pub(super) struct Lifecycle {
     restart: RestartPolicy,
     state: LifecycleState,
-    /// The number of consecutive runs that were shorter than [`RAN_WELL_MS`].
+    /// The number of restarts since the last run of at least [`RAN_WELL_MS`].
     early_ends: u32,
 }
 

@@ -72,7 +72,8 @@ pub struct Hub<E = NodeEngine> {
     /// Empty sweep queues for reuse.
     #[expect(clippy::vec_box, reason = "channels refer to them by a thin pointer")]
     pub(crate) spare_queues: Vec<Box<SweepQueue>>,
-    /// As the home of channels: the number of channels with subscribers on any worker, and how many of these are personal channels.
+    /// As the home of channels: the number of channels with subscribers on any worker, and how many of these are
+    /// personal channels.
     pub(crate) occupied: u32,
     pub(crate) users: u32,
     /// As the home of channels: the sum of the numbers of receivers of all publications so far.

@@ -1,8 +1,8 @@
 //! The publications of a stream. They are stored so that replies can share them.
 //!
 //! The latest publications are stored individually, older ones in blocks of [`BLOCK_RECORDS`]. A [`StreamExcerpt`]
-//! refers to whole blocks, so a reply with thousands of publications costs only some dozens of references, however many
-//! clients request it. When the first publication of a block is dropped, the block is split up into individual
+//! refers to whole blocks, so a reply with thousands of publications costs a few hundred references, however many clients
+//! request it. When the first publication of a block is dropped, the block is split up into individual
 //! publications.
 
 use std::collections::VecDeque;
