@@ -132,7 +132,7 @@ fn the_heaviest_publisher_is_evicted_first() {
     assert_eq!(kept(&streams, 0), 50);
     assert!((1..=10).all(|index| kept(&streams, index) == 1));
     assert!(streams.evicted() > 9_000);
-    // The budget is lowered again: only publications of ann and mallory, the heaviest publishers, are evicted.
+    // The budget is lowered: only publications of ann and mallory, the heaviest publishers, are evicted.
     keep_to(&mut streams, before);
     assert!((1..=10).all(|index| kept(&streams, index) == 1));
 }
