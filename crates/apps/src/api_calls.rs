@@ -1,8 +1,8 @@
-//! API calls by applications. The front ends execute them like those of back ends, and the waiting handler gets the
-//! response.
+//! Calls of the server API by applications. The front ends execute them like the API calls of back ends, and the
+//! handler that made the call is resumed with the response.
 //!
-//! A call starts once all earlier publications of its worker's applications are with the hub, so that it sees their
-//! effects. This module does not know the methods.
+//! A call starts once all earlier publications of this worker's applications have been passed to the hub, so that it
+//! sees their effects. This module does not interpret the methods of the API.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -17,11 +17,12 @@ use super::app_hosts::AppHosts;
 use super::recorder::{AppRecorder, RecordedEntry};
 use super::requester::Requester;
 
-/// The most calls in progress on one worker; the next constant limits the bytes of those that have not started.
+/// Maximum number of calls in progress on one worker. [`BYTES_MAX`] limits the total bytes of the bodies of calls that
+/// have not started. Further calls are refused.
 const UNDER_WAY_MAX: usize = 16_384;
 const BYTES_MAX: usize = 64 << 20;
 
-/// The most waiting calls that are resumed in one turn.
+/// Maximum number of waiting calls that are resumed in one turn.
 const TRIED_MAX: usize = 256;
 
 /// The API calls of one worker.
@@ -29,9 +30,9 @@ const TRIED_MAX: usize = 256;
 pub(super) struct ApiCalls {
     last: u32,
     under_way: HashMap<u32, ServerApiCall>,
-    /// Calls that have not started, by their waiting handler.
+    /// The numbers of the calls that have not started, by the handler that waits for the response.
     tokens: HashMap<(AppId, Token), u32>,
-    /// Calls that have not started or wait for credit, in order; cancelled ones are skipped.
+    /// The numbers of the calls that have not started or wait for credit, oldest first; cancelled calls are skipped.
     waiting: VecDeque<u32>,
     /// Total bytes of the bodies of calls that have not started.
     bytes: usize,
@@ -43,19 +44,20 @@ struct ServerApiCall {
     call: DirectCall,
     /// The request body, until the call starts.
     body: Option<Vec<u8>>,
-    /// The call starts once the publications up to this number are with the hub.
+    /// The number of the last deferred publication when the call was made. The call starts once all publications up to
+    /// it have been passed to the hub.
     behind: u64,
-    /// The call is in `waiting`.
+    /// Whether the call is in [`ApiCalls::waiting`].
     is_waiting: bool,
 }
 
 impl ApiCalls {
-    /// Returns whether calls should be resumed soon.
+    /// Returns whether calls wait to be started or for credit, so that the next turn must retry them.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Cancels a call that no handler waits for. A call that has started is completed all the same.
+    /// Cancels a call that no handler waits for any more. A call that has already started is not cancelled.
     pub(super) fn cancel(&mut self, app: AppId, token: Token) {
         let number = self.tokens.remove(&(app, token));
         let command = number.and_then(|number| self.under_way.remove(&number));
@@ -74,7 +76,7 @@ impl ApiCalls {
 }
 
 impl AppHosts {
-    /// Starts a call of the server API by an application.
+    /// Starts a call of the server API for a handler of an application.
     pub(super) fn command(
         &mut self,
         app: AppId,
@@ -109,7 +111,7 @@ impl AppHosts {
         }
     }
 
-    /// Resumes waiting calls as far as possible.
+    /// Retries the waiting calls, at most [`TRIED_MAX`] of them per turn.
     pub(super) fn resume_api_calls(&mut self, shared: &mut Context) {
         for _ in 0..self.commands.waiting.len().min(TRIED_MAX) {
             let Some(number) = self.commands.waiting.pop_front() else {
@@ -119,7 +121,7 @@ impl AppHosts {
         }
     }
 
-    /// Handles the answer of a channel's home or of another worker.
+    /// Handles the reply to a request that an API call has sent to a channel's home or to another worker.
     pub(super) fn api_call_answered(
         &mut self,
         number: u32,
@@ -131,7 +133,7 @@ impl AppHosts {
             return;
         };
         command.call.answered(ticket, answer);
-        // A call that waits for credit is resumed in its turn.
+        // A call in the queue `waiting` is resumed when its turn in the queue comes.
         if !command.is_waiting {
             self.deliver_api_call(number, shared);
         }
@@ -149,7 +151,7 @@ impl AppHosts {
         }
     }
 
-    /// Resumes a call and returns its outcome if it is complete.
+    /// Starts or continues a call. Returns its outcome if the call is complete, otherwise `None`.
     fn resume_api_call(&mut self, number: u32, shared: &mut Context) -> Option<CallOutcome> {
         let ApiCalls {
             under_way,
@@ -191,7 +193,7 @@ impl AppHosts {
     }
 }
 
-/// Records the publication of a call for tests, like a direct one.
+/// Records the publication that an API call makes, for a test, in the same way as a publication of a script.
 fn record_publication(recorder: &AppRecorder, method: &str, body: &[u8]) {
     if !matches!(method, "push" | "publish" | "broadcast") {
         return;

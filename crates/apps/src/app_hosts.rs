@@ -1,4 +1,5 @@
-//! The applications of one worker: a VM for each, and during a reload that of the previous code.
+//! The applications of one worker. Each has a runtime, such as a Lua VM, and during a reload also the runtime of its
+//! previous code.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -35,10 +36,10 @@ use super::requester::Requester;
 use super::service::{Lifecycle, ServicePhase};
 use super::user_search::UserSearches;
 
-/// The log target of scripts' lines.
+/// The log target of the lines that scripts log.
 pub(super) const LOG: &str = "veche::app";
 
-/// The error of a publication or subscription that the engine has not answered.
+/// The error text for a publication or subscription to which the engine has not replied.
 const UNANSWERED: &str = "internal server error: the command may or may not have been executed";
 
 /// The delay before deferred publications are retried, in milliseconds.
@@ -49,35 +50,35 @@ pub struct AppHosts {
     pub(super) worker: u16,
     pub(super) workers: u16,
     pub(super) apps: Vec<Option<RunningApp>>,
-    /// Empty effects, exchanged for those of a call.
+    /// An empty buffer that is swapped with the effects of a call, so that no call allocates a buffer.
     pub(super) spare: Effects,
     pub(super) tickets: PendingSubscribes,
     pub(super) held: DeferredPublishes,
-    /// Hook requests of Centrifuge clients that are undecided.
+    /// Hook requests of Centrifuge clients that the applications have not decided yet.
     pub(super) pending_hooks: PendingHooks,
-    /// Events that an application has yet to receive.
+    /// The channel and user events that the application has not received yet.
     pub(super) event_queue: EventQueue,
-    /// Requests to the worker, which owns the sockets.
+    /// Requests to open or abandon outgoing connections. The worker carries them out because it owns the sockets.
     pub(super) asked: Vec<DialAction>,
-    /// Messages for the other workers.
+    /// Messages to the applications on the other workers.
     pub(super) far: RemoteSends,
-    /// Searches for connections in progress.
+    /// Searches for a user's connections that are in progress.
     pub(super) user_searches: UserSearches,
-    /// API calls of applications in progress.
+    /// The API calls of applications that are in progress.
     pub(super) commands: ApiCalls,
-    /// Calls to external services in progress.
+    /// The calls to external services that are in progress.
     pub(super) calls: CallQueue,
-    /// Handlers that wait for room to write more of a response.
+    /// The handlers that wait until the outbox of their connection has room for more of the response.
     pub(super) writers: HashMap<ConnectionId, Vec<Token>>,
     /// Records the applications' actions for a test.
     pub(super) recorder: Option<AppRecorder>,
-    /// The server is shutting down and `stop` of the applications was called.
+    /// Whether the server is shutting down and `app.stop` of the applications has been called.
     pub(super) is_stopping: bool,
-    /// Whether services may run.
+    /// Whether the services of this worker may run.
     pub(super) phase: ServicePhase,
-    /// Publishes developer notices; set on one worker under `veche dev`.
+    /// Publishes developer notices. Set on one worker only, and only under `veche dev`.
     pub(super) notices: Option<NoticePublisher>,
-    /// The facilities that applications get from this worker.
+    /// The facilities that this worker provides to the runtimes of applications.
     host: Host,
     now_ms: u64,
 }
@@ -87,33 +88,33 @@ pub(super) struct RunningApp {
     pub(super) bundle: Arc<AppBundle>,
     /// The runtime of its handlers.
     pub(super) runtime: HostedRuntime,
-    /// The lifecycle, if it is a service.
+    /// The state of the service's lifecycle, if the application is a service.
     pub(super) lifecycle: Option<Lifecycle>,
-    /// The progress of its removal, once it is no longer configured.
+    /// The progress of the application's shutdown, once the application is no longer configured.
     pub(super) exit: Option<ShutdownState>,
 }
 
 /// Handlers that wait for the hub's answer to a subscription or query.
 ///
-/// The hub does not answer if the session closes or unsubscribes before its subscription is registered; such handlers
-/// are found by session and notified here.
+/// If the session closes or unsubscribes before its subscription is registered, the hub sends no reply. The handlers
+/// that wait for such a reply are found by session and resumed with an error.
 #[derive(Default)]
 pub(super) struct PendingSubscribes {
     last: u32,
     waiting: BTreeMap<(ConnectionId, u32), SubscribeWaiter>,
 }
 
-/// A handler that waits for a subscription or for the answer of a channel's home.
+/// A handler that waits for a subscription, or for the reply of a channel's home to a query.
 pub(super) struct SubscribeWaiter {
     pub(super) token: Token,
     pub(super) channel: String,
-    /// The requested position, for a subscription that returns one.
+    /// The position that the handler requested; `None` if it did not request the position of the subscription.
     pub(super) place: Option<PositionRequest>,
 }
 
 impl SubscribeWaiter {
-    /// Handles a completed subscription: notifies the client, if its route reports positions, and then the waiting
-    /// handler, if it requested the position.
+    /// Handles a completed subscription: notifies the client if its route reports positions. Returns the outcome for
+    /// the waiting handler if the handler requested the position, otherwise `None`.
     pub(super) fn joined(
         &self,
         session: ConnectionId,
@@ -132,7 +133,7 @@ impl SubscribeWaiter {
 }
 
 impl PendingSubscribes {
-    /// Returns a ticket whose reply is delivered to the handler with a token.
+    /// Registers a handler, identified by `token`, and returns the ticket whose reply resumes it.
     pub(super) fn issue(&mut self, session: ConnectionId, channel: &str, token: Token) -> Ticket {
         self.last = self.last.wrapping_add(1);
         let waiting = SubscribeWaiter {
@@ -144,7 +145,8 @@ impl PendingSubscribes {
         Ticket(self.last)
     }
 
-    /// Returns a ticket for a subscription that returns its position.
+    /// Does the same as [`issue`](Self::issue) for a subscription whose position the handler has requested, if `place`
+    /// is not `None`.
     pub(super) fn issue_with_position(
         &mut self,
         session: ConnectionId,
@@ -167,7 +169,8 @@ impl PendingSubscribes {
         self.waiting.remove(&(session, ticket.0))
     }
 
-    /// Removes the handlers of a session that will not be answered, for one channel or for all.
+    /// Removes the waiting handlers of a session to which the hub will not reply: those of one channel, or of all
+    /// channels if `channel` is `None`. Returns their tokens.
     pub(super) fn drop_waiters(
         &mut self,
         session: ConnectionId,
@@ -181,14 +184,14 @@ impl PendingSubscribes {
     }
 }
 
-/// The answer to the request that is being delivered.
+/// A runtime's answer to the handshake or request that the front end is delivering to it at this moment.
 pub(super) enum ImmediateAnswer {
     Handshake(HandshakeDecision),
     Response(AppResponse),
 }
 
 impl AppHosts {
-    /// Starts the applications; must be called on the worker's own thread.
+    /// Starts the applications. Must be called on the worker's own thread.
     pub fn start(
         worker: u16,
         workers: u16,
@@ -243,7 +246,8 @@ impl AppHosts {
         self.attach();
     }
 
-    /// Sets the check for memory shortage, during which VMs do not grow.
+    /// Sets the function that returns whether the process is short of memory. While it returns `true`, VMs must not
+    /// grow.
     pub fn set_is_short(&mut self, is_short: Rc<dyn Fn() -> bool>) {
         self.host.is_short = Some(is_short);
         self.attach();
@@ -260,7 +264,7 @@ impl AppHosts {
         self.notices = Some(NoticePublisher::new(notices));
     }
 
-    /// Returns whether this worker runs an application. An instance of a service runs on one worker only.
+    /// Returns whether this worker runs the application. Each instance of a service runs on one worker only.
     pub(super) fn is_assigned(&self, bundle: &AppBundle) -> bool {
         let place = bundle.slot.map(|slot| slot.worker(self.workers));
         place.is_none_or(|place| place == self.worker)
@@ -282,7 +286,8 @@ impl AppHosts {
         self.apps.get_mut(usize::from(id.0))?.as_mut()
     }
 
-    /// Calls a runtime and executes the resulting effects.
+    /// Calls the runtime of an application and executes the resulting effects. `current` is the connection whose
+    /// request is being delivered, if any. Returns the result of the call, and the immediate answer to that request.
     pub(super) fn run<R>(
         &mut self,
         id: AppId,
@@ -301,7 +306,7 @@ impl AppHosts {
         app.is_some_and(|app| app.runtime.handles(kind))
     }
 
-    /// Updates the gauges of the metrics.
+    /// Updates the metrics of coroutines, memory and running services.
     fn update_gauges(&self, shared: &Context) {
         let runtimes = || self.apps.iter().flatten().map(|app| &app.runtime);
         let coroutines: usize = runtimes().map(Runtime::all_tasks).sum();
@@ -321,7 +326,7 @@ impl AppHosts {
         answer: &HubReply,
         shared: &mut Context,
     ) {
-        // The answer itself follows.
+        // This only announces that the reply that follows covers not all nodes.
         if matches!(answer, HubReply::Partial { .. }) {
             return;
         }
@@ -412,7 +417,8 @@ impl Apps for AppHosts {
         });
         if self.held.last_number() != last && progress == Some(veche_runtime::HandlerProgress::Done)
         {
-            // Publications are deferred, so the session is paused to slow the publisher down.
+            // The hub has not accepted a publication of the handler yet. The session is paused, which slows its client
+            // down.
             self.held.pause_session(id);
             return AppProgress::Suspended;
         }
@@ -517,7 +523,7 @@ impl Apps for AppHosts {
         self.run(app, None, shared, |app, now| {
             let is_late = why == AbandonReason::TimedOut;
             app.runtime.handle_event(Event::Gone { id, is_late }, now);
-            // These coroutines write or subscribe concurrently with the handler.
+            // Coroutines that write the response or subscribe the session beside its handler are resumed with an error.
             for token in writers.into_iter().chain(given_up) {
                 let gone = veche_runtime::WaitResult::Failed(veche_runtime::GONE.to_owned());
                 app.runtime.answer(token, &gone, now);
@@ -542,8 +548,8 @@ impl Apps for AppHosts {
             }
             let (retires, _) = self.run(id, None, shared, |app, now| {
                 app.runtime.turn(now);
-                // The hooks are updated before the effects are executed, since these may answer hook requests as
-                // unhandled.
+                // The kinds of hooks are updated before the effects are executed, because the effects may respond to
+                // hook requests that the new code does not handle.
                 if app.runtime.has_new_hooks() {
                     update_hook_kinds(&app.runtime, &app.bundle.kinds);
                 }
@@ -594,7 +600,8 @@ impl Apps for AppHosts {
     }
 }
 
-/// Returns the response to a plain request if the application has no request handler (RFC 6455, section 4.4).
+/// Returns the response to an HTTP request without an upgrade if the application has no request handler (RFC 6455,
+/// section 4.4).
 fn only_websocket() -> AppResponse {
     AppResponse {
         status: Status::UPGRADE_REQUIRED,
@@ -606,7 +613,7 @@ fn only_websocket() -> AppResponse {
     }
 }
 
-/// Delivers an answer that was not available immediately.
+/// Delivers an answer that the runtime gave after the call that delivered the request had returned.
 pub(super) fn deliver_answer(to: ConnectionId, direct: ImmediateAnswer, shared: &mut Context) {
     let answer = match direct {
         ImmediateAnswer::Handshake(decision) => AppAnswer::Handshake(decision),
@@ -631,7 +638,7 @@ fn app_request(request: &RequestView<'_>) -> Box<veche_runtime::Request> {
         if request.has_password && name.eq_ignore_ascii_case("authorization") {
             continue;
         }
-        // Lua strings with invalid UTF-8 would be of little use to scripts.
+        // Invalid UTF-8 is replaced, because strings with invalid UTF-8 would be of little use to scripts.
         copy.header(name, &String::from_utf8_lossy(value));
     }
     for (name, value) in request.params.iter() {

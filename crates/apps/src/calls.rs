@@ -1,4 +1,5 @@
-//! Calls to external services: submitted through the worker's port, with outcomes delivered to the scripts.
+//! Calls of applications to external services. They are submitted through the worker's port, and their outcomes resume
+//! the scripts that wait for them.
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,7 @@ pub trait CallExecutor {
     /// Appends the outcomes of completed calls to a list.
     fn take(&mut self, into: &mut Vec<(CallId, CallOutcome)>);
 
-    /// Called before an outgoing WebSocket is opened; tests redirect it.
+    /// Called before an outgoing WebSocket connection is opened. Tests replace its address here.
     fn redirect(&mut self, dial: &mut Dial) {
         let _ = dial;
     }
@@ -57,11 +58,11 @@ pub(super) struct CallQueue {
     /// Outcomes taken from the port but not yet delivered.
     outcomes: VecDeque<(CallId, CallOutcome)>,
     taken: Vec<(CallId, CallOutcome)>,
-    /// Calls were queued that have not been submitted.
+    /// Whether calls have been queued since the last submission.
     has_orders: bool,
 }
 
-/// The most outcomes delivered in one turn.
+/// Maximum number of outcomes delivered in one turn.
 const OUTCOMES_MAX: usize = 1024;
 
 impl CallQueue {
@@ -95,7 +96,7 @@ impl CallQueue {
         }
     }
 
-    /// Returns whether outcomes are left for another turn.
+    /// Returns whether another turn is needed: calls are not submitted yet, or outcomes are not delivered yet.
     pub(super) fn is_busy(&self) -> bool {
         self.has_orders || !self.outcomes.is_empty() || self.port.has_outcomes()
     }
@@ -136,7 +137,7 @@ impl AppHosts {
             let Some((id, outcome)) = self.calls.outcomes.pop_front() else {
                 return;
             };
-            // A VM without time left in this turn queues the outcome.
+            // A VM that has used up its time in this turn queues the outcome.
             self.run(AppId(id.app), None, shared, |app, now| {
                 app.runtime.handle_outcome(Token(id.token), outcome, now);
             });

@@ -1,4 +1,5 @@
-//! Channel queries by applications: passed to the hub, whose answer goes to the waiting handler.
+//! Queries of channels by applications. They are passed to the hub, and the reply resumes the handler that waits for
+//! it.
 
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ fn hub_query(request: AppChannelQuery) -> Result<ChannelQuery, CallError> {
     })
 }
 
-/// Converts the hub's reply for the waiting handler; `None` if it is not a reply to such a query.
+/// Converts the hub's reply for the waiting handler. Returns `None` if it is not a reply to a query of a channel.
 pub(super) fn outcome(answer: &HubReply) -> Option<CallOutcome> {
     let reply = match answer {
         HubReply::History(Ok(page)) => ChannelReply::History {

@@ -1,5 +1,5 @@
-//! Publications of scripts that the hub could not accept yet. Order is kept within a channel, and channels don't block
-//! each other.
+//! Publications of scripts that the hub could not accept yet. Publications to one channel keep their order; a channel
+//! whose home accepts none does not delay the other channels.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -8,16 +8,17 @@ use std::rc::Rc;
 use veche_hub::{ConnectionId, Payload, WorkerId};
 use veche_runtime::PublishGate;
 
-/// Limit of deferred publications to one channel; the next constant limits their bytes. Beyond either, scripts can't
-/// publish to the channel. The publications of one run are always accepted as a whole.
+/// Maximum number of deferred publications to one channel; [`CHANNEL_BYTES_MAX`] limits their bytes. Above either
+/// limit, scripts' publications to the channel are refused. The publications of one run of a handler are always
+/// accepted as a whole, even if they exceed the limit.
 const CHANNEL_PUBLICATIONS_MAX: usize = 1024;
 const CHANNEL_BYTES_MAX: usize = 4 << 20;
 
-/// The same limits for all channels of a worker; beyond them, scripts can't publish at all.
+/// The same limits for all channels of a worker together. Above either limit, all publications of scripts are refused.
 const PUBLICATIONS_MAX: usize = 16_384;
 const BYTES_MAX: usize = 64 << 20;
 
-/// The most channels that are retried in one turn.
+/// Maximum number of channels that are retried in one turn.
 const TRIED_MAX: usize = 256;
 
 /// The deferred publications of a worker, numbered in the order of publishing.
@@ -28,13 +29,14 @@ pub(super) struct DeferredPublishes {
     turns: VecDeque<Rc<str>>,
     /// The numbers of all deferred publications.
     waiting: BTreeSet<u64>,
-    /// The last number assigned.
+    /// The number of the publication deferred last.
     last: u64,
     bytes: usize,
     is_full: bool,
-    /// Shows scripts which channels are refused.
+    /// Tells scripts to which channels publications are currently refused.
     refused: Rc<PublishGate>,
-    /// Paused sessions, each until the publications up to a number are with the hub.
+    /// The paused sessions, each with a number: the session stays paused until all publications up to that number have
+    /// been passed to the hub.
     sessions: VecDeque<(u64, ConnectionId)>,
 }
 
@@ -51,7 +53,7 @@ impl ChannelQueue {
         self.publications.len() >= CHANNEL_PUBLICATIONS_MAX || self.bytes >= CHANNEL_BYTES_MAX
     }
 
-    /// Returns whether the queue is below half of its limit, so that publishing is allowed again.
+    /// Returns whether the queue is at or below half of its limits, so that publishing to the channel is allowed again.
     fn has_room(&self) -> bool {
         self.publications.len() <= CHANNEL_PUBLICATIONS_MAX / 2
             && self.bytes <= CHANNEL_BYTES_MAX / 2
@@ -63,33 +65,34 @@ impl DeferredPublishes {
         self.waiting.is_empty()
     }
 
-    /// Returns whether no publication is accepted at all.
+    /// Returns whether the publications to all channels are currently refused.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Returns whether publications to a channel are deferred, so that later ones have to follow them.
+    /// Returns whether publications to the channel are deferred, so that later ones have to be queued behind them.
     pub(super) fn has_queued(&self, channel: &str) -> bool {
         !self.is_empty() && self.channels.contains_key(channel)
     }
 
-    /// Returns the number of the last deferred publication.
+    /// Returns the number of the publication deferred last; 0 if there was none.
     pub(super) fn last_number(&self) -> u64 {
         self.last
     }
 
-    /// Returns whether all publications after one number, up to another, are with the hub.
+    /// Returns whether all deferred publications after the number `behind`, up to and including `up_to`, have been
+    /// passed to the hub.
     pub(super) fn are_published(&self, behind: u64, up_to: u64) -> bool {
         let between = (Bound::Excluded(behind), Bound::Included(up_to));
         behind >= up_to || self.waiting.range(between).next().is_none()
     }
 
-    /// Pauses a session's messages until the currently deferred publications are with the hub.
+    /// Pauses the messages of a session until the hub has accepted all publications that are deferred now.
     pub(super) fn pause_session(&mut self, session: ConnectionId) {
         self.sessions.push_back((self.last, session));
     }
 
-    /// Takes the sessions whose messages can continue.
+    /// Moves the sessions that need not be paused any more to `into`.
     pub(super) fn take_resumed(&mut self, into: &mut Vec<ConnectionId>) {
         let first = self.waiting.first().copied().unwrap_or(u64::MAX);
         while let Some((_, session)) = self.sessions.pop_front_if(|one| one.0 < first) {
@@ -97,12 +100,12 @@ impl DeferredPublishes {
         }
     }
 
-    /// Returns the gate by which scripts learn which publications are currently refused.
+    /// Returns the gate in which scripts see to which channels publications are currently refused.
     pub(super) fn refused(&self) -> &Rc<PublishGate> {
         &self.refused
     }
 
-    /// Queues a publication until its home accepts it.
+    /// Defers a publication until the hub accepts it.
     pub(super) fn push(&mut self, channel: &str, payload: Payload) {
         self.last += 1;
         self.waiting.insert(self.last);
@@ -129,8 +132,9 @@ impl DeferredPublishes {
         }
     }
 
-    /// Passes on the publications that the hub accepts now. `home` returns the worker of a channel's home if that is
-    /// another worker, whose lane is then tried only once. `take` returns whether the hub accepted a publication.
+    /// Passes on the publications that the hub accepts now. `home` returns the home worker of a channel if it is
+    /// another worker; after the first refusal for a home, its other channels are not tried. `take` passes a
+    /// publication to the hub and returns whether it was accepted.
     pub(super) fn publish_ready(
         &mut self,
         home: impl Fn(&str) -> Option<WorkerId>,

@@ -1,4 +1,4 @@
-//! Outgoing WebSocket connections of applications, in the types of the front ends.
+//! Outgoing WebSocket connections of applications, converted to the types of the front ends.
 
 use std::net::SocketAddr;
 
@@ -11,31 +11,31 @@ use veche_tls::TrustSource;
 
 use super::app_hosts::AppHosts;
 
-/// The most fragments accepted in one message of the server.
+/// Maximum number of fragments of one message from the remote server.
 const FRAGMENTS_MAX: u32 = 65_536;
 
-/// A connection to be opened.
+/// An outgoing connection that the worker has to open.
 pub struct OutgoingConnection {
     /// The resolved address of the server.
     pub address: SocketAddr,
-    /// The host that the certificate has to match.
+    /// The host name that the remote server's certificate has to match.
     pub host: String,
-    /// The certificates to trust; `None` without TLS.
+    /// The certificates to trust; `None` for a connection without TLS.
     pub tls: Option<TrustSource>,
-    /// The options for the front ends.
+    /// The options of the connection for the front ends.
     pub dial: DialCommand,
 }
 
-/// An action for the worker.
+/// A request to the worker about an outgoing connection.
 pub enum DialAction {
-    /// Opens a connection, which then reports success or failure.
+    /// Opens a connection; the worker reports success or failure later.
     Dial(Box<OutgoingConnection>),
     /// Abandons a connection that is no longer needed.
     HangUp(DialId),
 }
 
 impl AppHosts {
-    /// Returns the actions requested since the last call, in order.
+    /// Takes the requests made since the last call, in order.
     pub fn take_dial_actions(&mut self) -> Vec<DialAction> {
         std::mem::take(&mut self.asked)
     }

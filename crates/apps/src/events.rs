@@ -1,7 +1,7 @@
 //! Delivers channel and user events to the application that handles them, in order and in batches.
 //!
-//! The VM of each worker receives events of the channels whose home is that worker. Producers never wait: events that
-//! don't fit into the queue are lost, and the application receives their number.
+//! The VM of each worker receives the events of the channels whose home is that worker. Producers of events never wait:
+//! events that don't fit into the queue are dropped, and the application learns how many were.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ use veche_runtime::{ChannelEventView, Event, EventKind, Runtime};
 
 use super::app_hosts::AppHosts;
 
-/// The most queued events of one worker.
+/// Maximum number of queued events on one worker.
 const WAITING_MAX: usize = 65_536;
 
-/// The most events passed in one call.
+/// Maximum number of events passed to the application in one call.
 const BATCH_MAX: usize = 500;
 
 /// The queued events of a worker.
@@ -34,14 +34,15 @@ impl AppHosts {
         Some(AppId(place as u16))
     }
 
-    /// Queues events; returns whether an application handles them.
+    /// Queues events. `lost` is the number of events lost before they came here. Returns whether an application handles
+    /// events; if not, the events are dropped.
     pub(super) fn queue_events(&mut self, events: &[ChannelEvent], lost: u64) -> bool {
         let Some(AppId(place)) = self.listener() else {
             return false;
         };
         let app = self.apps[usize::from(place)].as_ref();
         if !app.is_some_and(|app| app.runtime.handles(EventKind::Channels)) {
-            // Code loaded later does not receive earlier events.
+            // Not queued for code that is loaded later.
             return false;
         }
         let room = WAITING_MAX - self.event_queue.queue.len();
@@ -53,14 +54,14 @@ impl AppHosts {
         true
     }
 
-    /// Returns whether a batch can be delivered.
+    /// Returns whether [`deliver_events`](Self::deliver_events) can deliver or drop a batch now.
     pub(super) fn can_deliver_events(&self) -> bool {
-        // The handler's publications could not be accepted.
+        // If the limit of deferred publications is reached, publications of the event handler would be refused.
         if self.event_queue.queue.is_empty() || self.held.is_full() {
             return false;
         }
         match self.listener() {
-            // Events without a handler are dropped.
+            // No application handles events any more: the queued ones are dropped.
             None => true,
             Some(AppId(place)) => {
                 let app = self.apps[usize::from(place)].as_ref();
@@ -69,7 +70,7 @@ impl AppHosts {
         }
     }
 
-    /// Delivers a batch, if one is queued and the application has finished the previous one.
+    /// Delivers the next batch of events, if any are queued and the application has finished the previous batch.
     pub(super) fn deliver_events(&mut self, shared: &mut Context) {
         if !self.can_deliver_events() {
             return;

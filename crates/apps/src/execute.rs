@@ -25,15 +25,16 @@ use veche_types::codes::CloseCode;
 use super::app_hosts::{AppHosts, ImmediateAnswer, LOG, deliver_answer};
 use super::recorder::RecordedEntry;
 
-/// The result of a subscription.
+/// The result of subscribing a session.
 enum AppSubscribeResult {
     Done,
-    /// The position was requested.
+    /// The outcome with the position of the subscription, which the script has requested.
     Place(CallOutcome),
 }
 
 impl AppHosts {
-    /// Executes the effects of a call; returns the answer if it is for `current`.
+    /// Executes the effects of a call. Returns the answer to the request of the connection `current`, if the effects
+    /// contain it; answers to other connections are delivered here.
     #[inline]
     pub(super) fn execute_effects(
         &mut self,
@@ -41,7 +42,7 @@ impl AppHosts {
         current: Option<ConnectionId>,
         shared: &mut Context,
     ) -> Option<ImmediateAnswer> {
-        // Most calls have no effects and skip the large frame of the loop.
+        // Most calls have no effects. They skip the loop, which has a large stack frame.
         if self.has_effects(id, shared) {
             self.execute_pending(id, current, shared)
         } else {
@@ -49,7 +50,7 @@ impl AppHosts {
         }
     }
 
-    /// Returns whether the application has effects to execute. Records its slow handler, if there is one.
+    /// Returns whether the application has effects to execute. Also logs its slow handler, if there is one.
     #[inline]
     fn has_effects(&mut self, id: AppId, shared: &mut Context) -> bool {
         let Some(app) = self.app(id) else {
@@ -71,7 +72,8 @@ impl AppHosts {
         shared: &mut Context,
     ) -> Option<ImmediateAnswer> {
         let mut direct = None;
-        // Effects caused by answers within the loop are executed in its next round.
+        // Executing effects may resume handlers with answers. The effects of these handlers are executed in the next
+        // iteration.
         while self.has_effects(id, shared) {
             let mut effects = std::mem::take(&mut self.spare);
             let app = self.app(id)?;
@@ -163,7 +165,7 @@ impl AppHosts {
                                 headers,
                                 body: AppBody::File(file),
                             },
-                            // A reload has removed the folder in the meantime.
+                            // A reload of the configuration has removed the folder of files since the handler ran.
                             None => AppResponse {
                                 status: Status::NOT_FOUND,
                                 headers: Vec::new(),
@@ -192,7 +194,7 @@ impl AppHosts {
                         shared.requests.app_answers.push_back((to, part));
                     }
                     Effect::End { to, is_whole } => {
-                        // Coroutines that still write after the handler has ended.
+                        // Coroutines that wait to write more, although the handler has ended the response.
                         let late = self.writers.remove(&to).unwrap_or_default();
                         let words = || veche_runtime::GONE.to_owned();
                         refused.extend(late.into_iter().map(|token| (token, words())));
@@ -287,7 +289,7 @@ impl AppHosts {
         Some(AppFile { root, relative })
     }
 
-    /// Subscribes a session; returns the result if it is available immediately.
+    /// Subscribes a session. Returns the result if it is available immediately, `None` if it comes later.
     fn subscribe(
         &mut self,
         connection: ConnectionId,
@@ -320,7 +322,8 @@ impl AppHosts {
                 return Err(error.to_string());
             }
         };
-        // A client with positions gets this one before anything else; other subscriptions end with the turn's answers.
+        // A client whose route reports positions must get the position before any publication, so the subscription is
+        // completed at once; other subscriptions are completed with the answers at the end of the turn.
         if tells && let Some(waiting) = self.tickets.take(connection, ticket) {
             let outcome = waiting.joined(connection, joined.as_deref(), shared);
             return Ok(Some(
@@ -355,7 +358,7 @@ impl AppHosts {
             });
         }
         let payload = PayloadRef { kind, bytes: data };
-        // Follows earlier deferred publications to the channel, to keep the publisher's order.
+        // Queued behind earlier deferred publications to the same channel, if there are any, to keep their order.
         if !self.held.has_queued(&channel) {
             let Ok(name) = ChannelName::new(&channel) else {
                 return;
@@ -368,7 +371,8 @@ impl AppHosts {
         self.held.push(&channel, payload.to_payload());
     }
 
-    /// Publishes deferred publications as far as possible and resumes the handlers that wait for that.
+    /// Publishes as many deferred publications as the hub accepts, and resumes the sessions that were paused until
+    /// then.
     pub(super) fn publish_deferred(&mut self, shared: &mut Context) {
         if self.held.is_empty() {
             return;
@@ -390,7 +394,7 @@ impl AppHosts {
                 let result = hub.publish(None, name, payload.borrow(), None, ports);
                 result.is_ok()
             }
-            // The name was valid when it was published.
+            // Can't happen: the name was checked before the publication was deferred. The publication is removed.
             Err(_) => true,
         };
         self.held.publish_ready(home, take);
@@ -416,7 +420,8 @@ impl AppHosts {
         let process = about.and_then(|about| about.process);
         let (instance, pid) = process.map(|one| (one.instance, one.pid)).unzip();
         let text = text.replace('\t', "  ");
-        // Writes one record with its traceback; the log escapes line breaks, so a record can't imitate another line.
+        // Logs one record, including its traceback. The log escapes line breaks, so the text can't imitate another log
+        // line.
         macro_rules! record {
             ($level:ident) => {
                 $level!(target: LOG, app, worker, instance, pid, connection, user, method, path, "{text}")
@@ -431,7 +436,7 @@ impl AppHosts {
     }
 }
 
-/// Stores the response in `direct` if it belongs to the request that is being delivered; otherwise delivers it
+/// Stores the response in `direct` if it answers the request that is being delivered (`current`); otherwise delivers it
 /// separately.
 fn answer(
     current: Option<ConnectionId>,

@@ -1,4 +1,4 @@
-//! Tests of publishing while a channel accepts no more.
+//! Tests of publishing by scripts while the home of a channel accepts no publications.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ const CONFIG: &str = "[[listen]]\naddress = \"127.0.0.1:8080\"\n\
     [[route]]\npath = \"/a\"\nhandler = \"lua\"\nscript = \"app.lua\"\n\
     [[namespace]]\nname = \"kept\"\nhistory_size = 10\n";
 
-/// Returns a configuration with an application that never responds.
+/// Returns a configuration with a Lua application and with a namespace `kept`, whose channels have history.
 fn config() -> Config {
     let folder = std::env::temp_dir().join(format!("veche-apps-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
@@ -50,7 +50,7 @@ impl Files for NoFiles {
     }
 }
 
-/// A process state without any problem.
+/// A stub of the process state that reports no problem.
 struct Idle;
 
 impl ProcessServices for Idle {
@@ -71,7 +71,7 @@ impl ProcessServices for Idle {
     }
 }
 
-/// Returns a single worker whose history log accepts nothing.
+/// Returns the only worker of a process. Its history log is full, so channels with history accept no publication.
 fn worker(config: &Config) -> (AppHosts, Context) {
     let library = AppRegistry::default();
     let app_set = library.load(config).expect("applications that load");
@@ -135,7 +135,7 @@ fn publications_that_can_be_taken_do_not_wait_for_others() {
         publish(&mut here, &mut shared, "kept:2");
         assert_eq!(shared.hub.receivers_total(), count);
     }
-    // Publications that still can't be accepted don't block either.
+    // Retrying the publications of the full channels does not block the other channel either.
     here.publish_deferred(&mut shared);
     publish(&mut here, &mut shared, "room:1");
     assert_eq!(shared.hub.receivers_total(), 4);

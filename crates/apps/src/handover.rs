@@ -1,7 +1,7 @@
-//! Replacement and removal of applications: newer code takes over at a reload, removed applications shut down, and all
-//! are stopped with the server.
+//! Replacement and removal of applications: at a reload newer code takes over, applications that are no longer
+//! configured shut down, and when the server stops, all applications are stopped.
 //!
-//! `app.stop` is called first; running handlers then have a limited time to finish.
+//! In each case `app.stop` is called first; the handlers that are running then have a limited time to finish.
 
 use std::sync::Arc;
 
@@ -15,19 +15,21 @@ use super::hooks::update_hook_kinds;
 use super::registry::{AppBundle, AppSet};
 use super::service::ServicePhase;
 
-/// The time that handlers of older code have to finish after a reload, as has a removed application, in milliseconds.
+/// The time that the handlers of older code have to finish after a reload, and those of a removed application after its
+/// removal, in milliseconds.
 const RETIREMENT_MS: u64 = 10_000;
 
-/// The time for publications of `app.stop` to reach clients before they are closed, in milliseconds.
+/// The minimum time from the removal of an application until its clients are closed, in milliseconds. It lets
+/// publications of `app.stop` reach them.
 const LAST_WORDS_MS: u64 = 50;
-/// The time limit of `app.stop` before clients are closed regardless, in milliseconds.
+/// The time after the removal at which the clients are closed even if `app.stop` has not ended, in milliseconds.
 const LAST_WORDS_MS_MAX: u64 = RETIREMENT_MS / 2;
 
 /// The progress of a removed application's shutdown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShutdownState {
     since_ms: u64,
-    /// The application's clients have been closed.
+    /// Whether the connections of the application's clients have been closed.
     has_closed_clients: bool,
 }
 
@@ -83,13 +85,13 @@ impl AppHosts {
             }
         };
         if let Err(words) = result {
-            // The code loaded in the check before, so the script fails only sometimes.
+            // The code was loaded successfully in the check before the reload, so this failure is not deterministic.
             error!(target: LOG, worker, "not reloaded: {words}");
         }
     }
 
-    /// Replaces a VM far above its memory limit by a new one with the same code, which takes over its connections.
-    /// Suspended handlers of the old VM end.
+    /// Replaces a VM that is far above its memory limit with a new one that runs the same code and takes over the
+    /// connections. Suspended handlers of the old VM are ended.
     pub(super) fn replace_broken(&mut self, id: AppId, shared: &mut Context) {
         let worker = self.worker;
         let Some(app) = self.app(id).filter(|app| app.runtime.is_broken()) else {
@@ -128,8 +130,8 @@ impl AppHosts {
         });
     }
 
-    /// Continues the shutdown of a removed application: closes its clients, and drops it once it is idle or its time
-    /// limit has passed.
+    /// Continues the shutdown of a removed application: first closes its clients, then drops the application once it is
+    /// idle or its time limit has passed.
     pub(super) fn continue_shutdown(&mut self, id: AppId, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let Some(app) = self.app(id) else { return };
@@ -153,7 +155,7 @@ impl AppHosts {
         self.apps[usize::from(id.0)] = None;
     }
 
-    /// Drops older code that is idle or past its time limit.
+    /// Drops the older code of an application once it is idle or past its time limit.
     pub(super) fn retire(&mut self, id: AppId, shared: &mut Context) {
         let Some(app) = self.app(id) else { return };
         for tasks in app.runtime.retire(shared.now) {
@@ -161,8 +163,8 @@ impl AppHosts {
         }
     }
 
-    /// Calls `app.stop` of all applications because the server is shutting down; they continue during the drain.
-    /// Services are stopped later.
+    /// Calls `app.stop` of all applications but services, because the server is shutting down. The applications keep
+    /// running during the drain; services are stopped later.
     pub(super) fn stop_all(&mut self, shared: &mut Context) {
         if std::mem::replace(&mut self.is_stopping, true) {
             return;
@@ -194,7 +196,7 @@ impl RunningApp {
         }
     }
 
-    /// Calls `app.stop`, except for a service that isn't running.
+    /// Calls `app.stop`, unless the application is a service that isn't running.
     pub(super) fn stop(&mut self, now: veche_types::Now) {
         if self.runs_stop_handler() {
             self.runtime.handle_event(Event::Stop, now);

@@ -1,5 +1,5 @@
-//! Hook requests of Centrifuge clients that applications decide: converts a session's request for the script, and the
-//! response for the session.
+//! Hook requests of Centrifuge clients that applications decide. This module converts a session's request for the
+//! script, and the script's response for the session.
 //!
 //! Each request gets exactly one decision: the script's, or a failure if the script fails, exceeds its time limit or
 //! ends, or if too many requests are waiting.
@@ -19,11 +19,11 @@ use veche_runtime::{Event, Runtime};
 
 use super::app_hosts::{AppHosts, LOG};
 
-/// The most waiting requests of one kind for one application on one worker. The limit is per kind, so that bursts of
-/// one kind, such as refreshes and disconnects, don't displace others.
+/// Maximum number of undecided requests per worker, application and kind of hook; further requests fail. Kinds are
+/// limited separately, so that a burst of one kind, such as refreshes, does not displace others.
 const WAITING_MAX: usize = 4096;
 
-/// The most requests that are expired in one turn.
+/// Maximum number of requests that are failed for their deadline in one turn.
 const GIVEN_UP_MAX: usize = 256;
 
 /// The undecided hook requests of one worker.
@@ -31,16 +31,18 @@ const GIVEN_UP_MAX: usize = 256;
 pub(super) struct PendingHooks {
     last: u64,
     waiting: BTreeMap<u64, PendingHook>,
-    /// The number of requests by application and kind.
+    /// The number of undecided requests by application and kind of hook.
     counts: Vec<[usize; HookKind::ALL.len()]>,
-    /// Deadlines in monotonic milliseconds with the numbers of the requests.
+    /// The deadlines in monotonic milliseconds, each with the number of its request.
     due: BTreeSet<(u64, u64)>,
-    /// Decisions that wait for their handlers' publications. This slows down clients that cause scripts to publish.
+    /// Decisions that are delayed until the hub has accepted the publications of their handlers. The delay slows down
+    /// clients whose requests make scripts publish.
     held: Vec<DeferredDecision>,
     warnings: LogThrottle,
 }
 
-/// A decision that is delayed until the publications in a range of numbers have been passed to the hub.
+/// A decision that is delayed until the deferred publications after the number `behind`, up to `up_to`, have been
+/// passed to the hub.
 struct DeferredDecision {
     behind: u64,
     up_to: u64,
@@ -53,14 +55,15 @@ struct PendingHook {
     session: ConnectionId,
     id: HookRequestId,
     due_ms: u64,
-    /// The last deferred publication when the request was made.
+    /// The number of the publication deferred last before the request was made.
     behind: u64,
-    /// The request, if its VM had not started: it may be passed to newer code.
+    /// A copy of the request if the application's runtime had not finished starting; newer code may then decide the
+    /// request.
     request: Option<Box<HookRequest>>,
 }
 
 impl PendingHooks {
-    /// Returns the next deadline; `u64::MAX` if there is none.
+    /// Returns the earliest deadline in monotonic milliseconds; `u64::MAX` if there is none.
     pub(super) fn due_ms(&self) -> u64 {
         self.due.first().map_or(u64::MAX, |(due_ms, _)| *due_ms)
     }
@@ -72,7 +75,8 @@ impl PendingHooks {
         Some(waiting)
     }
 
-    /// Returns the requests that an application received before it had started; newer code may decide them instead.
+    /// Returns the requests that an application received before it had finished starting, with their numbers. Newer
+    /// code may decide them instead.
     pub(super) fn unstarted(&self, app: AppId) -> impl Iterator<Item = (u64, AppHookRequest<'_>)> {
         let own = self.waiting.iter().filter(move |(_, one)| one.app == app);
         own.filter_map(|(number, one)| Some((*number, hook_request(one.request.as_deref()?))))
@@ -88,7 +92,8 @@ impl PendingHooks {
 }
 
 impl AppHosts {
-    /// Requests a decision of an application, which is stored in the requests, now or later, in every case.
+    /// Requests a decision from an application. Exactly one decision is added to `hook_decisions` of the context's
+    /// requests, in this call or later.
     pub(super) fn run_hook(
         &mut self,
         app: AppId,
@@ -140,7 +145,7 @@ impl AppHosts {
     /// Fails the requests whose deadline has passed.
     pub(super) fn expire_hooks(&mut self, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
-        // The remaining ones are still due, so the next turn follows at once.
+        // If more requests are due, the next turn follows at once, since their deadlines have passed.
         for _ in 0..GIVEN_UP_MAX {
             let Some(&(due_ms, number)) = self.pending_hooks.due.first() else {
                 return;
@@ -155,12 +160,12 @@ impl AppHosts {
             self.run(app, None, shared, |app, now| {
                 app.runtime.handle_event(Event::HookGone { number }, now);
             });
-            // Ends the request even if no VM knows it any more.
+            // Fails the request even if no VM knows it any more, for example because the VM was replaced.
             self.hook_answered(number, HookResponse::Failed, shared);
         }
     }
 
-    /// Handles the response of an application.
+    /// Handles an application's response to a hook request.
     pub(super) fn hook_answered(
         &mut self,
         number: u64,
@@ -194,7 +199,7 @@ impl AppHosts {
         }
     }
 
-    /// Delivers decisions once the publications made since their request are with the hub.
+    /// Delivers the delayed decisions whose publications have been passed to the hub.
     pub(super) fn deliver_deferred_decisions(&mut self, shared: &mut Context) {
         let publications = &self.held;
         let may_go =
@@ -205,7 +210,7 @@ impl AppHosts {
     }
 }
 
-/// Updates the hooks that an application handles after its code was loaded.
+/// Updates the set of hooks that an application handles. Called after its code was loaded.
 pub(super) fn update_hook_kinds(runtime: &impl Runtime, kinds: &HookKinds) {
     let hooks = Hook::ALL.into_iter();
     let hooks = hooks.filter(|hook| runtime.decides_on(*hook));

@@ -1,4 +1,4 @@
-//! Implements the interface that the worker uses to drive its applications.
+//! The implementation of the interface by which a worker drives its applications.
 
 use veche_frontends::hooks::HookRequest;
 use veche_frontends::worker_context::TokenRenewal;

@@ -1,4 +1,4 @@
-//! The runtimes that run handlers, as one: a message costs a branch and no virtual call.
+//! The kinds of runtimes as one enumeration: delivering a message costs a branch instead of a virtual call.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use veche_types::{ConnectionId, Now};
     reason = "most applications use Lua, whose messages should need no further pointer"
 )]
 pub(super) enum HostedRuntime {
-    /// A virtual machine of Lua.
+    /// A Lua VM in this process.
     Script(Script),
-    /// A script behind FastCGI.
+    /// A script behind FastCGI, such as php-fpm, which gets a request per event.
     PerEvent(Box<PerEvent>),
-    /// Separate processes.
+    /// Worker processes that run the handlers.
     Workers(Box<Workers>),
 }
 
@@ -33,13 +33,13 @@ pub(super) enum HostedRuntime {
 pub(super) enum Program {
     /// The code of a Lua application.
     Script(Box<veche_script::Program>),
-    /// Requests to a script.
+    /// A script behind FastCGI and the requests to it.
     PerEvent(Arc<veche_remote::Program>),
-    /// A command that runs in separate processes.
+    /// A command that is run in worker processes.
     Workers(veche_pool::Program),
 }
 
-/// Why a program can't begin to run.
+/// The reason why a program can't be started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
     /// The script can't be loaded.
@@ -48,7 +48,7 @@ pub(super) enum StartError {
     /// The processes can't be started.
     #[error("{0}")]
     Workers(String),
-    /// The name belonged to an application of another kind.
+    /// A reload changes the kind of runtime of an application with this name.
     #[error("changing the runtime of an app requires another name or a restart")]
     OtherRuntime,
 }
@@ -63,7 +63,7 @@ impl Program {
         }
     }
 
-    /// Returns whether both programs behave identically.
+    /// Returns whether both programs behave identically, so that a reload need not replace one with the other.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Script(program), Self::Script(other)) => program.is_same(other),
@@ -73,7 +73,7 @@ impl Program {
         }
     }
 
-    /// Returns the program of the script; `None` if the application is not in Lua.
+    /// Returns the Lua program; `None` if the application is not in Lua.
     pub(super) fn script_mut(&mut self) -> Option<&mut veche_script::Program> {
         match self {
             Self::Script(program) => Some(program),
@@ -82,14 +82,14 @@ impl Program {
         }
     }
 
-    /// Has tables of a script in Lua kept there.
+    /// Sets where snapshots of tables are stored, if the application is in Lua.
     pub(super) fn set_snapshots(&mut self, snapshots: &Snapshots) {
         if let Some(program) = self.script_mut() {
             program.app.limits.snapshots = snapshots.clone();
         }
     }
 
-    /// Sets the store and the seed of a script in Lua.
+    /// Sets the store and the seed of random numbers, if the application is in Lua.
     pub(super) fn seed(&mut self, store: &Arc<Store>, seed: u64) {
         if let Some(program) = self.script_mut() {
             program.store = Arc::clone(store);
@@ -98,7 +98,7 @@ impl Program {
     }
 }
 
-/// Calls the method of this name of the runtime in the variant.
+/// Evaluates an expression with the runtime of whichever variant it is.
 macro_rules! each {
     ($of:expr, $runtime:ident => $call:expr) => {
         match $of {

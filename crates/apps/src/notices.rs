@@ -1,4 +1,4 @@
-//! Publishes developer notices under `veche dev`: one worker publishes them for all.
+//! Publishes the developer notices of `veche dev`. One worker publishes them for the whole process.
 
 use std::sync::Arc;
 
@@ -7,18 +7,19 @@ use veche_hub::PayloadKind;
 
 use super::app_hosts::AppHosts;
 
-/// The interval of notices in milliseconds.
+/// The interval between publications of the notices, in milliseconds.
 const EVERY_MS: u64 = 200;
 
-/// Provides the notices for the developer's pages; each is published repeatedly for a while.
+/// The source of the notices for the developer's pages. Each notice is returned, and so published, repeatedly for a
+/// while.
 pub trait Notices: Send + Sync {
     /// Returns the channel of the developer's pages.
     fn channel(&self) -> &'static str;
-    /// Returns the texts to publish now.
+    /// Returns the texts of the notices to publish now.
     fn due(&self) -> Vec<String>;
 }
 
-/// Publishes notices at an interval.
+/// Publishes the notices at an interval of [`EVERY_MS`].
 pub(super) struct NoticePublisher {
     notices: Arc<dyn Notices>,
     due_ms: u64,
@@ -36,7 +37,7 @@ impl NoticePublisher {
 }
 
 impl AppHosts {
-    /// Publishes the current notices.
+    /// Publishes the current notices if the interval has passed.
     pub(super) fn publish_notices(&mut self, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let Some(own) = self.notices.as_mut().filter(|own| own.due_ms <= now_ms) else {

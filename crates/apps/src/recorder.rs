@@ -1,4 +1,4 @@
-//! Records for tests what applications log and publish, in order.
+//! Records for tests what applications log and publish, in the order in which they do.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use veche_runtime::Level;
 use veche_types::MessageKind;
 
-/// The most entries of one run; later ones are dropped.
+/// Maximum number of entries per test run; further entries are dropped.
 const ENTRIES_MAX: usize = 100_000;
 
 /// An action of an application, recorded by `veche test`.
@@ -19,7 +19,7 @@ pub enum RecordedEntry {
         /// The text of the line.
         text: String,
     },
-    /// The test itself logged or received something.
+    /// The test case itself logged a line or received a message.
     Noted {
         /// The severity of the line.
         level: Level,
@@ -30,19 +30,19 @@ pub enum RecordedEntry {
     Published {
         /// The name of the channel.
         channel: String,
-        /// Whether the data is text or binary.
+        /// The type of the data: text or binary.
         kind: MessageKind,
         /// The data as published.
         data: Vec<u8>,
     },
 }
 
-/// A recording, shared by its writers and readers.
+/// The recorded entries, shared by the code that writes them and the code that reads them.
 #[derive(Clone, Debug, Default)]
 pub struct AppRecorder(Rc<RefCell<Vec<RecordedEntry>>>);
 
 impl AppRecorder {
-    /// Adds an entry, up to the limit.
+    /// Adds an entry, unless the maximum number of entries is reached.
     pub fn write(&self, entry: RecordedEntry) {
         let mut entries = self.0.borrow_mut();
         if entries.len() < ENTRIES_MAX {

@@ -1,4 +1,4 @@
-//! The applications of the process, with ids that are stable across reloads, and their code.
+//! The applications of the process and their code. An application keeps its id across reloads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use veche_config::{self as config, Config, RestartPolicy};
 use super::hosted::{HostedRuntime, Program};
 use super::service::Lifecycle;
 
-/// One application that can be run.
+/// The code and settings of one configured application.
 #[derive(Clone, Debug)]
 pub struct AppBundle {
     pub(super) program: Program,
-    /// The folder of files that responses may contain.
+    /// The folder of the files that responses may serve.
     pub files: Option<Arc<Path>>,
-    /// The instance, for a service.
+    /// The instance, if the application is a service.
     pub slot: Option<InstanceSlot>,
     /// Whether the application handles channel and user events.
     pub receives_events: bool,
-    /// The hooks that the application handles for Centrifuge clients.
+    /// The kinds of hooks that the application handles for Centrifuge clients.
     pub kinds: Arc<HookKinds>,
-    /// Warnings of the loading check, such as functions that are never called.
+    /// Warnings of the check that the code loads, for example about functions that are never called.
     warnings: Vec<String>,
 }
 
-/// Returns the names of the applications with their warnings.
+/// Returns the warnings of all applications, each with the name of its application.
 pub fn warnings(app_set: &AppSet) -> Vec<(String, String)> {
     let bundles = app_set.iter().flatten();
     let all = bundles.flat_map(|bundle| {
@@ -46,7 +46,7 @@ pub fn warnings(app_set: &AppSet) -> Vec<(String, String)> {
     all.collect()
 }
 
-/// The worker assignment and restart policy of a service's instance.
+/// The number of a service's instance, which determines its worker, and its restart policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceSlot {
     /// The number of the instance, from 1.
@@ -72,12 +72,12 @@ impl AppBundle {
         format!("app {:?}: {error}", self.name())
     }
 
-    /// Returns the initial lifecycle, for a service.
+    /// Returns the initial lifecycle if the application is a service.
     pub(super) fn lifecycle(&self) -> Option<Lifecycle> {
         self.slot.map(|slot| Lifecycle::new(slot.restart))
     }
 
-    /// Returns whether two bundles would behave identically.
+    /// Returns whether two bundles behave identically, so that a reload need not replace one with the other.
     pub fn is_same(&self, other: &Self) -> bool {
         self.program.is_same(&other.program)
             && self.files == other.files
@@ -90,7 +90,7 @@ impl AppBundle {
 pub type AppSet = Arc<Vec<Option<Arc<AppBundle>>>>;
 
 /// Returns a copy of the applications for one test run: with a store of its own, seeded random numbers, and only the
-/// named services (`None`: all).
+/// services named in `services` (`None`: all services).
 pub fn seeded(app_set: &AppSet, seed: u64, services: Option<&[String]>) -> Result<AppSet, String> {
     let is_of = |bundle: &AppBundle, name: &str| {
         let rest = bundle.name().strip_prefix(name);
@@ -119,31 +119,31 @@ pub fn seeded(app_set: &AppSet, seed: u64, services: Option<&[String]>) -> Resul
     Ok(Arc::new(bundles.collect()))
 }
 
-/// An application by its name, configured or not.
+/// The name of an application that is, or once was, configured. Its index is the application's id.
 #[derive(Debug)]
 struct RegisteredApp {
     name: String,
-    /// The hooks that it handles for Centrifuge clients.
+    /// The kinds of hooks that the application handles for Centrifuge clients.
     kinds: Arc<HookKinds>,
 }
 
-/// Assigns ids to applications. A name keeps its id for the lifetime of the process, since open sessions refer to it
-/// across reloads.
+/// Assigns ids to applications and loads their code. A name keeps its id for the lifetime of the process, since open
+/// sessions refer to the id across reloads.
 #[derive(Debug, Default)]
 pub struct AppRegistry {
     names: Mutex<Vec<RegisteredApp>>,
     /// The store shared by all workers and applications.
     pub store: Arc<Store>,
-    /// Performs the calls of applications.
+    /// Performs the calls of applications to external services.
     pub outbound: Outbound,
-    /// Figures of applications in processes.
+    /// Metrics of the applications that run in worker processes.
     pub pools: PoolRegistry,
-    /// The load test whose users the services play.
+    /// The load test whose simulated users the services are, if any.
     load_run: Option<Arc<dyn LoadRun>>,
 }
 
 impl AppRegistry {
-    /// Creates a registry whose services play the users of a load test, if there is one.
+    /// Creates a registry. With a load test, the services act as its simulated users.
     pub fn for_load_run(load_run: Option<Arc<dyn LoadRun>>) -> Self {
         Self {
             load_run,
@@ -151,12 +151,13 @@ impl AppRegistry {
         }
     }
 
-    /// Reads the code of all applications and checks that it loads. Worker processes are started by this process.
+    /// Reads the code of all applications and checks that it loads. This process itself starts worker processes.
     pub fn load(&self, config: &Config) -> Result<AppSet, String> {
         self.load_with(config, None)
     }
 
-    /// Does the same as [`load`](Self::load); worker processes are started by the supervisor's spawner, if there is one.
+    /// Does the same as [`load`](Self::load), but the supervisor's spawner starts worker processes, if `spawner` is not
+    /// `None`.
     pub fn load_with(
         &self,
         config: &Config,
@@ -200,7 +201,7 @@ impl AppRegistry {
         Ok(Arc::new(app_set))
     }
 
-    /// Returns the instances of a service under internal names, which no app can have.
+    /// Returns the instances of a service. Their names begin with a NUL, so no configured app can have the same name.
     fn service_instances(
         &self,
         service: &config::ServiceConfig,
@@ -234,7 +235,7 @@ impl AppRegistry {
         Ok(bundles.collect())
     }
 
-    /// Returns the id of an application's name.
+    /// Returns the id of the application with a name, and assigns one to a new name.
     pub fn id(&self, name: &str) -> AppId {
         let mut names = self.names.lock();
         let known = names.iter().position(|known| known.name == name);
@@ -247,7 +248,7 @@ impl AppRegistry {
         }) as u16)
     }
 
-    /// Returns the hooks that an application handles, updated whenever its code is loaded.
+    /// Returns the set of hooks that an application handles. The set is shared and updated whenever its code is loaded.
     pub fn hook_kinds(&self, AppId(id): AppId) -> Arc<HookKinds> {
         let names = self.names.lock();
         let named = names.get(usize::from(id));
@@ -285,8 +286,8 @@ impl AppRegistry {
             },
             role,
         };
-        // Each worker loads the code again. This check finds errors that would affect all of them, and reads the
-        // modules.
+        // Each worker loads the code again. This check finds the errors that would affect all workers, and reads the
+        // modules into memory.
         let kinds = match role {
             AppRole::Clients => self.hook_kinds(self.id(&app.name)),
             AppRole::Service { .. } => Arc::default(),
@@ -339,7 +340,7 @@ impl AppRegistry {
         }
     }
 
-    /// Creates an application that runs in worker processes. Each call creates a new generation of these processes.
+    /// Creates an application that runs in worker processes. Each call starts a new generation of these processes.
     fn in_processes(
         &self,
         app: &config::AppConfig,
@@ -375,13 +376,15 @@ impl AppRegistry {
     }
 }
 
-/// Returns a spawner without a supervisor. Its processes have the account of this process, unless another is configured.
+/// Returns a spawner that starts processes from this process, for use without a supervisor. The processes run under
+/// this process's account, unless another one is configured.
 fn own_spawner(config: &Config) -> Result<Arc<Spawner>, String> {
     let programs = config.apps.iter().filter_map(|app| {
         let processes = app.processes.as_ref()?;
         let account = match config::Account::of_app(app, None) {
             Ok(account) => account,
-            // The configuration is that of a server which another user starts.
+            // The configuration is for a server that another user starts, and only root can change the account: the
+            // processes keep the account of this process.
             Err(config::AccountError::NotRoot { .. }) => None,
             Err(error) => return Some(Err(error.to_string())),
         };
@@ -396,7 +399,7 @@ fn own_spawner(config: &Config) -> Result<Arc<Spawner>, String> {
     Ok(Arc::new(Spawner::own(programs)))
 }
 
-/// Returns the warnings from the loading of a script.
+/// Returns the warnings that a script logged while it was loaded.
 fn warnings_of(runtime: &mut HostedRuntime) -> Vec<String> {
     let mut effects = Effects::default();
     runtime.take_effects(&mut effects);
@@ -412,5 +415,5 @@ fn warnings_of(runtime: &mut HostedRuntime) -> Vec<String> {
     warnings.collect()
 }
 
-/// The most applications and service instances of a configuration: each has a VM and a 16-bit number.
+/// Maximum number of applications and service instances of a configuration. Each has a VM and a 16-bit id.
 const VOLUMES_MAX: usize = 4096;

@@ -1,4 +1,5 @@
-//! Effects on connections of other workers: sent as messages and executed there as if they were local.
+//! Actions of applications on connections of other workers. They are sent as messages and executed there as if they
+//! were local.
 
 use std::collections::VecDeque;
 
@@ -11,16 +12,16 @@ use veche_types::ConnectionId;
 use super::app_hosts::AppHosts;
 use super::user_search::{UserSearch, UserSearchResult};
 
-/// Limit of queued bytes for one worker; beyond it messages are dropped.
+/// Maximum number of queued bytes for one worker; further actions are dropped.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
-/// A message of at least this many bytes gets no further actions.
+/// A queued message that has reached this many bytes gets no further actions; the next action begins a new message.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Bytes of an action in addition to its data.
+/// The assumed size of an action without its data, in bytes.
 const ORDER_BYTES: usize = 64;
 
-/// Actions for another worker, of one application.
+/// Actions of one application for connections of another worker.
 pub struct AppWorkerMessage {
     pub(super) app: AppId,
     orders: Vec<RemoteAction>,
@@ -30,16 +31,16 @@ pub struct AppWorkerMessage {
 pub(super) enum RemoteAction {
     Send(ConnectionId, MessageKind, Vec<u8>),
     Close(ConnectionId, u16, String),
-    /// A search by another worker, and the result of one of ours.
+    /// Requests a search from the other worker.
     Find(UserSearch),
     Found(UserSearchResult),
 }
 
 /// The queued actions for other workers.
 pub(super) struct RemoteSends {
-    /// The queues by worker.
+    /// The queue for each worker, by the worker's index.
     lanes: Box<[RemoteQueue]>,
-    /// The number of messages in all queues.
+    /// The total number of messages in the queues of all workers.
     pieces: usize,
     is_dropping: bool,
 }
@@ -51,7 +52,7 @@ struct RemoteQueue {
 }
 
 impl RemoteSends {
-    /// Creates the queues for a number of workers.
+    /// Creates empty queues, one for each of `workers` workers.
     pub(super) fn new(workers: u16) -> Self {
         Self {
             lanes: (0..workers).map(|_| RemoteQueue::default()).collect(),
@@ -86,7 +87,7 @@ impl RemoteSends {
 
     pub(super) fn enqueue(&mut self, worker: u16, app: AppId, order: RemoteAction, bytes: usize) {
         let bytes = bytes + ORDER_BYTES;
-        // Scripts may pass arbitrary worker numbers.
+        // The worker number comes from the script, so it may be invalid; the action is then ignored.
         let Some(lane) = self.lanes.get_mut(usize::from(worker)) else {
             return;
         };
@@ -123,7 +124,7 @@ impl RemoteSends {
 }
 
 impl AppHosts {
-    /// Takes the next message for a worker.
+    /// Takes the next queued message for a worker.
     pub(super) fn next_app_message(&mut self, worker: usize) -> Option<AppWorkerMessage> {
         let lane = self.far.lanes.get_mut(worker)?;
         let mail = lane.mail.pop_front()?;
@@ -135,12 +136,12 @@ impl AppHosts {
         Some(mail)
     }
 
-    /// Returns whether messages are queued for other workers.
+    /// Returns whether messages for other workers are queued.
     pub(super) fn has_app_messages(&self) -> bool {
         !self.far.is_empty()
     }
 
-    /// Executes a message of another worker.
+    /// Executes the actions in a message from another worker.
     pub(super) fn receive_app_message(&mut self, mail: AppWorkerMessage, shared: &mut Context) {
         let id = mail.app;
         for order in mail.orders {

@@ -1,15 +1,15 @@
-//! Requests of applications to the hub and to the API. Each has an id in the place of a session's, above the indices of all
-//! connections, so that its response finds the way back.
+//! Requests of applications to the hub and to the API. Each has an id of the same type as a session's, with an index
+//! above those of all connections, so that the reply can be assigned to the application.
 
 use veche_frontends::AppId;
 use veche_hub::ConnectionId;
 
-/// The index of queries.
+/// The index in the ids of all queries of channels.
 const QUERIES: u32 = u32::MAX;
-/// The index of API calls is this minus the application's number.
+/// The index in the ids of API calls is this value minus the application's number.
 const API_CALLS: u32 = u32::MAX - 1;
 
-/// The application that made a request, and the kind of the request.
+/// The application that made a request, with the kind of the request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Requester {
     /// A query of a channel.
@@ -17,13 +17,13 @@ pub(super) enum Requester {
     /// A call of the API.
     ApiCall {
         app: AppId,
-        /// Its number among the calls of the worker.
+        /// The number of the call among the API calls of this worker.
         number: u32,
     },
 }
 
 impl Requester {
-    /// Returns the requester with this id; `None` if it belongs to a connection.
+    /// Returns the requester with this id; `None` if the id belongs to a connection.
     pub(super) fn of(id: ConnectionId) -> Option<Self> {
         if id.index == QUERIES {
             return Some(Self::Query(AppId(id.generation as u16)));
@@ -35,7 +35,7 @@ impl Requester {
         })
     }
 
-    /// Returns the id in the place of a session's.
+    /// Returns the id that stands for the requester where the hub expects the id of a session.
     pub(super) fn id(self) -> ConnectionId {
         match self {
             Self::Query(app) => ConnectionId {
@@ -49,7 +49,7 @@ impl Requester {
         }
     }
 
-    /// Returns the application, which gets the response.
+    /// Returns the application that made the request and gets the response.
     pub(super) fn app(self) -> AppId {
         match self {
             Self::Query(app) | Self::ApiCall { app, .. } => app,

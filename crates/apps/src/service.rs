@@ -1,7 +1,7 @@
-//! The lifecycle of a service's instance: start, end and restart.
+//! The lifecycle of an instance of a service: its start, end and restart.
 //!
-//! An instance is a [`RunningApp`] without clients on one worker. Each start uses a new VM, so no state of a failure
-//! remains. Two never run at once: after a reload the instance starts when the older code has ended.
+//! An instance is a [`RunningApp`] without clients on one worker. Each start uses a new VM, so no state survives a
+//! failure. Two runs of an instance never overlap: after a reload the new code starts when the older code has ended.
 
 use tracing::{error, info, warn};
 use veche_config::RestartPolicy;
@@ -10,11 +10,11 @@ use veche_runtime::{Event, Runtime, ServiceState};
 
 use super::app_hosts::{AppHosts, LOG, RunningApp};
 
-/// The delay before the first restart after a failure, in milliseconds; it doubles with each further one.
+/// The delay before the first restart of an instance, in milliseconds; it doubles with each further restart.
 const BACK_OFF_MS: u64 = 200;
-/// The longest restart delay in milliseconds.
+/// The maximum restart delay in milliseconds.
 const BACK_OFF_MS_MAX: u64 = 30_000;
-/// The running time after which the delay is reset, in milliseconds.
+/// A run of at least this duration, in milliseconds, resets the restart delay.
 const RAN_WELL_MS: u64 = 30_000;
 
 /// The lifecycle state of a service's instance.
@@ -22,15 +22,15 @@ const RAN_WELL_MS: u64 = 30_000;
 pub(super) struct Lifecycle {
     restart: RestartPolicy,
     state: LifecycleState,
-    /// Consecutive runs that ended too soon.
+    /// The number of restarts since the last run of at least [`RAN_WELL_MS`].
     early_ends: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LifecycleState {
-    /// Starts as soon as older code has ended.
+    /// The instance has not run yet; it starts as soon as older code has ended.
     New,
-    /// Restarts at a time.
+    /// The instance has ended and restarts at this time, in monotonic milliseconds.
     Due {
         at_ms: u64,
     },
@@ -43,14 +43,14 @@ enum LifecycleState {
 /// Whether the services of a worker may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServicePhase {
-    /// The service has not started: services of another process of this server may still run.
+    /// Services must not start yet: those of another process of this server may still run.
     Held,
     Open,
-    /// Services have been requested to stop, and are aborted at a time.
+    /// Services have been requested to stop; those still running at `until_ms`, in monotonic milliseconds, are aborted.
     Stopping {
         until_ms: u64,
     },
-    /// No service runs, and none will be started.
+    /// All services have ended, and none will be started.
     Over,
 }
 
@@ -75,12 +75,12 @@ impl Lifecycle {
 }
 
 impl RunningApp {
-    /// Returns whether the application is a service, configured or not.
+    /// Returns whether the application is a service, whether or not it is still configured.
     pub(super) fn is_service(&self) -> bool {
         self.bundle.slot.is_some()
     }
 
-    /// Returns whether the service, its older code or anything that they started is running.
+    /// Returns whether the service, its older code, or a coroutine that either has started is still running.
     fn is_busy(&self) -> bool {
         let runs = self.is_running() || self.exit.is_some();
         let has_work = runs && !self.runtime.is_idle();
@@ -92,7 +92,8 @@ impl RunningApp {
         self.lifecycle.is_some() && self.runtime.service_state() == ServiceState::Runs
     }
 
-    /// Returns the time at which the lifecycle needs attention, in monotonic milliseconds.
+    /// Returns the time at which [`AppHosts::advance_service`] has to be called, in monotonic milliseconds; `u64::MAX`
+    /// if there is none.
     pub(super) fn lifecycle_due_ms(&self) -> u64 {
         match self.lifecycle.as_ref().map(|lifecycle| lifecycle.state) {
             Some(LifecycleState::New) if !self.runtime.has_older() => 0,
@@ -113,19 +114,19 @@ impl AppHosts {
         self.phase = ServicePhase::Held;
     }
 
-    /// Starts the services that were held back, unless they have been requested to stop.
+    /// Allows services to start after [`Self::hold_services`], unless they have been requested to stop.
     pub fn start_services(&mut self) {
         if self.phase == ServicePhase::Held {
             self.phase = ServicePhase::Open;
         }
     }
 
-    /// Returns whether the application is a service that has not started or has ended.
+    /// Returns whether the application is a service and this worker's services have not started yet or have all ended.
     pub(super) fn is_idle(&self, app: &RunningApp) -> bool {
         app.is_service() && matches!(self.phase, ServicePhase::Held | ServicePhase::Over)
     }
 
-    /// Requests services to stop; they are aborted at a time in monotonic milliseconds.
+    /// Requests services to stop. Those still running at `until_ms`, in monotonic milliseconds, are aborted.
     pub(super) fn shut_down_services(&mut self, until_ms: u64, shared: &mut Context) {
         match &mut self.phase {
             // No service has started.
@@ -142,7 +143,7 @@ impl AppHosts {
         }
     }
 
-    /// Drops services that were requested to stop and are idle or past their time limit.
+    /// After services were requested to stop: ends them once all are idle or their time limit has passed.
     pub(super) fn end_services(&mut self, shared: &mut Context) {
         let ServicePhase::Stopping { until_ms } = self.phase else {
             return;
@@ -170,7 +171,7 @@ impl AppHosts {
         services.map(|(index, _)| AppId(index as u16)).collect()
     }
 
-    /// Advances the lifecycle of a service; does nothing for other applications.
+    /// Starts or restarts a service when it is due, and handles its end. Does nothing for other applications.
     pub(super) fn advance_service(&mut self, id: AppId, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         if self.phase != ServicePhase::Open {
@@ -216,7 +217,7 @@ impl AppHosts {
             if let Some(lifecycle) = &mut app.lifecycle {
                 lifecycle.state = LifecycleState::Runs { since_ms };
             }
-            // A VM needs its first turn before its first call.
+            // A new VM must have had a turn before its first call.
             app.runtime.turn(now);
             app.runtime.handle_event(Event::Run, now);
         });

@@ -1,7 +1,8 @@
-//! Searches for a user's connections on all workers: a request to each by message, and one result from all answers.
+//! Searches for a user's connections on all workers: a message to each other worker requests its connections, and the
+//! answers of all workers form one result.
 //!
-//! The hub knows the connections of a user. This module selects those of an application and tracks the waiting
-//! handlers.
+//! The hub knows the connections of a user. This module selects those that belong to the searching application, and
+//! tracks the handlers that wait for a result.
 
 use std::collections::HashMap;
 
@@ -12,13 +13,13 @@ use veche_runtime::{Runtime, Token};
 use super::app_hosts::AppHosts;
 use super::remote_sends::RemoteAction;
 
-/// The time after which a missing answer is abandoned, in milliseconds.
+/// The time after which a search ends without the answers that are still missing, in milliseconds.
 const PATIENCE_MS: u64 = 5000;
 
-/// Bytes of a connection's address in a message.
+/// The size of one connection's address in a message, in bytes.
 const PLACE_BYTES: usize = size_of::<WorkerConnection>();
 
-/// A search request to another worker.
+/// A request to another worker for its connections of a user.
 pub(super) struct UserSearch {
     /// Index of the requesting worker.
     from: u16,
@@ -27,7 +28,7 @@ pub(super) struct UserSearch {
     limit: usize,
 }
 
-/// The answer of a worker.
+/// A worker's answer to a search request.
 pub(super) struct UserSearchResult {
     token: Token,
     places: Vec<WorkerConnection>,
@@ -50,18 +51,19 @@ struct PendingSearch {
 }
 
 impl UserSearches {
-    /// Cancels a search that no handler waits for.
+    /// Cancels a search that no handler waits for any more.
     pub(super) fn cancel(&mut self, app: AppId, token: Token) {
         self.under_way.remove(&(app, token));
         self.over.retain(|(of, own, _)| (*of, *own) != (app, token));
     }
 
-    /// Completes a search immediately; the result is delivered when the script waits for it.
+    /// Records the outcome of a call without a search; it is delivered when the handler waits for it.
     pub(super) fn complete(&mut self, app: AppId, token: Token, outcome: CallOutcome) {
         self.over.push((app, token, outcome));
     }
 
-    /// Returns the time at which a result has to be delivered.
+    /// Returns the time at which a result has to be delivered, in monotonic milliseconds: 0 if one is available now,
+    /// `u64::MAX` if no search is in progress.
     pub(super) fn due_ms(&self) -> u64 {
         if !self.over.is_empty() {
             return 0;
@@ -72,7 +74,7 @@ impl UserSearches {
 }
 
 impl PendingSearch {
-    /// Returns the sorted results, up to the requested number.
+    /// Returns the connections found, sorted, at most the requested number.
     fn outcome(mut self) -> CallOutcome {
         self.places.sort_unstable();
         self.places.truncate(self.limit);
@@ -113,7 +115,7 @@ impl AppHosts {
         }
     }
 
-    /// Handles the search request of another worker.
+    /// Answers the search request of another worker.
     pub(super) fn search_local(&mut self, app: AppId, search: UserSearch, shared: &Context) {
         let UserSearch {
             from,
@@ -128,7 +130,7 @@ impl AppHosts {
             .enqueue(from, app, RemoteAction::Found(finding), bytes);
     }
 
-    /// Handles the answer of another worker.
+    /// Adds another worker's answer to a search.
     pub(super) fn search_answered(&mut self, app: AppId, finding: UserSearchResult) {
         let key = (app, finding.token);
         let Some(find) = self.user_searches.under_way.get_mut(&key) else {
@@ -167,7 +169,7 @@ impl AppHosts {
         }
     }
 
-    /// Returns the application's connections of a user on this worker.
+    /// Returns the connections of a user on this worker that belong to the application, at most `limit`.
     fn local_addresses(
         &self,
         app: AppId,

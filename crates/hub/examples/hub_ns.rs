@@ -1,4 +1,4 @@
-//! Measures nanoseconds of hub time per publication to a user and per delivery of a fan-out.
+//! Measures the hub's time per publication to a user and per delivery of a fan-out, in nanoseconds.
 //!
 //! `cargo run --profile bench -p veche-hub --example hub_ns`
 
@@ -16,7 +16,8 @@ use veche_hub::{
 
 use now::now;
 
-/// Rounds are shorter than a scheduler's time slice, so most are uninterrupted even on a busy machine.
+/// Number of measured rounds. A round is shorter than a scheduler's time slice, so most are not interrupted even on a
+/// busy machine.
 const ROUNDS: usize = 301;
 
 /// Accepts deliveries and does almost nothing with them.
@@ -37,7 +38,7 @@ impl Outlet for Sink {
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
 }
 
-/// Returns the median of the rounds.
+/// Runs the rounds and returns the median time per item, in nanoseconds; a round processes `count` items.
 fn ns_each(count: usize, mut round: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..ROUNDS)
         .map(|_| {
@@ -81,7 +82,7 @@ fn main() {
     let mut random = fastrand::Rng::with_seed(1);
     for count in [100, 10_000] {
         let mut hub = hub_with(count, |index| format!("#user-{index:010}"));
-        // Adjacent, like payloads in received bytes.
+        // The names are adjacent in memory, like payloads in received bytes.
         let names: String = (0..count)
             .map(|index| format!("user-{index:010}"))
             .collect();

@@ -1,8 +1,9 @@
-//! Budgets of the history, and the share of each publisher in them.
+//! The memory budgets of the history, and the share of each publisher in them.
 //!
-//! Each namespace with its own budget has one, and all other channels share one. Within a budget each publisher has an
-//! account; a stream counts to the account of the publisher with most of its bytes. When a budget is exceeded, the
-//! heaviest account is evicted from, starting with its largest stream: a flood evicts itself.
+//! A namespace may have a budget of its own; the channels of all others share the common budget. Within a budget each
+//! publisher has an account, and a stream counts to the account of the publisher of most of its bytes. When a budget is
+//! exceeded, publications are evicted from the heaviest account, beginning with its largest stream: a flood evicts
+//! itself.
 
 use std::hash::BuildHasher;
 
@@ -12,16 +13,18 @@ use hashbrown::HashTable;
 use crate::Budget;
 use crate::weight_classes::{ClassLink, Linked, NO_MEMBER, WeightClasses};
 
-/// Divisor of the weight of the server's account: back ends publish for many users and are trusted.
+/// The weight of the server's account is its bytes divided by this number, because back ends publish for many users and
+/// are trusted.
 const SERVER_WEIGHT_DIVISOR: usize = 16;
 
-/// A user, with an empty name for anonymous clients; `None` for back ends and applications.
+/// The name of a user, empty for anonymous clients; `None` for back ends and applications.
 pub(crate) type Publisher<'a> = Option<&'a str>;
 
-/// Memory of an account: its slot, its part of the name table, and the list ends of a few weight classes.
+/// The memory that an account takes, in bytes: its slot, its part of the name table, and the list ends of a few weight
+/// classes.
 const ACCOUNT_BYTES: usize = size_of::<Option<Account>>() + size_of::<u32>() + 2 + 128;
 
-/// All accounts with their budgets.
+/// The accounts of all publishers, and the budgets to which they count.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     accounts: Vec<Option<Account>>,
@@ -29,9 +32,9 @@ pub(crate) struct Accounts {
     names: HashTable<u32>,
     hasher: RandomState,
     pools: Vec<Pool>,
-    /// The pool of each [`Budget`].
+    /// The index of the pool for each [`Budget`].
     pool_of: Vec<u32>,
-    /// A hint: some pool may exceed its budget.
+    /// `false` if no pool exceeds its budget; `true` if one may.
     may_exceed_budget: bool,
 }
 
@@ -44,13 +47,13 @@ struct Account {
     streams: WeightClasses,
 }
 
-/// A budget with the accounts that count to it.
+/// A budget, with the accounts that count to it.
 #[derive(Debug)]
 struct Pool {
-    /// The namespace; `None` for the common budget.
+    /// The name of the namespace; `None` for the common budget.
     namespace: Option<Box<str>>,
     bytes_max: usize,
-    /// The namespace no longer has a budget of its own.
+    /// Whether the namespace no longer has a budget of its own.
     is_removed: bool,
     bytes: usize,
     accounts: WeightClasses,
@@ -104,8 +107,8 @@ impl Accounts {
         }
     }
 
-    /// Sets the budgets of namespaces and the common budget of all other channels. Streams in the budget of a namespace
-    /// that no longer has one stay there until a maintenance scan [moves](super::streams::Streams::scan) them.
+    /// Sets the budgets of namespaces, and the common budget of all other channels. If a namespace no longer has a
+    /// budget, its streams stay in the old one until a maintenance scan [moves](super::streams::Streams::scan) them.
     pub(crate) fn set_budgets<'n>(
         &mut self,
         common: usize,
@@ -134,7 +137,7 @@ impl Accounts {
         self.may_exceed_budget = true;
     }
 
-    /// Returns the pool to which a budget belongs.
+    /// Returns the index of the pool of a budget.
     pub(crate) fn pool(&self, budget: Budget) -> u32 {
         self.pool_of.get(budget.index()).copied().unwrap_or(0)
     }
@@ -143,13 +146,13 @@ impl Accounts {
         self.get(index).pool
     }
 
-    /// Iterates over the budgets, the common one first: the namespace, the bytes used and the limit.
+    /// Iterates over the budgets, the common one first: name of the namespace, bytes used, and limit in bytes.
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
         let pools = self.pools.iter().filter(|pool| !pool.is_removed);
         pools.map(|pool| (pool.namespace.as_deref(), pool.bytes, pool.bytes_max))
     }
 
-    /// Returns the bytes of all accounts.
+    /// Returns the total bytes of all accounts.
     pub(crate) fn bytes(&self) -> usize {
         self.pools.iter().map(|pool| pool.bytes).sum()
     }
@@ -159,14 +162,14 @@ impl Accounts {
         self.get(index).publisher.as_deref() == publisher
     }
 
-    /// Returns the account of the same publisher in another pool.
+    /// Returns the account of the same publisher in the given pool, and creates it if necessary.
     pub(crate) fn account_in_pool(&mut self, index: u32, pool: u32) -> u32 {
         let publisher = self.get(index).publisher.clone();
         self.open(pool, publisher.as_deref())
     }
 
-    /// Returns the account of a publisher and creates it if necessary. The caller must [add](Self::add_stream) a stream to it
-    /// at once.
+    /// Returns the account of a publisher in a pool, and creates it if necessary. The caller must
+    /// [add](Self::add_stream) a stream to it at once, because an account is closed only with its last stream.
     pub(crate) fn open(&mut self, pool: u32, publisher: Publisher<'_>) -> u32 {
         let hash = self.hasher.hash_one((pool, publisher));
         let is_same = |index: &u32| {
@@ -205,7 +208,7 @@ impl Accounts {
         index
     }
 
-    /// Counts a stream to an account.
+    /// Adds a stream to an account.
     pub(crate) fn add_stream(
         &mut self,
         index: u32,
@@ -218,7 +221,7 @@ impl Accounts {
         self.change(index, 0, bytes);
     }
 
-    /// Updates the size of a stream; `is_renewed` marks it as just published to.
+    /// Updates the size of a stream. `is_renewed`: the stream was just published to.
     pub(crate) fn resize_stream(
         &mut self,
         index: u32,
@@ -237,7 +240,7 @@ impl Accounts {
         }
     }
 
-    /// Removes a stream of the given size from an account. The account ends with its last stream.
+    /// Removes a stream of the given size in bytes from an account. The account is closed with its last stream.
     pub(crate) fn remove_stream(
         &mut self,
         index: u32,
@@ -254,7 +257,7 @@ impl Accounts {
         }
     }
 
-    /// Returns the next stream to evict from with its account; `None` if no budget is exceeded.
+    /// Returns the stream to evict from next, after its account; `None` if no budget is exceeded.
     pub(crate) fn next_to_evict(&mut self) -> Option<(u32, u32)> {
         if !self.may_exceed_budget {
             return None;
@@ -268,7 +271,8 @@ impl Accounts {
         found
     }
 
-    /// Returns whether a stream is still the next one of its budget to evict from.
+    /// Returns whether the stream must still be evicted from next: its budget is exceeded, and account and stream are
+    /// still the heaviest.
     pub(crate) fn must_evict(&self, index: u32, stream: u32) -> bool {
         let Some(Some(account)) = self.accounts.get(index as usize) else {
             return false;
@@ -327,7 +331,8 @@ fn hash_of(all: &[Option<Account>], hasher: &RandomState, index: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// The slot, the entry in the name table with its control bytes, the list ends, and the name.
+    /// An account's memory consists of its slot, its entry in the name table with control bytes, the list ends, and its
+    /// name.
     #[test]
     fn an_account_counts_its_memory_once() {
         let slot = size_of::<Option<Account>>();

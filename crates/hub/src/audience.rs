@@ -1,4 +1,4 @@
-//! The users that a channel's name restricts it to. Every way into the channel checks this.
+//! The users to which a channel's name restricts the channel. This is checked whenever a client enters a channel.
 //!
 //! | name | users |
 //! |---|---|
@@ -8,37 +8,37 @@
 //! | `/users/ann/orders`, where `/users/:user/orders` is a namespace | the user `ann` |
 //! | `#ann` | the user `ann`, subscribed by the server; clients can't request it |
 //!
-//! Subscriptions that a back end grants by channel name are the back end's decision and are not checked here.
+//! If a back end grants a subscription by channel name, the back end has decided, and the name is not checked.
 
 use crate::Namespaces;
 use crate::pattern::USER;
 
-/// The users that a channel's name restricts it to.
+/// The users to which a channel's name restricts the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Audience<'c> {
     /// The owner of a personal channel.
     user: Option<&'c str>,
     /// The comma-separated user names after the last `#`.
     user_list: Option<&'c str>,
-    /// The user that the namespace's pattern extracts from the name.
+    /// The user name that the pattern of the namespace extracts from the channel's name.
     pattern_user: Option<&'c str>,
-    /// The name, or its part after the namespace, begins with `$`.
+    /// Whether the name, or its part after the namespace, begins with `$`.
     is_private: bool,
 }
 
-/// The grant that a user needs to enter a channel, as far as its name determines it.
+/// The kind of grant that a user needs to enter a channel, as far as the channel's name determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryRequirement {
     /// Any grant, including one for a pattern or a whole namespace.
     AnyGrant,
-    /// Only a grant for the channel itself.
+    /// Only a grant that names the channel itself.
     NamedGrant,
-    /// No grant that a client can request.
+    /// No grant that a client can request permits the user to enter.
     Never,
 }
 
 impl<'c> Audience<'c> {
-    /// Parses a channel name, which is arbitrary text.
+    /// Determines the audience of a channel name, which may be any text.
     pub fn of(channel: &'c str, namespaces: &'c Namespaces) -> Self {
         if let Some(user) = channel.strip_prefix('#') {
             return Self {
@@ -57,7 +57,7 @@ impl<'c> Audience<'c> {
         }
     }
 
-    /// Returns whether the name excludes no user.
+    /// Returns whether the name restricts the channel in no way.
     pub fn is_everyone(&self) -> bool {
         !self.is_private && self.user.or(self.user_list).or(self.pattern_user).is_none()
     }
@@ -67,8 +67,8 @@ impl<'c> Audience<'c> {
         self.is_private
     }
 
-    /// Returns whether the name includes a user. A name without a restriction includes all users; the anonymous user
-    /// `""` is never part of a restriction.
+    /// Returns whether the name permits a user. A name without a restriction permits all users. `""` stands for an
+    /// anonymous user, which no restriction permits.
     pub fn includes(&self, user: &str) -> bool {
         let is_user = |name: &str| !user.is_empty() && name == user;
         self.user.is_none_or(is_user)
@@ -78,10 +78,10 @@ impl<'c> Audience<'c> {
                 .is_none_or(|names| names.split(',').any(is_user))
     }
 
-    /// Returns the grant that a user needs; `""` is anonymous.
+    /// Returns the kind of grant that a user needs to enter; `""` stands for an anonymous user.
     pub fn entry_requirement(&self, user: &str) -> EntryRequirement {
         match self.is_private {
-            // The server subscribes the user to a personal channel.
+            // A personal channel can't be requested: the server subscribes its user.
             _ if self.user.is_some() || !self.includes(user) => EntryRequirement::Never,
             true => EntryRequirement::NamedGrant,
             false => EntryRequirement::AnyGrant,
@@ -124,7 +124,7 @@ mod tests {
             ("dialog:7#", false, Never, Never),
             ("dialog:7#,", false, Never, Never),
             ("dialog:$7#ann", false, NamedGrant, Never),
-            // The text before the last # is arbitrary.
+            // The user list begins after the last `#`; the text before it is arbitrary.
             ("dialog:#ann#bob", false, Never, Never),
             ("dialog:#bob#ann", false, AnyGrant, Never),
             ("#ann", false, Never, Never),

@@ -1,7 +1,7 @@
-//! The channels known to this worker, by name: as their home, as a worker with subscribers, or both.
+//! The channels known to this worker, by name: those whose home it is, those with subscribers on it, or both.
 //!
-//! One entry serves both roles, so a user connected to and homed on this worker costs one entry, and a
-//! publication to that user one lookup.
+//! One entry serves both roles, so a user whose connection and home are on this worker takes one entry, and a
+//! publication to that user needs one lookup.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -15,37 +15,39 @@ use crate::queue::SweepQueue;
 use crate::small_list::{SmallList, reserve_one};
 use crate::subscription::NONE;
 
-/// The number of subscribers on another worker.
+/// The number of subscribers of a channel on another worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteSubscribers {
     pub(crate) worker: WorkerId,
     pub(crate) count: u32,
 }
 
-/// A channel in both roles.
+/// A channel, in the role of its home, of a worker with subscribers, or both.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) name: Arc<str>,
-    /// Local: live subscribers by slot. A subscriber that leaves while publications are queued is replaced with
-    /// [`NONE`], because queued publications refer to subscribers by index.
+    /// On the subscriber's worker: the slots of live subscribers. If a subscriber leaves while publications are queued,
+    /// its slot is replaced with [`NONE`], because queued publications refer to subscribers by index.
     pub(crate) subscribers: SmallList<u32>,
-    /// Home: other workers with subscribers, never with a count of 0. Local subscribers are not included; they are in
-    /// `subscribers`.
+    /// At the channel's home: the other workers with subscribers; a count is never 0. Subscribers on this worker are
+    /// not included: they are in `subscribers`.
     pub(crate) remote_subscribers: SmallList<RemoteSubscribers>,
-    /// Local: publications queued for a sweep; present only while there are any.
+    /// On the subscriber's worker: the publications queued for a sweep; `None` if there are none.
     pub(crate) queue: Option<Box<SweepQueue>>,
-    /// Local: subscriptions not confirmed by the home yet. Home: stalled publications. A channel's home is either here
-    /// or not, so the two never overlap.
+    /// On the subscriber's worker: the number of subscriptions that the home has not confirmed yet. At the channel's
+    /// home: the number of stalled publications and of requests that wait in the engine. A channel has its home either
+    /// here or elsewhere, so only one of the two applies.
     pub(crate) waiting: u32,
     pub(crate) home: Home,
 }
 
-/// Where a channel is ordered: on another worker, or here, where it may have a stream. Packed, because idle channels
-/// dominate memory use.
+/// The home of a channel: another worker, or this one, where the channel may have a stream. Packed into 4 bytes,
+/// because idle channels dominate memory use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home(u32);
 
-/// Flag bit: the other bits are the worker. Without it they are the stream number plus 1, or 0 without a stream.
+/// If this bit is set, the other bits are the number of the home worker. Otherwise they are the stream number plus 1,
+/// or 0 without a stream.
 const REMOTE: u32 = 1 << 31;
 
 impl Home {
@@ -59,7 +61,7 @@ impl Home {
         self.0 & REMOTE == 0
     }
 
-    /// Returns the home's worker unless it is this one.
+    /// Returns the home worker if it is another one; `None` if the home is here.
     pub(crate) fn remote_worker(self) -> Option<WorkerId> {
         (!self.is_local()).then_some(WorkerId(self.0 as u16))
     }
@@ -68,14 +70,14 @@ impl Home {
         self.0.checked_sub(1).filter(|_| self.is_local())
     }
 
-    /// Returns a local home with a stream.
+    /// Returns the value for a home on this worker, with a stream.
     pub(crate) fn with_stream(stream: u32) -> Self {
         debug_assert!(stream < REMOTE - 1);
         Self(stream + 1)
     }
 }
 
-// An idle channel may cost 200 B plus its name in total; the name table takes up to 10 B of it.
+// An idle channel may take 200 B and its name in total. Up to 10 B of that are its part of the name table.
 const _: () = assert!(size_of::<Option<Channel>>() <= 64);
 
 impl Channel {
@@ -85,7 +87,7 @@ impl Channel {
         self.subscribers.len() - left
     }
 
-    /// Home: returns the number of registered subscribers on all workers.
+    /// At the channel's home: returns the number of registered subscribers on all workers together.
     pub(crate) fn total_subscribers(&self) -> u32 {
         let there: u32 = self
             .remote_subscribers
@@ -96,12 +98,12 @@ impl Channel {
         self.local_subscribers() as u32 + there
     }
 
-    /// Returns whether a client knows the position of this channel's stream, or is about to get it.
+    /// Returns whether a client has the position of this channel's stream, or may get it because requests are pending.
     pub(crate) fn is_used(&self) -> bool {
         self.waiting > 0 || self.total_subscribers() > 0
     }
 
-    /// Removes the subscriber at an index. Returns the slot that moved to this index, if one did.
+    /// Removes the subscriber at an index. If another subscriber moved to this index, returns its slot.
     pub(crate) fn remove_subscriber(&mut self, place: u32) -> Option<u32> {
         match &mut self.queue {
             Some(queue) => {
@@ -116,7 +118,7 @@ impl Channel {
         }
     }
 
-    /// Home: counts one more subscriber on a worker.
+    /// At the channel's home: counts one more subscriber on another worker.
     pub(crate) fn add_remote_subscriber(&mut self, worker: WorkerId) {
         match self
             .remote_subscribers
@@ -132,8 +134,8 @@ impl Channel {
         }
     }
 
-    /// Home: counts one subscriber less on a worker. Returns `false` if it had none, which means that the message was
-    /// wrong.
+    /// At the channel's home: counts one subscriber less on another worker. Returns `false` if none was counted there,
+    /// so that the message must be wrong.
     pub(crate) fn remove_remote_subscriber(&mut self, worker: WorkerId) -> bool {
         let Some(place) = self
             .remote_subscribers
@@ -151,7 +153,7 @@ impl Channel {
         true
     }
 
-    /// Returns whether the entry is no longer needed.
+    /// Returns whether the entry can be removed, because no role needs it any more.
     fn is_idle(&self) -> bool {
         self.subscribers.is_empty()
             && self.remote_subscribers.is_empty()
@@ -161,7 +163,7 @@ impl Channel {
     }
 }
 
-/// Entries by name. Indices are reused.
+/// The channel entries by index, and their indices by name. Indices of removed entries are reused.
 pub(crate) struct Channels {
     entries: Vec<Option<Channel>>,
     free: Vec<u32>,
@@ -181,7 +183,7 @@ impl Channels {
         }
     }
 
-    /// Returns the hash that serves both the name table and the choice of the home.
+    /// Returns the hash of a name, which serves both the name table and the choice of the home.
     pub(crate) fn hash(&self, name: &str) -> u64 {
         hash(self.seed, &self.shared_seed, name)
     }
@@ -192,7 +194,7 @@ impl Channels {
             .copied()
     }
 
-    /// Adds a channel that [`find`](Self::find) did not find.
+    /// Adds a channel that the table does not contain, and returns its index.
     pub(crate) fn insert(&mut self, hash: u64, name: Arc<str>, home: Home) -> u32 {
         let channel = Channel {
             name,
@@ -229,7 +231,7 @@ impl Channels {
         index
     }
 
-    /// Removes the entry unless it is still needed.
+    /// Removes the entry if no role needs it any more.
     pub(crate) fn release(&mut self, index: u32) {
         if !self[index].is_idle() {
             return;
@@ -247,7 +249,7 @@ impl Channels {
         self.entries.iter().flatten()
     }
 
-    /// Returns the number of entries in either role.
+    /// Returns the number of entries, whatever their role.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -271,7 +273,8 @@ impl std::ops::IndexMut<u32> for Channels {
     }
 }
 
-/// Both parts must be unknown to peers: with a known multiplier some names collide whatever the seed.
+/// Returns the shared part of the hash's seed. Peers must know neither part: with a known multiplier some names collide
+/// under every seed.
 pub(crate) fn shared(seed: u64) -> SharedSeed {
     SharedSeed::from_u64(seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15)
 }

@@ -1,4 +1,4 @@
-//! Events of channels and users for the back end, collected by the home until the worker takes them.
+//! Events of channels and users for the back end. The home collects them until the worker takes them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::{ClientInfo, Engine, EventLevel, FeedEvent, Hub, PayloadKind, Recover
 /// Maximum number of events waiting to be taken; further ones are counted as lost.
 const EVENTS_MAX: usize = 65_536;
 
-/// Maximum number of empty channels waiting for their delay to pass; further ones are reported as vacated at once. The
-/// same limit applies to channels reported as [`ChannelEventKind::Empty`].
+/// Maximum number of empty channels whose delay has not passed yet; further ones are reported as vacated at once. The
+/// same limit applies to the channels that are tracked after a report as [`ChannelEventKind::Empty`].
 const EMPTY_MAX: usize = 100_000;
 
-/// Minimum interval between two reports of a channel as [`ChannelEventKind::Empty`], however often clients subscribe.
+/// Minimum interval between two reports of the same channel as [`ChannelEventKind::Empty`], in milliseconds.
 const EMPTY_INTERVAL_MS: u64 = 1_000;
 
-/// An event of a channel or a user.
+/// An event of a channel or of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelEvent {
-    /// The channel; `#user` for a user.
+    /// The channel; for an event of a user, the personal channel `#user`.
     pub channel: Arc<str>,
-    /// The time in milliseconds since 1970.
+    /// The time of the event in milliseconds since 1970.
     pub at_ms: u64,
     /// The type of the event.
     pub kind: ChannelEventKind,
@@ -36,13 +36,14 @@ pub struct ChannelEvent {
 pub enum ChannelEventKind {
     /// The channel has got its first subscriber.
     Occupied,
-    /// The channel has had no subscriber for the namespace's delay.
+    /// The channel has had no subscriber for as long as the delay of its namespace.
     Vacated,
     /// A member has joined.
     Joined(Arc<ClientInfo>),
     /// A member has left.
     Left(Arc<ClientInfo>),
-    /// A client subscribed to a channel that keeps its latest publication, but has none.
+    /// A client has subscribed to a channel whose namespace recovers the latest publication, but no publication is
+    /// stored.
     Empty,
 }
 
@@ -51,13 +52,13 @@ pub enum ChannelEventKind {
 pub struct EventFields<'e> {
     /// The name of the event.
     pub kind: &'static str,
-    /// The channel; `None` for a personal channel.
+    /// The name of the channel; `None` if it is a personal channel.
     pub channel: Option<&'e str>,
-    /// Name of the user; `None` without one.
+    /// The name of the user; `None` if the event concerns no user.
     pub user: Option<&'e str>,
-    /// Id of the client that the event is about, if any.
+    /// The id of the client that the event is about, if any.
     pub client: Option<&'e str>,
-    /// The public data of the connection, as JSON.
+    /// The public data of that client's connection, as JSON.
     pub info: Option<&'e [u8]>,
 }
 
@@ -66,7 +67,7 @@ impl ChannelEvent {
     #[must_use]
     pub fn fields(&self) -> EventFields<'_> {
         let channel = &*self.channel;
-        // A personal channel represents its user.
+        // An event of a personal channel is reported as an event of its user.
         let user = channel.strip_prefix(USERS);
         let (kind, client): (_, Option<&ClientInfo>) = match &self.kind {
             ChannelEventKind::Occupied if user.is_some() => ("online", None),
@@ -90,11 +91,12 @@ impl ChannelEvent {
     }
 }
 
-/// The collected events and the timers behind them.
+/// The collected events, and the timers of events that are not due yet.
 #[derive(Debug, Default)]
 pub(crate) struct ChannelEvents {
     events: Vec<ChannelEvent>,
-    /// Empty channels by the time at which they are reported as vacated; the second number makes the key unique.
+    /// Empty channels by the time at which they will be reported as vacated; the second number makes the key unique.
+    /// The value is the channel with the time at which it became empty.
     vacated_at: BTreeMap<Due, (Arc<str>, u64)>,
     by_name: HashMap<Arc<str>, Due, RandomState>,
     serial: u64,
@@ -106,14 +108,14 @@ pub(crate) struct ChannelEvents {
 /// Channels reported as [`ChannelEventKind::Empty`] within the last [`EMPTY_INTERVAL_MS`].
 #[derive(Debug, Default)]
 struct EmptyReports {
-    /// Ends of the interval, in order, since it is equally long for all channels.
+    /// The end of the interval of each channel. They are in order, because the interval is the same for all channels.
     expiries: VecDeque<(u64, Arc<str>)>,
-    /// Whether another subscriber has found the channel empty since.
+    /// For each channel, whether another subscriber has found it empty since the report.
     found_empty_again: HashMap<Arc<str>, bool, RandomState>,
 }
 
 impl EmptyReports {
-    /// Records that a subscriber found the channel empty. Returns whether to report it now.
+    /// Records that a subscriber found the channel empty. Returns whether this must be reported now.
     fn note(&mut self, channel: &Arc<str>, now_ms: u64) -> bool {
         if let Some(again) = self.found_empty_again.get_mut(channel) {
             *again = true;
@@ -127,7 +129,7 @@ impl EmptyReports {
         true
     }
 
-    /// Removes the next channel whose interval has ended, and whether it was found empty again.
+    /// Removes and returns the next channel whose interval has ended, with whether it was found empty again.
     fn pop(&mut self, now_ms: u64) -> Option<(Arc<str>, bool)> {
         let (_, channel) = self
             .expiries
@@ -138,7 +140,7 @@ impl EmptyReports {
 }
 
 impl ChannelEvents {
-    /// Adds an event, behind those of its channel that are not decided.
+    /// Adds an event. If events of the same channel wait for a decision of the engine, it is queued behind them.
     fn push(&mut self, channel: &Arc<str>, at_ms: u64, what: ChannelEventKind) {
         if self.is_full() {
             self.lost += 1;
@@ -160,7 +162,7 @@ impl ChannelEvents {
         });
     }
 
-    /// Returns the channels that are empty and not reported as vacated yet.
+    /// Returns the channels that are empty but not yet reported as vacated.
     pub(crate) fn emptying(&self) -> &HashMap<Arc<str>, Due, RandomState> {
         &self.by_name
     }
@@ -175,13 +177,14 @@ impl ChannelEvents {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Moves the events since the last call to `into`, in order. Returns how many were lost for lack of room.
+    /// Moves the events since the last call to `into`, in order. Returns how many others were lost because there was no
+    /// room.
     pub fn take_channel_events(&mut self, into: &mut Vec<ChannelEvent>) -> u64 {
         into.append(&mut self.channel_events.events);
         std::mem::take(&mut self.channel_events.lost)
     }
 
-    /// Home: the channel has its first subscriber.
+    /// At the channel's home: handles that a channel has its first subscriber.
     pub(crate) fn record_occupied(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let events = &mut self.channel_events;
@@ -190,7 +193,7 @@ impl<E: Engine> Hub<E> {
             false => events.by_name.remove(name),
         };
         if let Some(key) = emptying {
-            // Vacated was not reported, so occupied must not be either.
+            // The channel was not reported as vacated yet, so its new subscriber is no event.
             events.vacated_at.remove(&key);
         } else if self.namespaces.of(name).event_level >= EventLevel::Occupancy {
             let name = Arc::clone(name);
@@ -198,7 +201,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: a channel has subscribers on this node, or none any more. The engine decides whether this is an event.
+    /// At the channel's home: handles that a channel has its first subscriber on this node, or has lost the last one.
+    /// The engine decides whether this is an event.
     fn change_occupancy(&mut self, channel: &Arc<str>, at_ms: u64, is_occupied: bool) {
         let events = &mut self.channel_events;
         match self.engine.occupancy_changed(channel, is_occupied) {
@@ -209,7 +213,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: the engine has decided whether a channel has been occupied or vacated.
+    /// At the channel's home: handles the engine's decision whether a channel has been occupied or vacated.
     pub(crate) fn occupancy_decided(&mut self, report: &OccupancyReport) {
         let OccupancyReport {
             channel,
@@ -219,7 +223,7 @@ impl<E: Engine> Hub<E> {
             is_of_expired_lease,
         } = report;
         if *is_of_expired_lease {
-            // All homes of the node are notified.
+            // The engines of all workers report this; only the channel's home adds the event.
             let is_mine = self.home(self.channels.hash(channel), channel) == self.me;
             if is_mine && self.namespaces.of(channel).event_level >= EventLevel::Occupancy {
                 self.channel_events.push(channel, *at_ms, kind_of(false));
@@ -236,7 +240,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: the channel has lost its last subscriber.
+    /// At the channel's home: handles that a channel has lost its last subscriber.
     pub(crate) fn record_vacated(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
@@ -245,7 +249,7 @@ impl<E: Engine> Hub<E> {
         }
         if namespace.leave_delay_ms == 0 || self.channel_events.vacated_at.len() >= EMPTY_MAX {
             let name = Arc::clone(name);
-            // Its members leave before it is vacated.
+            // The leaves of the channel's members must precede its vacated event.
             self.expire_leaves_of(&name);
             let at_ms = self.now.wall_ms;
             return self.change_occupancy(&name, at_ms, false);
@@ -258,7 +262,7 @@ impl<E: Engine> Hub<E> {
         events.by_name.insert(Arc::clone(name), key);
     }
 
-    /// Home: reports channels that have been empty for the whole delay as vacated.
+    /// At the channel's home: reports the channels as vacated that have been empty for the whole delay.
     pub(crate) fn report_vacated(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.channel_events.vacated_at.first_entry()
@@ -270,7 +274,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: a member has joined or left.
+    /// At the channel's home: adds the event that a member has joined or left.
     pub(crate) fn record_member(
         &mut self,
         channel: &Arc<str>,
@@ -288,8 +292,9 @@ impl<E: Engine> Hub<E> {
         self.channel_events.push(channel, self.now.wall_ms, what);
     }
 
-    /// Home: a subscriber joins a channel that stores its latest publication, but has none. Reported at once, and again
-    /// after [`EMPTY_INTERVAL_MS`] if another subscriber meanwhile joined and it is still empty.
+    /// At the channel's home: handles that a subscriber finds no publication in a channel. If the namespace recovers
+    /// the latest publication, the channel is reported as empty: at once, and again after [`EMPTY_INTERVAL_MS`] if
+    /// another subscriber has joined meanwhile and the channel is still empty.
     pub(crate) fn record_empty(&mut self, index: u32) {
         let name = &self.channels[index].name;
         let namespace = self.namespaces.of(name);
@@ -306,7 +311,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reports channels that were found empty again and still are.
+    /// At the channel's home: reports the channels again that were found empty again during the interval and still are.
     pub(crate) fn report_still_empty(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some((name, again)) = self.channel_events.empty_reports.pop(now_ms) {
@@ -316,7 +321,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Returns the channel of that name if it has subscribers and no publication.
+    /// Returns the index of the channel with that name if it has subscribers and no publication.
     fn find_empty_channel(&self, name: &str) -> Option<u32> {
         let index = self.channels.find(self.channels.hash(name), name)?;
         let channel = &self.channels[index];

@@ -1,4 +1,4 @@
-//! The members of channels, by connection and by user.
+//! The members of a channel, by connection and by user.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 
 use crate::{ClientInfo, PresenceStats};
 
-/// The end of a leave delay; the second number makes it unique.
+/// The end of a leave delay in monotonic milliseconds; the second number makes it unique.
 pub(crate) type Due = (u64, u64);
 
 /// The members of a channel.
@@ -20,11 +20,12 @@ pub(crate) struct ChannelMembers {
     users: HashMap<ByUser, UserEntry, RandomState>,
 }
 
-/// Connections in an order that depends only on their joins and leaves, because clients see it.
+/// The connections of the members. Their order depends only on the sequence of joins and leaves, because clients see
+/// it.
 #[derive(Debug, Default)]
 struct Clients {
     list: Vec<Arc<ClientInfo>>,
-    /// Indices in the list by client id.
+    /// The indices in `list`, by client id.
     places: HashTable<u32>,
     hasher: RandomState,
 }
@@ -32,7 +33,7 @@ struct Clients {
 #[derive(Debug, Default)]
 struct UserEntry {
     connections: u32,
-    /// The last connection of a user that has gone, and the end of its leave delay.
+    /// The user's last connection, which has gone, with the end of the leave delay; `None` if no delay is running.
     left: Option<(Arc<ClientInfo>, Due)>,
 }
 
@@ -41,7 +42,7 @@ struct UserEntry {
 pub(crate) struct JoinEffect {
     /// Whether the join has to be announced.
     pub(crate) is_announced: bool,
-    /// The user returned during its leave delay, which would have ended at this time.
+    /// The end of the leave delay during which the user has returned; `None` if no delay was running.
     pub(crate) was_leaving: Option<Due>,
 }
 
@@ -50,16 +51,16 @@ pub(crate) struct JoinEffect {
 pub(crate) enum LeaveEffect {
     /// The client was not a member.
     Unknown,
-    /// The member stays until its leave delay ends or it returns.
+    /// The client stays a member until its leave delay ends or its user returns.
     Delayed,
-    /// The user has other connections, and only users are announced.
+    /// The client is removed, but the user has other connections, and only users are announced.
     Unannounced,
-    /// The leave must be announced.
+    /// The client is removed, and its leave must be announced.
     Announced,
 }
 
 impl ChannelMembers {
-    /// Adds a member. `by_user`: only a user's first connection is announced.
+    /// Adds a member. `by_user`: of a user's connections, only the first one is announced.
     pub(crate) fn join(&mut self, client: &Arc<ClientInfo>, by_user: bool) -> JoinEffect {
         let user = self.users.entry(ByUser(Arc::clone(client))).or_default();
         let left = user.left.take();
@@ -76,7 +77,7 @@ impl ChannelMembers {
         }
     }
 
-    /// Removes a member. With `due`, only the leave of a user's last connection is announced, and not before that time.
+    /// Removes a member. With `due`, only the leave of the user's last connection is announced, not before that time.
     pub(crate) fn leave(&mut self, client: &Arc<ClientInfo>, due: Option<Due>) -> LeaveEffect {
         let Some(user) = self.users.get_mut(&*client.user) else {
             return LeaveEffect::Unknown;
@@ -107,7 +108,7 @@ impl ChannelMembers {
         self.clients.remove(&client.client);
     }
 
-    /// Returns the ends of all leave delays in order.
+    /// Returns the ends of all running leave delays, in order.
     pub(crate) fn leaving(&self) -> Vec<Due> {
         let left = self.users.values().filter_map(|user| user.left.as_ref());
         let mut dues: Vec<Due> = left.map(|(_, due)| *due).collect();
@@ -115,7 +116,7 @@ impl ChannelMembers {
         dues
     }
 
-    /// Returns whether there are no members, including those in their leave delay.
+    /// Returns whether there are no members. Those in their leave delay are members.
     pub(crate) fn is_empty(&self) -> bool {
         self.users.is_empty() && self.clients.list.is_empty()
     }
@@ -143,7 +144,7 @@ impl Clients {
         self.place(name).is_some()
     }
 
-    /// Inserts a client or replaces the one with the same id. Returns whether it is new.
+    /// Inserts a client, or replaces the one with the same id. Returns `true` if the id is new.
     fn insert(&mut self, client: &Arc<ClientInfo>) -> bool {
         if let Some(place) = self.place(&client.client) {
             self.list[place as usize] = Arc::clone(client);
@@ -170,7 +171,7 @@ impl Clients {
         let Ok(entry) = found else { return };
         let (place, _) = entry.remove();
         self.list.swap_remove(place as usize);
-        // The last item has moved to this index.
+        // The last connection of the list has moved to this index.
         if let Some(moved) = self.list.get(place as usize) {
             let (hash, before) = (self.hasher.hash_one(&*moved.client), self.list.len() as u32);
             if let Some(moved) = self.places.find_mut(hash, |place| *place == before) {
@@ -180,7 +181,7 @@ impl Clients {
     }
 }
 
-/// A client compared by its user.
+/// A client that is compared and hashed by the name of its user.
 #[derive(Debug)]
 struct ByUser(Arc<ClientInfo>);
 
@@ -198,33 +199,35 @@ impl PartialEq for ByUser {
 
 impl Eq for ByUser {}
 
-/// Hashes like the borrowed user name, by which the map is queried.
+/// Equal to the hash of the user name, so that the map can be queried by user name.
 impl Hash for ByUser {
     fn hash<H: Hasher>(&self, state: &mut H) {
         Borrow::<str>::borrow(self).hash(state);
     }
 }
 
-/// The members of this worker's subscriptions and, as home, of channels.
+/// The members of this worker's subscriptions and, as home, the members of channels.
 #[derive(Default)]
 pub(crate) struct Presence {
-    /// Local: the member of a subscription, by slot.
+    /// On the subscriber's worker: the members by the slot of their subscription.
     pub(crate) members: HashMap<u32, Arc<ClientInfo>, RandomState>,
-    /// Home: the members of a channel, by its name. A channel without members has no entry; one without subscribers
-    /// may still have members that can reconnect.
+    /// At the channel's home: the members of each channel, by channel name. A channel without members has no entry. A
+    /// channel without subscribers may have members whose leave delay is running.
     pub(crate) channels: HashMap<Arc<str>, ChannelMembers, RandomState>,
-    /// Home: users that have disconnected and may reconnect, by the time at which they leave; the second number distinguishes them.
+    /// At the channel's home: the users whose leave delay is running, by its end: the channel, and the user's last
+    /// connection.
     pub(crate) leaving: BTreeMap<Due, (Arc<str>, Arc<ClientInfo>)>,
     pub(crate) serial: u64,
 }
 
 impl Presence {
-    /// Returns the numbers of members, of channels with members, and of users in their leave delay.
+    /// Returns three numbers: the members of this worker's subscriptions, the channels with members, and the users
+    /// whose leave delay is running.
     pub(crate) fn sizes(&self) -> [usize; 3] {
         [self.members.len(), self.channels.len(), self.leaving.len()]
     }
 
-    /// Home: iterates over the members of channels, including those in their leave delay.
+    /// At the channel's home: iterates over the members of channels, including those in their leave delay.
     pub(crate) fn local_members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
         let all_members = self.channels.iter();
         all_members.flat_map(|(name, channel_members)| {
@@ -232,7 +235,7 @@ impl Presence {
         })
     }
 
-    /// Returns whether a timer is pending.
+    /// Returns whether a leave delay is running.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.leaving.is_empty()
     }
@@ -303,7 +306,7 @@ mod tests {
             for one in &all {
                 channel_members.join(one, false);
             }
-            // The first, a middle and the last one.
+            // Removes the first member, a middle one and the last one.
             for gone in [0, 17, 39] {
                 assert_eq!(
                     channel_members.leave(&all[gone], None),
@@ -315,7 +318,7 @@ mod tests {
             names.collect::<Vec<_>>()
         };
         let first = listed();
-        // The last one moves to the index of a removed one.
+        // The last member has moved to the index of each removed one.
         assert_eq!((&*first[0], &*first[1], &*first[17]), ("37", "1", "38"));
         // Tables hash with different random states, but all list their members in the same order.
         assert!((0..10).all(|_| listed() == first));

@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl<E: Engine> Hub<E> {
-    /// Queries the home of a channel. The reply comes to the ticket if the outcome is [`RequestOutcome::Pending`].
+    /// Queries the home of a channel. If the outcome is [`RequestOutcome::Pending`], the reply to the ticket follows.
     pub fn query(
         &mut self,
         (session, ticket): (ConnectionId, Ticket),
@@ -36,7 +36,7 @@ impl<E: Engine> Hub<E> {
         RequestOutcome::Pending
     }
 
-    /// Home: handles a query of another worker.
+    /// At the channel's home: handles a query of another worker.
     pub(crate) fn receive_query(
         &mut self,
         from: WorkerId,
@@ -52,7 +52,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: sends a reply to the origin of a request.
+    /// At the channel's home: sends the reply to a request to the worker that made it. Does nothing if no session waits
+    /// for a reply.
     pub(crate) fn reply(
         &self,
         Origin { from, reply }: Origin,
@@ -73,7 +74,7 @@ impl<E: Engine> Hub<E> {
         outlet.send_message(from, mail);
     }
 
-    /// Returns the reply; `None` if it comes later.
+    /// At the channel's home: returns the reply to a query; `None` if the reply follows later.
     fn answer_query(
         &mut self,
         channel: &str,

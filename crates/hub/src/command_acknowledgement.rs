@@ -1,9 +1,10 @@
-//! Completion of user commands: a command is complete once each worker with a connection of the user has executed it
-//! and each affected home knows the effect.
+//! Completion of user commands. A command is complete once each worker with a connection of the user has executed it,
+//! and each affected home has counted the resulting changes of membership.
 //!
-//! The user's home dispatches the command and reports the number of expected acknowledgements to the caller. After its sessions,
-//! each worker calls [`Hub::acknowledge_command`], which sends a message to the affected homes. It follows the membership changes in
-//! the same lanes, so a home has counted them when it acknowledges the command to the caller.
+//! The user's home dispatches the command to the workers, and reports to the caller how many acknowledgements to
+//! expect. When its sessions have executed the command, each worker calls [`Hub::acknowledge_command`], which sends a
+//! message to the affected homes. This message follows the worker's membership changes in the same lanes, so a home has
+//! counted them when it acknowledges the command to the caller.
 
 use std::sync::Arc;
 
@@ -12,11 +13,11 @@ use crate::{Caller, Engine, Hub, HubMessage, HubReply, Outlet, UserAction, UserC
 
 /// The homes affected by a command.
 enum AffectedHomes<'i> {
-    /// The command changes only sessions, so no home has to acknowledge it.
+    /// No home: the command changes only sessions, and each worker acknowledges it itself.
     NoHomes,
     /// The home of one channel.
     Channel(&'i str),
-    /// The homes of all channels to which a session may be subscribed.
+    /// All homes, because the command may end subscriptions to any channel.
     AllHomes,
 }
 
@@ -35,7 +36,8 @@ impl AffectedHomes<'_> {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: returns the number of acknowledgements that follow if this many workers execute the command.
+    /// At the channel's home: returns the number of acknowledgements that follow if `workers` workers execute the
+    /// command.
     pub(crate) fn expected_acknowledgements(&self, instruction: &UserCommand, workers: u32) -> u32 {
         match AffectedHomes::of(instruction) {
             AffectedHomes::NoHomes | AffectedHomes::Channel(_) => workers,
@@ -43,8 +45,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Acknowledges a command after the sessions of this worker have executed or recorded it. To be called once for
-    /// each [`Outlet::command_dispatched`].
+    /// Acknowledges a command after the sessions of this worker have executed it. Must be called once for each
+    /// [`Outlet::command_dispatched`].
     pub fn acknowledge_command(
         &mut self,
         caller: Caller,
@@ -72,7 +74,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: everything the worker sent before is counted.
+    /// At the channel's home: acknowledges a command to its caller. All earlier messages of the worker that executed it
+    /// are counted.
     pub(crate) fn command_acknowledged(&mut self, caller: Caller, outlet: &mut impl Outlet) {
         let origin = Origin {
             from: caller.worker,
@@ -81,7 +84,8 @@ impl<E: Engine> Hub<E> {
         self.reply(origin, HubReply::CommandAcknowledged, outlet);
     }
 
-    /// Local: makes the sessions of a channel execute a command; its caller is notified after that.
+    /// On the subscriber's worker: makes the sessions subscribed to a channel execute a command. The caller is notified
+    /// when they have.
     pub(crate) fn execute_for_sessions(
         &mut self,
         channel: &str,

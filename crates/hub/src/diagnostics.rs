@@ -1,10 +1,11 @@
-//! Work in progress and per-session resources by name, for tests that check that both are empty at rest.
+//! Work in progress and resources held for sessions, by name. Tests check that both are empty at rest.
 
 use crate::{Engine, Hub};
 
 impl<E: Engine> Hub<E> {
-    /// Iterates over non-empty queues, counters and reservations with their sizes. There are none once no message is in
-    /// flight, nothing waits for credit or the log, and all sweeps are done. Visits all channels.
+    /// Iterates over the queues, counters and reservations that are not empty, with their sizes. There are none once no
+    /// message is in flight, nothing waits for credit or for the log, and all sweeps are done. Takes time proportional
+    /// to the number of channels.
     pub fn pending_work(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let gauges = self.engine.gauges();
         let channels = || self.channels.iter();
@@ -39,8 +40,8 @@ impl<E: Engine> Hub<E> {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// Iterates over non-zero resources held for sessions: none once all sessions have ended and all leave delays have
-    /// passed.
+    /// Iterates over the resources held for sessions that are not zero. There are none once all sessions have ended and
+    /// all leave delays have passed.
     pub fn session_resources(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let [members, all_members, leaving] = self.presence.sizes();
         [

@@ -2,84 +2,88 @@
 //!
 //! # Contract
 //!
-//! The home of a channel is one worker of this node; only the home talks to the engine about that channel. Each clause
-//! below has a test of the same name in `tests/engine`, which runs on every engine that it concerns.
+//! The home of a channel is one worker of this node, and only the home communicates with the engine about that channel.
+//! Each clause below has a test of the same name in `tests/engine`, which runs on every engine to which the clause
+//! applies.
 //!
 //! Publishing
 //!
-//! * `order`: the publications of one channel get their positions in the order in which the home submits them. Other
-//!   nodes may publish in between.
-//! * `answer`: each submitted publication is answered exactly once: immediately ([`OrderResult::Ordered`], [`OrderResult::Skipped`]),
-//!   or later by an [`EngineReport`] with its [`RequestContext`]. An error means that the outcome is unknown: the publication may
-//!   have been stored.
-//! * `retry`: an engine submits a publication to its store again only under a key: the publisher's, or one that it has
-//!   generated for this purpose. The home forgets the publisher's key of a failed publication, so the publisher may
-//!   retry; the store still knows the key. In either case the publication is stored once.
+//! * `order`: the publications of one channel get their positions in the order in which the home submits them. Publications
+//!   of other nodes may come in between.
+//! * `answer`: each submitted publication is answered exactly once: immediately ([`OrderResult::Ordered`],
+//!   [`OrderResult::Skipped`]), or later by an [`EngineReport`] with its [`RequestContext`]. An error means that the
+//!   outcome is unknown: the publication may have been stored.
+//! * `retry`: an engine submits a publication to its store a second time only under a key: the publisher's, or one that
+//!   it has generated for this purpose. If a publication has failed, the home forgets the publisher's key, so that the
+//!   publisher may retry; the store still knows the key. In either case the publication is stored once.
 //! * `stale`: a publication whose version is not newer, or whose key was used before, is skipped and not delivered.
-//! * `handed`: the number of receivers of a publication is known only if this node has all subscribers: an engine that
-//!   answers with [`EngineReport::Published`] leaves it open.
-//! * `room`: an engine never refuses a submitted publication; [`Engine::is_full`] makes the home pause the publishers
-//!   first.
+//! * `handed`: the number of receivers of a publication is reported only if all subscribers are on this node. An engine
+//!   that answers with [`EngineReport::Published`] does not report it.
+//! * `room`: an engine never refuses a submitted publication. Before it runs out of room, [`Engine::is_full`] makes the
+//!   home pause the publishers.
 //!
 //! Positions
 //!
 //! * `increase`: within an epoch offsets increase in publication order. They need not be dense, so code outside an
 //!   engine never calculates with them: the hub only compares, stores and forwards them.
-//! * `epoch`: positions of different epochs can't be compared. An engine that has lost positions starts another epoch
+//! * `epoch`: positions of different epochs can't be compared. An engine that has lost positions starts a new epoch
 //!   and reports [`EngineReport::Lost`].
 //!
 //! Feed
 //!
-//! * `follow`: the home notifies the engine when a channel gets its first subscriber on this node and when it loses its
-//!   last ([`Engine::follow`], [`Engine::unfollow`]), with or without history. A wildcard channel stands for all
-//!   channels that it matches. A subscription is confirmed only after the engine follows its channel; from then on
-//!   [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.
+//! * `follow`: the home notifies the engine when a channel gets its first subscriber on this node, and when the channel
+//!   loses its last one ([`Engine::follow`], [`Engine::unfollow`]), with or without history. A wildcard channel stands
+//!   for all channels that it matches. A subscription is confirmed only after the engine follows its channel; from then
+//!   on [`Engine::position`] is where the feed continues. A subscription fails if the engine can't follow the channel.
 //! * `feed`: publications reach subscribers only through the feed: as the value of [`OrderResult::Ordered`], or as
 //!   [`EngineReport::Item`]. The home forwards each item in feed order to all workers of the node; from there on nothing is
 //!   lost.
-//! * `stored`: an item in the feed is stored to the extent that the engine stores anything: no crash of this node takes
-//!   back what a subscriber or a publisher has seen.
-//! * `link`: an item carries the offset of its predecessor ([`FeedItem::predecessor`]). The home follows these links: it skips
-//!   an item at or below the last offset, and treats an item whose predecessor is not the last offset as a gap.
+//! * `stored`: an item in the feed is stored as durably as the engine stores anything: no crash of this node takes
+//!   back a publication that a subscriber or a publisher has seen.
+//! * `link`: an item carries the offset of its predecessor ([`FeedItem::predecessor`]). The home follows these links:
+//!   it skips an item at or below the last offset, and treats an item whose predecessor is not the last offset as a
+//!   gap.
 //! * `gap`: the feed may lose, repeat and reorder items. The home closes a gap with one [`Engine::read_since`] from the
-//!   last offset and holds later items back meanwhile. An engine that may lose the latest item compares tops and
-//!   reports it again. Publications without a position have no link and may be lost unnoticed.
-//! * `lost`: only a gap that can't be closed reaches subscribers, as [`Outlet::publications_lost`](crate::Outlet::publications_lost): their state
-//!   is insufficient and they have to subscribe again.
+//!   last offset, and holds later items back meanwhile. An engine whose feed may lose the latest item compares the top
+//!   of each channel with the last item, and reports a lost item again. Publications without a position have no link
+//!   and may be lost unnoticed.
+//! * `lost`: if a gap can't be closed, subscribers are notified by
+//!   [`Outlet::publications_lost`](crate::Outlet::publications_lost): their state is insufficient and they have to
+//!   subscribe again.
 //!
 //! Reading
 //!
-//! * `join`: a new subscriber joins at the position reached by the feed and gets what it missed up to there. An engine
-//!   that does not hold this in the process returns [`EngineReply::Deferred`] and feeds only by reports. The home then reads once
-//!   for all waiting subscribers of a channel and keeps the items delivered meanwhile. Until then a subscription is
-//!   pending: it is not counted and receives nothing.
-//! * `chain`: a read returns a [`HistorySegment`]: publications linked without a gap, up to the top. It joins a position only if
-//!   the position's offset is one of its links in the same epoch. An engine that is not certain of a link shortens the
-//!   segment, and the subscriber learns that something is missing.
-//! * `share`: subscribers that arrive during a read share it as far as it reaches back.
-//! * `top`: a read includes every item that the home [delivered](Engine::before_delivery) before requesting it.
-//! * `removal`: removing the history keeps the position. Publications submitted before are removed with it.
+//! * `join`: a new subscriber joins at the position reached by the feed, and gets the publications that it has missed
+//!   up to there. An engine that does not hold them in this process returns [`EngineReply::Deferred`] and feeds only by
+//!   reports. The home then reads once for all waiting subscribers of a channel, and keeps the items delivered
+//!   meanwhile. Until the read has completed, the subscription is pending: it is not counted and receives nothing.
+//! * `chain`: a read returns a [`HistorySegment`]: publications linked without a gap, up to the top. It can be joined
+//!   with a position only if the position has the same epoch and its offset is one of the links. An engine that is not
+//!   certain of a link shortens the segment, and the subscriber learns that publications are missing.
+//! * `share`: subscribers that arrive during a read share its result, unless they have missed more than it contains.
+//! * `top`: a read includes every item that the home had [delivered](Engine::before_delivery) when it requested the read.
+//! * `removal`: removing the history keeps the position. Publications submitted before the removal are removed, too.
 //!
 //! Presence
 //!
 //! * `member`: the home reports each member that joins or leaves on this node ([`Engine::member_changed`]), in order. The
-//!   engine decides, immediately or later, whether subscribers are notified: not if only users count and the same user
-//!   is a member on another node.
+//!   engine decides, immediately or later, whether subscribers are notified. They are not if presence counts only users and
+//!   the same user is a member on another node.
 //! * `lease`: members are valid as long as the lease of their node, which the engine renews. An engine that has lost
-//!   them takes them from [`Catalog::members`] again. One node reports members whose lease has expired
-//!   ([`EngineReport::LeaseExpired`]).
-//! * `presence`: the members of a channel and their number are a query to the engine, which may answer later.
+//!   the members takes them from [`Catalog::members`] again. If the lease of a node expires, one other node reports its
+//!   members ([`EngineReport::LeaseExpired`]).
+//! * `presence`: the members of a channel and their number are queried from the engine, which may answer later.
 //!
 //! Occupancy
 //!
-//! * `occupancy`: if the namespace of a channel has events, the home reports the channel's first subscriber on this node, and
-//!   after the delay of the namespace that it has none any more ([`Engine::occupancy_changed`]). The engine decides,
-//!   immediately or later, whether this is an event: each is one of exactly one node. An engine that has lost the occupied
-//!   channels takes them from [`Catalog::occupied`] again. One node reports channels whose last subscribers were on a node
-//!   whose lease has expired.
+//! * `occupancy`: if the namespace of a channel has events, the home reports when the channel gets its first subscriber
+//!   on this node, and, after the delay of the namespace, when it has none any more ([`Engine::occupancy_changed`]).
+//!   The engine decides, immediately or later, whether this is an event of the whole cluster; exactly one node reports
+//!   each event. An engine that has lost the occupied channels takes them from [`Catalog::occupied`] again. If the last
+//!   subscribers of a channel were on a node whose lease has expired, one other node reports the channel as vacated.
 //!
-//! An engine has no access to sockets or clocks: its owner transports what it sends and receives, and calls
-//! [`Hub::take_reports`](crate::Hub::take_reports) when reports have arrived.
+//! An engine has no access to sockets or clocks: its owner transports the messages that the engine sends and receives,
+//! and calls [`Hub::take_reports`](crate::Hub::take_reports) when reports have arrived.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -99,7 +103,7 @@ use crate::{
 
 /// Orders and stores the publications of the channels of one home; see the [module](self) for the contract.
 ///
-/// A channel with history has a *slot*, a number chosen by the engine and stored by the hub with the channel.
+/// A channel with history has a *slot*: a number that the engine assigns and the hub stores with the channel.
 pub trait Engine {
     /// Starts the stream of a channel and returns its slot. `channel` is the hub's number of the channel.
     fn open(&mut self, channel: u32, name: &Arc<str>, now_ms: u64) -> u32;
@@ -110,50 +114,51 @@ pub trait Engine {
     /// Orders a publication. Joins and leaves are publications too.
     fn publish(&mut self, offer: &mut NewPublication<'_, '_>) -> OrderResult;
 
-    /// Returns whether publications may be ordered later; if not, [`publish`](Self::publish) never returns
+    /// Returns whether the engine may order publications later. If `false`, [`publish`](Self::publish) never returns
     /// [`OrderResult::Deferred`].
     fn is_deferring(&self) -> bool {
         false
     }
 
-    /// Returns whether publishers must hold back publications that would be ordered later.
+    /// Returns whether the engine can't take further publications to order later, so that publishers must wait.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Returns whether other nodes may have subscribers: then publications without a subscriber on this node are
-    /// ordered too.
+    /// Returns whether other nodes may have subscribers. If so, publications are ordered even without a subscriber on
+    /// this node.
     fn reaches_others(&self) -> bool {
         false
     }
 
-    /// Returns the number of pending requests of a channel.
+    /// Returns the number of pending requests of the channel with this slot.
     fn pending_count(&self, _slot: u32) -> u32 {
         0
     }
 
-    /// Reports the request once everything submitted before it is done; called while requests of the channel are
-    /// pending.
+    /// Reports the request with [`EngineReport::Fence`] once all requests of the channel that were submitted before it
+    /// are completed. Called only while requests of the channel are pending.
     fn fence(&mut self, slot: u32, request_context: RequestContext);
 
-    /// Starts the feed of a channel that gets its first subscriber on this node. A channel with history has a slot. A
+    /// Starts the feed of a channel that gets its first subscriber on this node. `slot` is `None` without history. A
     /// deferred reply arrives as [`EngineReport::Following`], unless [`unfollow`](Self::unfollow) is called first.
     fn follow(&mut self, _name: &Arc<str>, _slot: Option<u32>) -> EngineReply<()> {
         EngineReply::Ready(())
     }
 
-    /// Stops the feed of a channel that lost its last subscriber on this node.
+    /// Stops the feed of a channel that has lost its last subscriber on this node.
     fn unfollow(&mut self, _name: &Arc<str>, _slot: Option<u32>) {}
 
-    /// Returns what a new subscriber joins: the position reached by the feed, and the publications missed up to there.
-    /// Returns [`EngineReply::Deferred`] if this process does not hold them; the home then reads a [`HistorySegment`].
+    /// Returns the state that a new subscriber joins: the position reached by the feed, and the publications missed up
+    /// to there. Returns [`EngineReply::Deferred`] if this process does not hold them; the home then reads a
+    /// [`HistorySegment`].
     fn join(
         &mut self,
         kept: StoredChannel<'_>,
         subscribe_options: &SubscribeOptions,
     ) -> EngineReply<SubscribeOutcome>;
 
-    /// Returns whether this process knows of no stored publications of the channel.
+    /// Returns whether no stored publications of the channel are known to this process.
     fn is_empty(&self, slot: u32) -> bool;
 
     /// Reads a page of the history.
@@ -165,24 +170,26 @@ pub trait Engine {
         request_context: RequestContext,
     ) -> EngineReply<Result<HistoryPage, HistoryError>>;
 
-    /// Reads the stored publications from a position up to the top, to close a gap or for subscribers;
-    /// [`EngineReport::Segment`] returns them.
+    /// Reads the stored publications from a position up to the top, to close a gap or for returning subscribers. The
+    /// result arrives as [`EngineReport::Segment`].
     fn read_since(&mut self, _slot: u32, _read: HistoryRead) {}
 
-    /// Continues the feed at a position after a gap that could not be closed.
+    /// Makes the feed continue after a position, because a gap before it could not be closed.
     fn resume(&mut self, _slot: u32, _position: Position) {}
 
-    /// Removes the history of a channel; its position stays.
+    /// Removes the stored publications of a channel; its position stays.
     fn remove(
         &mut self,
         kept: StoredChannel<'_>,
         request_context: RequestContext,
     ) -> EngineReply<Result<(), HistoryError>>;
 
-    /// Called before a removal is answered: publications submitted before it and delivered since are removed too.
+    /// Called before the reply to a removal is sent: removes the publications that were submitted before the removal
+    /// and have been delivered since.
     fn before_removal_reply(&mut self, _slot: u32) {}
 
-    /// Called before an item is delivered to subscribers; returns the preceding payload if a delta is wanted.
+    /// Called before an item is delivered to subscribers. Returns the payload of the preceding publication if a delta
+    /// is wanted.
     fn before_delivery(
         &mut self,
         slot: u32,
@@ -197,30 +204,30 @@ pub trait Engine {
         0
     }
 
-    /// Returns the next report.
+    /// Returns the next report that is ready, if any.
     fn poll(&mut self) -> Option<EngineReport> {
         None
     }
 
-    /// Called after a report of a pending request was handled.
+    /// Called after a report of a pending request of this channel was handled.
     fn report_handled(&mut self, _slot: u32) {}
 
-    /// Returns the position of the last delivered item.
+    /// Returns the position of the last item delivered to subscribers.
     fn position(&self, slot: u32) -> Position;
 
-    /// Records a member change of this node. Returns whether subscribers are notified; [`EngineReport::Member`] brings a
-    /// deferred reply.
+    /// Records that a member on this node has joined or left. Returns whether subscribers are notified. A deferred
+    /// reply arrives as [`EngineReport::Member`].
     fn member_changed(&mut self, _change: MemberChange<'_>) -> EngineReply<bool> {
         EngineReply::Ready(true)
     }
 
-    /// Records that a channel has its first subscriber on this node, or has none any more. Returns whether this is an event
-    /// of the channel; [`EngineReport::Occupancy`] brings a deferred reply.
+    /// Records that a channel has its first subscriber on this node, or has none any more. Returns whether this is an
+    /// event of the channel in the whole cluster. A deferred reply arrives as [`EngineReport::Occupancy`].
     fn occupancy_changed(&mut self, _channel: &Arc<str>, _is_occupied: bool) -> EngineReply<bool> {
         EngineReply::Ready(true)
     }
 
-    /// Returns the members of a channel; `here` are those of this node.
+    /// Returns the members of a channel on all nodes; `here` are those on this node.
     fn presence(
         &mut self,
         here: LocalMembers<'_>,
@@ -229,7 +236,7 @@ pub trait Engine {
         EngineReply::Ready(here.list())
     }
 
-    /// Returns the number of members of a channel; `here` are those of this node.
+    /// Returns the number of members of a channel on all nodes; `here` are those on this node.
     fn presence_stats(
         &mut self,
         here: LocalMembers<'_>,
@@ -238,11 +245,11 @@ pub trait Engine {
         EngineReply::Ready(Ok(here.stats()))
     }
 
-    /// Updates the namespaces and the limit in bytes for the history of all workers.
+    /// Sets the namespaces, and the limit for the history of all `_workers` workers together, in bytes.
     fn set_limits(&mut self, _namespaces: &Namespaces, _bytes_max: usize, _workers: u16) {}
 
-    /// Drops data that exceeds a limit or has expired. `gone` collects the hub's numbers of channels whose slots were
-    /// closed.
+    /// Drops data that exceeds a limit or has expired. Adds to `gone` the hub's numbers of the channels whose slots
+    /// were closed.
     fn maintain(
         &mut self,
         _catalog: &Catalog<'_>,
@@ -252,7 +259,7 @@ pub trait Engine {
     ) {
     }
 
-    /// Returns whether [`maintain`](Self::maintain) has to be called even without activity.
+    /// Returns whether [`maintain`](Self::maintain) has to be called even if there is no activity.
     fn has_maintenance(&self) -> bool {
         false
     }
@@ -263,40 +270,40 @@ pub trait Engine {
     }
 }
 
-/// The extent of one maintenance call.
+/// The extent of one call of [`Engine::maintain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaintenanceScope {
-    /// After a publication or a subscription: enforces the limits.
+    /// Only the limits are enforced; called after a publication or a subscription.
     Incremental,
-    /// About once a second: everything.
+    /// All maintenance; called about once a second.
     Full,
 }
 
 /// Gauges of an engine, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineGauges {
-    /// Pending requests that were not reported yet.
+    /// The number of pending requests that were not reported yet.
     pub waiting: usize,
-    /// The number of them that are ready to be polled.
+    /// The number of these requests whose reports can be polled now.
     pub ready: usize,
-    /// Payload bytes of the pending requests.
+    /// The payload bytes of the pending requests.
     pub waiting_bytes: usize,
-    /// Channels with a slot.
+    /// The number of channels with a slot.
     pub channels: usize,
-    /// Bytes stored in this process.
+    /// The bytes stored in this process.
     pub bytes: usize,
 }
 
 /// A channel with history.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredChannel<'a> {
-    /// Name of the channel, as the log and the engine know it.
+    /// The name of the channel.
     pub name: &'a Arc<str>,
-    /// Index of the channel in the hub's table, reused after its removal.
+    /// The slot of the channel in the engine, reused after it was closed.
     pub slot: u32,
     /// How much history the channel stores, and for how long.
     pub history: &'a HistoryOptions,
-    /// The wall clock for expiry, in milliseconds.
+    /// The time of the wall clock by which publications expire, in milliseconds since 1970.
     pub now_ms: u64,
 }
 
@@ -310,7 +317,7 @@ pub struct NewPublication<'a, 'p> {
     pub name: &'a Arc<str>,
     /// The slot of the channel, if it has one.
     pub slot: Option<u32>,
-    /// The history options; `None`: the publication is not stored and gets no position.
+    /// The history options of the channel; `None`: the publication is not stored and gets no position.
     pub history: Option<&'a HistoryOptions>,
     /// The type of the publication.
     pub event: FeedEvent,
@@ -318,7 +325,7 @@ pub struct NewPublication<'a, 'p> {
     pub at_ms: u64,
     /// Metadata delivered with the payload.
     pub info: Option<&'a Arc<PublicationInfo>>,
-    /// Whether the preceding payload is needed for a delta.
+    /// Whether the payload of the preceding publication is needed for a delta.
     pub wants_previous: bool,
 }
 
@@ -328,13 +335,13 @@ impl NewPublication<'_, '_> {
         self.payload.to_payload()
     }
 
-    /// Returns the version of the channel's state.
+    /// Returns the version of the channel's state that the publication contains, if the publisher has set one.
     #[must_use]
     pub fn version(&self) -> Option<&Version> {
         self.options?.version.as_ref()
     }
 
-    /// Returns the idempotency key.
+    /// Returns the publisher's idempotency key, if there is one.
     #[must_use]
     pub fn idempotency_key(&self) -> Option<&str> {
         self.options?.idempotency_key.as_deref()
@@ -364,34 +371,35 @@ impl NewPublication<'_, '_> {
     }
 }
 
-/// The hub's record of a request that is answered later; opaque to engines.
+/// The hub's data about a request that the engine completes later. Engines do not interpret it.
 #[derive(Debug)]
 pub struct RequestContext {
     pub(crate) channel: u32,
     pub(crate) origin: Origin,
     pub(crate) options: Option<Arc<PublishOptions>>,
-    /// The result of the publication that this one repeats.
+    /// If the request repeats an earlier publication with the same key, the result of that publication.
     pub(crate) repeated: Option<PublishOutcome>,
-    /// Whether the channel had a slot when the request was made: then the request is counted in the slot.
+    /// Whether the channel had a slot when the request was made. If so, the request is counted in the slot.
     pub(crate) has_slot: bool,
 }
 
-/// The origin of a query that is answered later; opaque to engines.
+/// The origin of a query that the engine answers later. Engines do not interpret it.
 #[derive(Debug)]
 pub struct QueryContext(pub(crate) Origin);
 
-/// A member of this node that joined or left.
+/// A member on this node that has joined or left.
 #[derive(Debug)]
 pub struct MemberChange<'a> {
-    /// Name of the channel that the member belongs to.
+    /// The name of the channel.
     pub channel: &'a Arc<str>,
-    /// The joining or leaving client, as others see it.
+    /// The joining or leaving client, as other clients see it.
     pub client: &'a Arc<ClientInfo>,
     /// Either [`FeedEvent::Joined`] or [`FeedEvent::Left`].
     pub event: FeedEvent,
-    /// Whether only the first and last connection of a user are announced.
+    /// Whether of a user's connections only the first and the last one are announced.
     pub is_by_user: bool,
-    /// Whether subscribers are notified as far as this node knows. If not, the engine's reply changes nothing.
+    /// Whether subscribers have to be notified as far as this node knows. If `false`, they are not notified whatever
+    /// the engine replies.
     pub is_announced: bool,
 }
 
@@ -408,7 +416,7 @@ impl MemberChange<'_> {
     }
 }
 
-/// A member change that is answered later; opaque to engines.
+/// A member change about which the engine decides later. Engines do not interpret it.
 #[derive(Debug)]
 pub struct MemberChangeContext {
     pub(crate) channel: Arc<str>,
@@ -420,13 +428,13 @@ pub struct MemberChangeContext {
 /// The members of one channel on this node.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalMembers<'a> {
-    /// Name of the channel that is queried.
+    /// The name of the channel.
     pub channel: &'a str,
     pub(crate) members: Option<&'a ChannelMembers>,
 }
 
 impl LocalMembers<'_> {
-    /// Returns the members, or [`PresenceError::TooMany`].
+    /// Returns the members, or [`PresenceError::TooMany`] if there are too many to list.
     pub fn list(&self) -> Result<Box<[Arc<ClientInfo>]>, PresenceError> {
         let Some(channel_members) = self.members else {
             return Ok(Box::default());
@@ -437,7 +445,7 @@ impl LocalMembers<'_> {
         }
     }
 
-    /// Returns the number of members and of their users.
+    /// Returns the number of members and the number of their users.
     #[must_use]
     pub fn stats(&self) -> PresenceStats {
         self.members
@@ -445,97 +453,101 @@ impl LocalMembers<'_> {
     }
 }
 
-/// Whether the occupancy of a channel in the whole cluster has changed.
+/// The engine's report about a change of a channel's occupancy on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OccupancyReport {
-    /// Name of the channel.
+    /// The name of the channel.
     pub channel: Arc<str>,
-    /// Whether the channel has subscribers.
+    /// Whether the node has reported that the channel has subscribers (`true`), or none any more.
     pub is_occupied: bool,
-    /// Whether this is an event of the channel: if not, other nodes have subscribers.
+    /// Whether the occupancy in the whole cluster has changed, which is an event of the channel. If not, other nodes
+    /// have subscribers.
     pub is_changed: bool,
-    /// The time by the clock of the engine, in milliseconds since 1970.
+    /// The time of the change by the engine's clock, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The lease of the node with the last subscribers has expired, and this node is the one that reports it.
+    /// Whether the channel has become empty because the lease of another node has expired; this node is the one that
+    /// reports it.
     pub is_of_expired_lease: bool,
 }
 
 /// The immediate result of submitting a publication.
 #[derive(Debug)]
 pub enum OrderResult {
-    /// Ordered and stored; to be delivered now.
+    /// The publication was ordered, and stored if it is to be stored; it must be delivered now.
     Ordered {
-        /// The position, if stored.
+        /// The position of the publication, if it is stored.
         position: Option<Position>,
-        /// The preceding payload, if a delta is needed.
+        /// The payload of the preceding publication, if a delta is wanted.
         previous: Option<Payload>,
     },
-    /// Stale, and not stored; with the channel's position.
+    /// The publication is stale and was not stored. Contains the position of the channel.
     Skipped(Position),
     /// The result follows in an [`EngineReport`].
     Deferred,
 }
 
-/// The result of a query: immediate, or in a later report.
+/// The reply to a query: immediate, or in a later report.
 #[derive(Debug)]
 pub enum EngineReply<T> {
-    /// The result is known at once.
+    /// The reply is known at once.
     Ready(T),
-    /// The result follows in an [`EngineReport`].
+    /// The reply follows in an [`EngineReport`].
     Deferred,
 }
 
 /// An item of a channel's feed.
 #[derive(Clone, Debug)]
 pub struct FeedItem {
-    /// Name of the channel that was published to.
+    /// The name of the channel that was published to.
     pub channel: Arc<str>,
     /// The publication, with its position if it is stored.
     pub publication: Publication,
-    /// The offset of the predecessor in the same epoch; 0 for the first.
+    /// The offset of the item's predecessor in the same epoch; 0 if the item is the first.
     pub predecessor: u64,
 }
 
 /// A deferred reply or a notification of an engine.
 #[derive(Debug)]
 pub enum EngineReport {
-    /// An item of the feed. It has a context if this worker submitted it and was not answered yet.
+    /// An item of the feed. It has a context if this worker has submitted the publication and has not got a report
+    /// about it yet.
     Item(Box<FeedItem>, Option<RequestContext>),
     /// A publication was ordered; it will be delivered as an item. Contains its position if it is stored, and the
-    /// number of nodes with subscribers, if the engine knows it. The number of subscribers is unknown.
+    /// number of nodes with subscribers if the engine knows it. The number of subscribers is unknown.
     Published(RequestContext, Option<Position>, Option<u32>),
-    /// The engine did not answer: whether a publication was stored is unknown.
+    /// The engine got no answer about a publication, so it is unknown whether it was stored.
     Failed(RequestContext),
-    /// A publication was stale. With the position of its channel; `None` stands for that of the last delivered item.
+    /// A publication was stale. Contains the position of its channel; `None` stands for the position of the last
+    /// delivered item.
     Skipped(RequestContext, Option<Position>),
-    /// A [fence](Engine::fence) was reached.
+    /// All requests before a [fence](Engine::fence) are completed.
     Fence(RequestContext),
-    /// The result of removing the history.
+    /// The result of [`Engine::remove`].
     Removed(RequestContext, Result<(), HistoryError>),
-    /// A page of the history.
+    /// The result of [`Engine::read`].
     History(RequestContext, Result<HistoryPage, HistoryError>),
-    /// The reply to [`Engine::follow`]: whether the feed of the channel has started.
+    /// The reply to [`Engine::follow`]: the channel, and whether its feed has started.
     Following(Arc<str>, bool),
-    /// The reply to [`Engine::read_since`]: the channel, the read, and the stored publications; `None` if they can't be
-    /// read.
+    /// The result of [`Engine::read_since`]: the channel, the read, and the stored publications; `None` if they can't
+    /// be read.
     Segment(Arc<str>, HistoryRead, Option<Box<HistorySegment>>),
     /// The reply to [`Engine::member_changed`]: whether subscribers are notified.
     Member(MemberChangeContext, bool),
-    /// The lease of a member of another node has expired, and this node is the one that reports it. Whether the same user is
-    /// a member elsewhere comes last.
+    /// A member on another node has left because the lease of that node has expired; this node is the one that reports
+    /// it. The last value is whether the same user is a member on a further node.
     LeaseExpired(Arc<str>, Arc<ClientInfo>, bool),
     /// The reply to [`Engine::occupancy_changed`].
     Occupancy(OccupancyReport),
-    /// The members of a channel.
+    /// The reply to [`Engine::presence`].
     Presence(QueryContext, Result<Box<[Arc<ClientInfo>]>, PresenceError>),
-    /// The number of members of a channel.
+    /// The reply to [`Engine::presence_stats`].
     PresenceStats(QueryContext, Result<PresenceStats, PresenceError>),
-    /// The position of a channel is void, for example because its epoch has ended.
+    /// The position of the channel is no longer valid, for example because its epoch has ended.
     Lost(Arc<str>),
 }
 
 impl EngineReport {
-    /// The channel whose subscribers need room for the entry.
+    /// Returns the channel whose subscribers must have room before the report can be handled.
     pub(crate) fn channel(&self) -> Option<u32> {
         match self {
             Self::Item(_, request_context) => request_context
@@ -559,23 +571,23 @@ impl EngineReport {
     }
 }
 
-/// The hub's channels by number, for maintenance.
+/// The hub's channels by number, as engines need them for maintenance.
 pub struct Catalog<'a> {
     pub(crate) channels: &'a Channels,
     pub(crate) namespaces: &'a Namespaces,
     pub(crate) presence: &'a Presence,
-    /// Channels that have lost their last subscriber, within the delay of their namespace.
+    /// Channels that have lost their last subscriber, but are not reported as vacated yet.
     pub(crate) emptying: &'a HashMap<Arc<str>, Due, RandomState>,
 }
 
 impl Catalog<'_> {
-    /// Iterates over the members of this node, by channel.
+    /// Iterates over the members on this node, each with its channel.
     pub fn members(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<ClientInfo>)> {
         self.presence.local_members()
     }
 
-    /// Iterates over the channels of this home that have subscribers, or have lost them within the delay of their namespace, as
-    /// far as their namespace has events.
+    /// Iterates over the channels of this home that count as occupied: they have subscribers, or have lost them but are
+    /// not reported as vacated yet. Only channels whose namespace has events are included.
     pub fn occupied(&self) -> impl Iterator<Item = &Arc<str>> {
         let all = self.channels.iter();
         let all = all.filter(|one| one.home.is_local() && one.total_subscribers() > 0);
@@ -601,7 +613,7 @@ impl Catalog<'_> {
         self.namespaces.of(self.name(channel)).history
     }
 
-    /// Returns whether the position of a channel is in use.
+    /// Returns whether a client has the position of the channel, or may get it because requests are pending.
     #[must_use]
     pub fn is_position_used(&self, channel: u32) -> bool {
         self.channel(channel).is_used()

@@ -1,7 +1,7 @@
-//! The engine of a node, chosen at its start.
+//! The engine of a node, chosen when the node starts.
 //!
-//! An enumeration instead of a type parameter: everything above the hub would otherwise exist twice. The memory engine's
-//! calls stay direct calls behind one comparison.
+//! This is an enumeration instead of a type parameter, because otherwise all code above the hub would be compiled
+//! twice. Calls of the memory engine are still direct calls, after one comparison.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::{
     reason = "one per worker, and the memory engine is used in place"
 )]
 pub enum NodeEngine {
-    /// In the memory of this process, optionally with a log on disk.
+    /// The engine in the memory of this process, optionally with a log on disk.
     Memory(MemoryEngine),
-    /// Outside of this process, shared with other nodes.
+    /// An engine outside this process, shared with other nodes.
     Remote(Box<RemoteEngine>),
 }
 
 impl NodeEngine {
-    /// Returns the engine within this process.
+    /// Returns the memory engine; `None` if the engine is outside this process.
     pub(crate) fn memory(&mut self) -> Option<&mut MemoryEngine> {
         match self {
             Self::Memory(engine) => Some(engine),
@@ -37,7 +37,7 @@ impl NodeEngine {
         }
     }
 
-    /// Returns the engine outside this process.
+    /// Returns the engine outside this process; `None` if it is the memory engine.
     pub fn remote(&mut self) -> Option<&mut RemoteEngine> {
         match self {
             Self::Memory(_) => None,
@@ -46,7 +46,7 @@ impl NodeEngine {
     }
 }
 
-/// Calls a method of the engine in the variant.
+/// Calls a method on whichever engine it is.
 macro_rules! on {
     ($engine:expr, $method:ident($($argument:expr),*)) => {
         match $engine {

@@ -1,4 +1,4 @@
-//! Epochs of new streams.
+//! Generates the epochs of new streams.
 
 use crate::Epoch;
 
@@ -6,7 +6,7 @@ use crate::Epoch;
 pub(crate) struct EpochGenerator(fastrand::Rng);
 
 impl EpochGenerator {
-    /// Returns a generator; equal seeds generate equal epochs.
+    /// Returns a generator. Equal seeds generate equal sequences of epochs.
     pub(crate) fn new(seed: u64) -> Self {
         Self(fastrand::Rng::with_seed(seed))
     }

@@ -1,7 +1,8 @@
-//! Feeds of an engine that may lose, repeat and reorder items: items are queued by their links, and gaps are closed.
+//! Queues for the feed of an engine that may lose, repeat and reorder items: items are sorted by their links, and gaps
+//! are closed.
 //!
-//! A queue exists while items of a channel wait for a read or for room. It is sorted by offset; an item is delivered
-//! when it follows the position last delivered by the engine.
+//! A channel has a queue while its items wait for a read or for room. The queue is sorted by offset; an item is
+//! delivered when its predecessor is the item delivered last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +13,23 @@ use crate::payload::OrderedPublication;
 use crate::subscription::NONE;
 use crate::{Engine, Hub, HubMessage, Outlet, Position};
 
-/// Maximum number of items in one queue; beyond that the last one is dropped, and its successor reveals the gap.
+/// Maximum number of items in one queue. Beyond it the last item is dropped; its successor then reveals the gap.
 const QUEUED_MAX: usize = 4096;
 
-/// Feed queues by the channel's entry.
+/// The feed queues by the index of the channel's entry.
 pub(crate) type FeedQueues = BTreeMap<u32, FeedQueue>;
 
 #[derive(Debug, Default)]
 pub(crate) struct FeedQueue {
     items: BTreeMap<u64, Box<FeedItem>>,
-    /// The read in progress, and the position it starts after.
+    /// The read in progress that closes a gap, and the position after which it reads.
     reading: Option<(HistoryRead, Position)>,
-    /// The offset that the last read reached.
+    /// The offset after which the last successful read began. If items after it are still missing, they are not stored.
     healed: Option<u64>,
 }
 
 impl FeedQueue {
-    /// Returns whether a read is in progress that moves the position of the feed.
+    /// Returns whether a read that closes a gap is in progress.
     pub(crate) fn is_healing(&self) -> bool {
         self.reading.is_some()
     }
@@ -42,7 +43,8 @@ impl FeedQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: receives an item that this home has not submitted, or that was already answered.
+    /// At the channel's home: receives an item that another node has published, or whose publisher here already has its
+    /// reply.
     pub(crate) fn receive_item(&mut self, item: Box<FeedItem>, outlet: &mut impl Outlet) {
         let Some(index) = self.entry_to_feed(&item.channel) else {
             return;
@@ -54,7 +56,7 @@ impl<E: Engine> Hub<E> {
         let slot = self.open_stream(index);
         let last = self.engine.position(slot);
         if position.epoch != last.epoch || position.offset <= last.offset {
-            // A late item: the end of an epoch is reported separately.
+            // An item that was delivered already, or of another epoch. The end of an epoch is reported separately.
             return;
         }
         let line = self.feed_queues.entry(index).or_default();
@@ -62,7 +64,8 @@ impl<E: Engine> Hub<E> {
         self.advance_feed_queue(index, outlet);
     }
 
-    /// Home: returns the entry of a channel with subscribers for an item published elsewhere.
+    /// At the channel's home: returns the entry of the channel of an item. Creates it if only a wildcard channel has
+    /// subscribers; `None` if there are none.
     fn entry_to_feed(&mut self, channel: &Arc<str>) -> Option<u32> {
         let found = self.find(channel);
         if found.is_some() || self.wildcard_entry(channel).is_none() {
@@ -72,7 +75,8 @@ impl<E: Engine> Hub<E> {
         Some(self.channels.insert(hash, Arc::clone(channel), Home::LOCAL))
     }
 
-    /// Home: handles the result of a read.
+    /// At the channel's home: handles the result of a read, which was requested to close a gap or for pending
+    /// subscriptions.
     pub(crate) fn receive_segment(
         &mut self,
         channel: &str,
@@ -94,7 +98,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: requests the items missing after the position of the feed.
+    /// At the channel's home: requests the items after the last delivered one, unless such a read is in progress.
     pub(crate) fn request_gap(&mut self, index: u32, slot: u32) {
         let last = self.engine.position(slot);
         let line = self.feed_queues.entry(index).or_default();
@@ -105,7 +109,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: receives the items missing after the position of the feed.
+    /// At the channel's home: handles the result of a read that closes a gap: queues its items, or skips the gap if it
+    /// can't be closed.
     fn fill_gap(
         &mut self,
         index: u32,
@@ -138,7 +143,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: continues all feed queues as far as there is room.
+    /// At the channel's home: delivers items of all queues as far as there is room.
     pub(crate) fn advance_feed_queues(&mut self, outlet: &mut impl Outlet) {
         let mut next = 0;
         while let Some((&index, _)) = self.feed_queues.range(next..).next() {
@@ -147,7 +152,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: delivers the next items of a queue.
+    /// At the channel's home: delivers items of a queue until one has to wait for a read or for room.
     fn advance_feed_queue(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(slot) = self.channels[index].home.stream() else {
             return;
@@ -195,7 +200,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: abandons missing publications: the feed continues at the given position, or where the engine says.
+    /// At the channel's home: abandons missing publications and notifies subscribers. The feed continues after
+    /// `position`; with `None`, before the first queued item.
     pub(crate) fn skip_gap(
         &mut self,
         index: u32,
@@ -206,7 +212,7 @@ impl<E: Engine> Hub<E> {
         match (slot, position, self.feed_queues.get_mut(&index)) {
             (Some(slot), Some(position), Some(_)) => self.engine.resume(slot, position),
             (Some(slot), None, Some(line)) => {
-                // After a failed read only the items behind the gap remain.
+                // Continues before the first item behind the gap.
                 if let Some(first) = line.items.values().next() {
                     let last = self.engine.position(slot);
                     let offset = first.predecessor;
@@ -216,7 +222,7 @@ impl<E: Engine> Hub<E> {
             _ => {}
         }
         let wildcard = self.wildcard_entry(&self.channels[index].name);
-        // Marks the entry as in use, since its last subscriber may leave below.
+        // Marks the entry as in use: the subscriptions end below, but the entry is needed afterwards.
         self.channels[index].waiting += 1;
         for index in wildcard.into_iter().chain([index]) {
             let channel = &self.channels[index];
@@ -232,9 +238,9 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// Local: ends the subscriptions of a channel, and tells the sessions that their state is insufficient. What follows the
-    /// gap must not reach a client before it learns of the gap: its position would be behind the gap, and it would recover
-    /// from there.
+    /// On the subscriber's worker: ends the subscriptions of a channel and notifies their sessions that publications
+    /// are lost. The subscriptions must end at once: otherwise a client could get items behind the gap before it learns
+    /// of the gap, and would later recover from a position behind it.
     pub(crate) fn notify_lost(&mut self, channel: &Arc<str>, outlet: &mut impl Outlet) {
         let Some(index) = self.find(channel) else {
             return;

@@ -1,4 +1,4 @@
-//! History from the hub's point of view: joining, reading, removing and maintenance.
+//! The hub's operations on histories: joining, reading, removing and maintenance.
 //!
 //! Everything here runs at a channel's home.
 
@@ -11,15 +11,15 @@ use crate::page::{HistoryPage, HistoryQuery};
 use crate::{Engine, HistoryError, HistoryOptions, Hub, Namespaces, Now};
 
 impl<E: Engine> Hub<E> {
-    /// Sets the clock that the hub uses until the next call: once at the beginning of each turn.
+    /// Sets the time that the hub uses until the next call. Called once at the beginning of each turn.
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
     }
 
-    /// Sets the namespace options and the limit in bytes for the history of all workers, of which the
-    /// [budgets](Namespaces::add_budget) of namespaces are a part. Streams move to their new budgets, and excess
-    /// publications are evicted, in bounded steps by [`maintain_engine`](Self::maintain_engine). The wildcard namespaces must not
-    /// change once there are channels, because the homes of channels depend on them.
+    /// Sets the namespaces, and the limit for the history of all workers together in bytes, which includes the
+    /// [budgets](Namespaces::add_budget) of namespaces. Maintenance then moves streams to their new budgets and evicts
+    /// excess publications, in bounded steps. The wildcard namespaces must not change once there are channels, because
+    /// the homes of channels depend on them.
     pub fn set_history(&mut self, namespaces: Arc<Namespaces>, bytes_max: usize) {
         debug_assert!(
             self.channels.len() == 0 || namespaces.wildcards() == self.namespaces.wildcards()
@@ -28,24 +28,24 @@ impl<E: Engine> Hub<E> {
         self.namespaces = namespaces;
     }
 
-    /// Sets the maximum number of publications of one history reply.
+    /// Sets the maximum number of publications in one history reply.
     pub fn set_history_answer_max(&mut self, publications: usize) {
         self.history_answer_max = publications;
     }
 
-    /// Returns whether something may expire without further activity, so that [`maintain_engine`](Self::maintain_engine) must be
-    /// called.
+    /// Returns whether something expires without further activity, so that [`maintain`](Self::maintain) must be called.
     pub fn needs_maintenance(&self) -> bool {
         let has_old = self.engine.has_maintenance();
         has_old || self.presence.is_waiting() || self.channel_events.has_timers()
     }
 
-    /// Returns whether a [`sweep`](Self::sweep) or a [`take_channel_events`](Self::take_channel_events) is needed.
+    /// Returns whether joins and leaves wait for a [`sweep`](Self::sweep), or events for
+    /// [`take_channel_events`](Self::take_channel_events).
     pub fn has_pending_output(&self) -> bool {
         !self.join_leave_queue.is_empty() || self.channel_events.has_events()
     }
 
-    /// Releases a bounded amount of expired data; to be called about once a second.
+    /// Frees a bounded amount of expired data. Must be called about once a second.
     pub fn maintain(&mut self) {
         self.idempotency.expire(self.now.mono_ms);
         self.expire_leaves();
@@ -54,8 +54,8 @@ impl<E: Engine> Hub<E> {
         self.maintain_engine(MaintenanceScope::Full);
     }
 
-    /// Returns the wall clock for expiry, or 0 during [`RESTORE_GRACE_MS`](crate::RESTORE_GRACE_MS) after a start from a log, so
-    /// that nothing expires.
+    /// Returns the time by which publications expire: the wall clock in milliseconds since 1970, or 0, so that none
+    /// expires, during [`RESTORE_GRACE_MS`](crate::RESTORE_GRACE_MS) after a start from a log.
     pub(crate) fn expiry_clock_ms(&self) -> u64 {
         match self.now.mono_ms < self.clock_grace_until_ms {
             true => 0,
@@ -63,7 +63,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Returns the channel's stream and starts one if necessary.
+    /// Returns the slot of the channel's stream, and starts a stream if there is none.
     pub(crate) fn open_stream(&mut self, index: u32) -> u32 {
         let channel = &mut self.channels[index];
         debug_assert!(channel.home.is_local());
@@ -77,7 +77,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Enforces the limits of stored data. Entries may be removed, so no entry index may be held across the call.
+    /// Enforces the limits of stored data. This may remove entries, so no entry index is valid after the call.
     #[inline]
     pub(crate) fn evict_over_budget(&mut self) {
         self.maintain_engine(MaintenanceScope::Incremental);
@@ -101,7 +101,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Detaches the channel from its stream; the entry stays.
+    /// Closes the stream of a channel; the channel's entry stays.
     pub(crate) fn detach_stream(&mut self, index: u32) {
         let channel = &mut self.channels[index];
         if let Some(slot) = channel.home.stream() {
@@ -120,12 +120,12 @@ impl<E: Engine> Hub<E> {
         let history = self.namespaces.of(channel).history;
         let history = history.ok_or(HistoryError::Off)?;
         let hash = self.channels.hash(channel);
-        // The new stream has a position from now on, which is as good as any other.
+        // A stream is started if there is none. Any initial position is as good as another.
         let index = self.entry(hash, channel);
         Ok((index, self.open_stream(index), history))
     }
 
-    /// Returns `None` if the result arrives with a report of the engine.
+    /// Reads a page of the history of a channel. Returns `None` if the result arrives with a report of the engine.
     pub(crate) fn read_history(
         &mut self,
         channel: &str,
@@ -139,7 +139,7 @@ impl<E: Engine> Hub<E> {
         Some(page.map(Box::new))
     }
 
-    /// Returns `None` if the result arrives with a report of the engine.
+    /// Removes the history of a channel. Returns `None` if the result arrives with a report of the engine.
     pub(crate) fn clear_history(
         &mut self,
         channel: &str,

@@ -1,15 +1,15 @@
-//! The result of a history read: consecutive publications up to the top.
+//! The result of a history read: consecutive publications up to the channel's latest one (the top).
 
 use crate::engine::FeedItem;
 use crate::namespace::RecoveryMode;
 use crate::{Position, Publication, RECOVERED_MAX, Recovered, Since};
 
-/// How far back a read should reach; the result may be shorter.
+/// How far back a read should reach. The result may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadStart {
     /// Back to the publication after this offset, or as far as possible.
     Since(u64),
-    /// Only the top position is known.
+    /// Only the position of the top is needed.
     TopOnly,
 }
 
@@ -18,11 +18,11 @@ pub enum ReadStart {
 pub struct HistoryRead {
     /// How far back the read should reach.
     pub start: ReadStart,
-    /// The number of the read at this home.
+    /// The number that identifies the read at this home.
     pub(crate) number: u64,
 }
 
-/// Numbers reads, so that a reply is not taken for that of a later read.
+/// Numbers the reads, so that the result of one read can't be mistaken for that of a later one.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounter(u64);
 
@@ -36,15 +36,15 @@ impl ReadCounter {
     }
 }
 
-/// Consecutive publications of one epoch up to the top; at most the latest [`RECOVERED_MAX`](crate::RECOVERED_MAX).
+/// Consecutive publications of one epoch up to the top: at most the latest [`RECOVERED_MAX`](crate::RECOVERED_MAX).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistorySegment {
     /// The position of the latest publication.
     pub top: Position,
-    /// The offset of the predecessor of the first publication, or the top offset if there are no publications; `None`
-    /// if the predecessor is unknown.
+    /// The offset of the predecessor of the first publication; if there are no publications, the offset of `top`;
+    /// `None` if the predecessor is unknown.
     pub predecessor: Option<u64>,
-    /// Consecutive publications up to `top`, oldest first.
+    /// The publications, oldest first; the last one has the position `top`.
     pub publications: Vec<Publication>,
 }
 
@@ -61,7 +61,8 @@ impl HistorySegment {
         found.ok().map(|place| place + 1)
     }
 
-    /// Returns the items after an offset of this epoch; `None` if the segment does not reach back that far.
+    /// Returns the publications after an offset of this epoch, each after the offset of its predecessor; `None` if the
+    /// segment does not reach back that far.
     pub(crate) fn after(&self, offset: u64) -> Option<impl Iterator<Item = (u64, &Publication)>> {
         let place = self.index_after(offset)?;
         let links = std::iter::once(offset);
@@ -73,8 +74,8 @@ impl HistorySegment {
         Some(links.zip(&self.publications[place..]))
     }
 
-    /// Extends or cuts the segment to end at a delivered position. `tail` are the items delivered since the read was
-    /// requested, in order. Returns `None` if the two can't be linked.
+    /// Extends or cuts the segment so that it ends at `position`, the last delivered one. `tail` contains the items
+    /// delivered since the read was requested, in order. Returns `None` if segment and tail can't be linked.
     pub(crate) fn up_to(mut self, position: Position, tail: &[FeedItem]) -> Option<Self> {
         if self.top.epoch != position.epoch {
             return None;
@@ -94,8 +95,9 @@ impl HistorySegment {
         Some(self)
     }
 
-    /// Returns the publications that a subscriber missed since the newest of its known positions, or up to `latest_max`
-    /// of the latest ones, depending on the recovery mode.
+    /// Returns the publications for a subscriber with these known positions, of which the first one of this epoch
+    /// counts. Depending on the recovery mode they are those that it has missed, or up to `latest_max` of the latest
+    /// ones.
     pub(crate) fn recover(
         &self,
         since: &[Since],
@@ -137,7 +139,7 @@ impl HistorySegment {
         }
     }
 
-    /// Returns the offset that precedes the publication at an index; 0 after the last.
+    /// Returns the offset of the predecessor of the publication at an index; 0 if the index is the end of the list.
     fn predecessor_at(&self, place: usize) -> u64 {
         if place == self.publications.len() {
             return 0;

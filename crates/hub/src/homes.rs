@@ -1,11 +1,11 @@
-//! The homes of channels, for callers outside the workers.
+//! Determines the homes of channels for callers outside the workers.
 
 use foldhash::SharedSeed;
 
 use crate::channel::{hash, shared};
 use crate::{ChannelName, NameError, WorkerId};
 
-/// Finds the home of a user's channel among the workers of one seed.
+/// Determines the home of a user's personal channel.
 #[derive(Debug)]
 pub struct Homes {
     seed: u64,
@@ -14,7 +14,7 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// `seed` and `workers` are those of [`Hub::new`](crate::Hub::new).
+    /// `seed` and `workers` must be those passed to [`Hub::new`](crate::Hub::new).
     #[must_use]
     pub fn new(seed: u64, workers: u16) -> Self {
         Self {
@@ -24,10 +24,10 @@ impl Homes {
         }
     }
 
-    /// Returns the home of the channel of a user.
+    /// Returns the home of a user's personal channel.
     ///
     /// # Errors
-    /// No user can have that name.
+    /// The name is not a valid user name.
     pub fn of_user(&self, user: &str) -> Result<WorkerId, NameError> {
         let mut buffer = String::new();
         let name = ChannelName::of_user(user, &mut buffer)?;
@@ -36,7 +36,8 @@ impl Homes {
     }
 }
 
-/// Scaled instead of divided. The bits in the middle: the table of names uses both ends.
+/// Returns the worker for a hash. Scales the hash instead of dividing it, and uses its middle bits, because the name
+/// table uses the bits at both ends.
 pub(crate) fn scale(hash: u64, workers: u16) -> WorkerId {
     let bits = u64::from((hash >> 24) as u32);
     WorkerId(((bits * u64::from(workers)) >> 32) as u16)

@@ -1,11 +1,11 @@
 //! The hub's state and the dispatch of messages. Start reading here.
 //!
 //! Subscribing is in `membership.rs`, publishing in `publish.rs`, publications that wait for credit in `stalled.rs`,
-//! fan-out in `sweep.rs`. The interface to the store is `engine.rs`; its reports are handled in `reports.rs` and
-//! `feed_queue.rs`, and subscribers that wait for it in `pending_joins.rs`. The in-memory engine is `memory.rs`,
-//! publications waiting for the disk are in `log.rs`, publishers' shares of the budgets in `accounts.rs`. History
-//! requests are in `history.rs`, presence in `presence.rs`, joins and leaves for subscribers in `join_leave_queue.rs`,
-//! queries to homes in `channel_query.rs`, user commands in `user.rs`, and their completion in
+//! fan-out in `sweep.rs`. The interface to the store is `engine.rs`; the engine's reports are handled in `reports.rs`
+//! and `feed_queue.rs`, and subscriptions that wait for the engine in `pending_joins.rs`. The in-memory engine is
+//! `memory.rs`, publications waiting for the disk are in `log.rs`, publishers' shares of the budgets in `accounts.rs`.
+//! History requests are in `history.rs`, presence in `presence.rs`, joins and leaves for subscribers in
+//! `join_leave_queue.rs`, queries to homes in `channel_query.rs`, user commands in `user.rs`, and their completion in
 //! `command_acknowledgement.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -32,90 +32,92 @@ use crate::{
     Options, Outlet, WorkerId, homes,
 };
 
-/// One worker's hub, with the [engine](crate::engine) of the channels whose home it is.
+/// The hub of one worker, with the [engine](crate::engine) for the channels whose home is this worker.
 pub struct Hub<E = NodeEngine> {
     pub(crate) me: WorkerId,
     pub(crate) workers: u16,
     pub(crate) options: Options,
     pub(crate) channels: Channels,
     pub(crate) subscriptions: Subscriptions,
-    /// Channels with a queue, in round-robin order.
+    /// The channels with queued publications, in round-robin order.
     pub(crate) queued_channels: VecDeque<u32>,
     pub(crate) stalled: Stalled,
     pub(crate) log_backpressure: LogBackpressure,
-    /// As home: orders and stores publications.
+    /// As the home of channels: the engine, which orders and stores publications.
     pub(crate) engine: E,
     pub(crate) pending_reports: PendingReports,
-    /// Receipts of channels without a slot, by the channel's entry.
+    /// The number of pending requests in the engine for channels without a slot, by the index of the channel's entry.
     pub(crate) unslotted: BTreeMap<u32, u32>,
     pub(crate) feed_queues: FeedQueues,
     pub(crate) joins: PendingJoins,
     pub(crate) reads: ReadCounter,
-    /// Sessions of this worker were just confirmed as subscribers; publications are delivered only after they have
-    /// processed the confirmation.
+    /// Whether sessions of this worker were just confirmed as subscribers. Until they have processed the confirmation,
+    /// no publications are delivered.
     pub(crate) has_new_subscribers: bool,
     pub(crate) now: Now,
     pub(crate) namespaces: Arc<Namespaces>,
     pub(crate) history_answer_max: usize,
-    /// Monotonic time until which the wall clock is not trusted.
+    /// The time in monotonic milliseconds until which the wall clock is not trusted.
     pub(crate) clock_grace_until_ms: u64,
     pub(crate) idempotency: IdempotencyCache,
     pub(crate) presence: Presence,
     pub(crate) join_leave_queue: JoinLeaveQueue,
     pub(crate) last_seen: LastSeen,
     pub(crate) channel_events: ChannelEvents,
-    /// Publications queued for a sweep, and their payload bytes.
+    /// The number of publications queued for a sweep, and their payload bytes.
     pub(crate) queued: usize,
     pub(crate) queued_bytes: usize,
-    /// Encodings of deliveries that are not queued.
+    /// The encodings of the publication that is being delivered without being queued.
     pub(crate) scratch: Encodings,
-    /// Empty queues for reuse.
+    /// Empty sweep queues for reuse.
     #[expect(clippy::vec_box, reason = "channels refer to them by a thin pointer")]
     pub(crate) spare_queues: Vec<Box<SweepQueue>>,
-    /// As home: channels with subscribers on any worker, and how many of them are personal.
+    /// As the home of channels: the number of channels with subscribers on any worker, and how many of these are
+    /// personal channels.
     pub(crate) occupied: u32,
     pub(crate) users: u32,
-    /// As home: sum of the receivers of all publications so far.
+    /// As the home of channels: the sum of the numbers of receivers of all publications so far.
     pub(crate) receivers_total: u64,
 }
 
 /// The immediate outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome<T> {
-    /// The home is on this worker and returned this result.
+    /// The home is on this worker and has returned this result.
     Done(T),
-    /// Sent to the home on another worker, or waiting for the log; a request with a ticket gets its reply later.
+    /// The request was sent to a home on another worker, or waits for the log or the engine. If it has a ticket, the
+    /// reply follows later.
     Pending,
 }
 
 /// Gauges of a hub, to be summed over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HubGauges {
-    /// Channels homed here with a subscriber on any worker, including personal channels.
+    /// The number of channels homed here with a subscriber on any worker, including personal channels.
     pub channels: u32,
-    /// Users homed here that are connected to any worker.
+    /// The number of users whose home is here and who are connected to any worker.
     pub users: u32,
-    /// Subscriptions of this worker's sessions.
+    /// The number of subscriptions of this worker's sessions.
     pub subscriptions: u32,
-    /// Publications queued for a sweep.
+    /// The number of publications queued for a sweep.
     pub queued: u32,
     /// Payload bytes of the queued publications.
     pub queued_bytes: u64,
-    /// At this home: publications waiting for credit, and log entries waiting for delivery.
+    /// At this home: the number of publications waiting for credit, and of log entries waiting for delivery.
     pub stalled: u32,
-    /// At this home: publications waiting for the log, and requests ordered behind them.
+    /// At this home: the number of publications waiting for the log, and of requests ordered behind them.
     pub pending: u32,
-    /// Entries of the channel table, in either role.
+    /// The number of entries in the channel table, whatever their role.
     pub entries: u32,
-    /// Streams of channels homed here.
+    /// The number of streams of channels homed here.
     pub streams: u32,
-    /// Bytes of these streams with their publications.
+    /// The bytes of these streams with their publications.
     pub history_bytes: u64,
 }
 
 impl Hub {
-    /// Creates the hub of worker `me` of `workers`. `seed` must be the same for all hubs and unknown to peers, because
-    /// it determines hash collisions.
+    /// Creates the hub of worker `me` of `workers`. `seed` must be the same for all hubs, and unknown to peers, because
+    /// with the seed a peer could choose names whose hashes collide.
     ///
     /// # Panics
     /// If `me` is not less than `workers`.
@@ -124,8 +126,8 @@ impl Hub {
         Self::with_engine(me, workers, seed, options, engine)
     }
 
-    /// Iterates over the history budgets: the namespace (`None` for the common budget), the bytes used by streams with
-    /// publications, and the limit, both for this worker.
+    /// Iterates over the history budgets of this worker: the namespace (`None` for the common budget), the bytes used
+    /// by streams with publications, and the limit in bytes.
     pub fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
         let memory = match &self.engine {
             NodeEngine::Memory(engine) => Some(engine),
@@ -134,7 +136,7 @@ impl Hub {
         memory.into_iter().flat_map(|one| one.streams.budgets())
     }
 
-    /// Returns the number of publications evicted before their expiry for lack of room.
+    /// Returns the number of publications that were evicted before their expiry because a budget was exceeded.
     pub fn evicted_total(&self) -> u64 {
         match &self.engine {
             NodeEngine::Memory(engine) => engine.streams.evicted(),
@@ -144,7 +146,7 @@ impl Hub {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Creates a hub with another engine.
+    /// Creates a hub with the given engine.
     ///
     /// # Panics
     /// If `me` is not less than `workers`.
@@ -315,8 +317,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Returns whether publications wait for credit, for room in a queue or for delivery after the log; see
-    /// [`HubGauges::stalled`].
+    /// Returns whether publications wait for credit, for room in a queue, or for delivery after they became durable;
+    /// see [`HubGauges::stalled`].
     pub fn has_stalled(&self) -> bool {
         self.stalled() > 0
     }
@@ -325,12 +327,12 @@ impl<E: Engine> Hub<E> {
         self.stalled.len() + self.reports()
     }
 
-    /// Returns the number of joins and leaves dropped for lack of room.
+    /// Returns the number of joins and leaves dropped because the queue was full.
     pub fn dropped_join_leaves_total(&self) -> u64 {
         self.join_leave_queue.dropped()
     }
 
-    /// As home: returns the sum of the receivers of all publications ordered here.
+    /// As the home of channels: returns the sum of the numbers of receivers of all publications ordered here.
     pub fn receivers_total(&self) -> u64 {
         self.receivers_total
     }
@@ -340,12 +342,12 @@ impl<E: Engine> Hub<E> {
         self.workers
     }
 
-    /// Returns the worker of this hub.
+    /// Returns the number of this hub's worker.
     pub fn worker(&self) -> WorkerId {
         self.me
     }
 
-    /// Returns the worker that orders a channel; all hubs with the same seed agree.
+    /// Returns the worker that orders a channel. All hubs with the same seed return the same one.
     pub fn home_of(&self, channel: ChannelName<'_>) -> WorkerId {
         self.home(self.channels.hash(channel.as_str()), channel.as_str())
     }
@@ -353,13 +355,13 @@ impl<E: Engine> Hub<E> {
     pub(crate) fn home(&self, hash: u64, name: &str) -> WorkerId {
         let hash = match self.wildcard_of(name) {
             None => hash,
-            // All channels under a wildcard are ordered by the same home.
+            // All channels that a wildcard channel covers must have the same home.
             Some(wildcard) => self.channels.hash(wildcard),
         };
         homes::scale(hash, self.workers)
     }
 
-    /// Returns the channel's entry and creates it if necessary.
+    /// Returns the index of the channel's entry, and creates the entry if there is none.
     pub(crate) fn entry(&mut self, hash: u64, name: &str) -> u32 {
         if let Some(index) = self.channels.find(hash, name) {
             return index;
@@ -375,7 +377,7 @@ impl<E: Engine> Hub<E> {
         self.channels.find(self.channels.hash(channel), channel)
     }
 
-    /// Returns the name to send, shared with the entry if there is one.
+    /// Returns the name for a message. It shares the memory of the entry's name if there is an entry.
     pub(crate) fn channel_name(&self, hash: u64, name: &str) -> Arc<str> {
         match self.channels.find(hash, name) {
             Some(index) => self.channels[index].name.clone(),

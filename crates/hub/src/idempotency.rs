@@ -1,4 +1,4 @@
-//! Results of recent publications by idempotency key.
+//! The results of recent publications by idempotency key.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,23 +7,24 @@ use foldhash::quality::RandomState;
 
 use crate::PublishOutcome;
 
-/// Lifetime of a key.
+/// Lifetime of a key in milliseconds.
 const KEY_TTL_MS: u64 = 5 * 60 * 1000;
 
-/// Maximum number of keys; beyond that the oldest are removed.
+/// Maximum number of keys; beyond it the oldest are removed.
 const KEYS_MAX: usize = 100_000;
 
 /// The results of recent publications.
 #[derive(Debug, Default)]
 pub(crate) struct IdempotencyCache {
-    /// The outcomes by channel and key, separated by a byte that neither contains.
+    /// The results by channel and key, joined by a NUL, which no channel name contains.
     results: HashMap<Arc<str>, PublishOutcome, RandomState>,
-    /// Keys with the time of their insertion, oldest first.
+    /// The keys with the monotonic times of their insertion in milliseconds, oldest first.
     order: VecDeque<(u64, Arc<str>)>,
 }
 
 impl IdempotencyCache {
-    /// Returns the result of the publication with this key, as the reply to its repetition.
+    /// Returns the result of the publication with this key, changed into the reply for a repetition; `None` if the key
+    /// is new.
     pub(crate) fn find(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<PublishOutcome> {
         self.expire(now_ms);
         let first = self.results.get(&*name(channel, key))?;
@@ -50,7 +51,7 @@ impl IdempotencyCache {
         }
     }
 
-    /// Removes the key of a publication that failed.
+    /// Removes the key of a failed publication, so that it can be retried.
     pub(crate) fn remove(&mut self, channel: &str, key: &str) {
         let name = name(channel, key);
         if self.results.remove(&*name).is_some() {
@@ -74,7 +75,7 @@ impl IdempotencyCache {
     }
 }
 
-/// Channel names contain no NUL.
+/// Returns the map key. It is unambiguous because channel names contain no NUL.
 fn name(channel: &str, key: &str) -> String {
     [channel, "\0", key].concat()
 }

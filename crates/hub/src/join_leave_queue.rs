@@ -1,5 +1,5 @@
-//! Queue of joins and leaves to send to subscribers: in order within a channel, while channels don't wait for each
-//! other.
+//! The queue of joins and leaves to send to subscribers. Those of one channel stay in order; a channel that has to wait
+//! does not delay other channels.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use crate::message::Origin;
 use crate::payload::{OrderedPublication, PayloadSource};
 use crate::{ClientInfo, Engine, FeedEvent, Hub, Outlet, PayloadKind, PayloadRef, PublicationInfo};
 
-/// Maximum number of queued joins and leaves on one worker; further ones are dropped.
+/// Maximum number of joins and leaves queued on one worker; further ones are dropped.
 const QUEUED_MAX: usize = 65_536;
 
-/// Maximum number sent in one turn of a worker.
+/// Maximum number of joins and leaves sent in one turn of a worker.
 const SENT_PER_TURN_MAX: usize = 256;
 
-/// Maximum number of blocked channels skipped in one turn.
+/// Maximum number of blocked channels skipped in a row in one turn.
 const SKIPPED_PER_TURN_MAX: usize = 1024;
 
 type PendingEvents = VecDeque<(FeedEvent, Arc<ClientInfo>)>;
 
-/// The home's queued joins and leaves, by channel name because the channel's entry may be gone by then.
+/// The joins and leaves queued at the home. They are stored by channel name, because the channel's entry may be removed
+/// before they are sent.
 #[derive(Default)]
 pub(crate) struct JoinLeaveQueue {
     channels: HashMap<Arc<str>, PendingEvents, RandomState>,
@@ -30,7 +31,7 @@ pub(crate) struct JoinLeaveQueue {
     turns: VecDeque<Arc<str>>,
     queued: usize,
     dropped: u64,
-    /// Set when an item was added or a possible obstacle has gone since the last attempt.
+    /// Whether an item was added, or a possible obstacle has gone, since the last attempt to send.
     may_progress: bool,
 }
 
@@ -39,22 +40,22 @@ impl JoinLeaveQueue {
         self.turns.is_empty()
     }
 
-    /// Marks that a possible obstacle has gone: the next turn may send some.
+    /// Records that a possible obstacle has gone, so that the next turn tries to send.
     pub(crate) fn mark_unblocked(&mut self) {
         self.may_progress |= !self.turns.is_empty();
     }
 
-    /// Returns whether an attempt may succeed without new credit.
+    /// Returns whether an attempt to send may succeed without waiting for credit.
     pub(crate) fn may_progress(&self) -> bool {
         self.may_progress
     }
 
-    /// Returns the number of queued items of all channels.
+    /// Returns the number of queued joins and leaves.
     pub(crate) fn queued(&self) -> usize {
         self.queued.max(self.turns.len()).max(self.channels.len())
     }
 
-    /// Returns the number of items dropped for lack of room so far.
+    /// Returns the number of joins and leaves dropped so far because the queue was full.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -76,7 +77,7 @@ impl JoinLeaveQueue {
         waiting.push_back((event, client));
     }
 
-    /// Removes the first item of the current channel and moves on to the next channel.
+    /// Removes and returns the first item of the current channel, and makes the next channel the current one.
     fn pop(&mut self) -> Option<(FeedEvent, Arc<ClientInfo>)> {
         let name = self.turns.pop_front()?;
         let waiting = self.channels.get_mut(&name)?;
@@ -89,14 +90,14 @@ impl JoinLeaveQueue {
         Some(first)
     }
 
-    /// Drops all items of the current channel, which has no subscribers left.
+    /// Drops all items of the current channel, because the channel has no subscribers any more.
     fn drop_channel(&mut self) {
         let name = self.turns.pop_front();
         let waiting = name.and_then(|name| self.channels.remove(&name));
         self.queued -= waiting.map_or(0, |waiting| waiting.len());
     }
 
-    /// Moves on to the next channel; the current one waits for its next turn.
+    /// Makes the next channel the current one; the skipped one moves to the end of the order.
     fn skip_channel(&mut self) {
         if !self.turns.is_empty() {
             self.turns.rotate_left(1);
@@ -105,12 +106,12 @@ impl JoinLeaveQueue {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: sends queued joins and leaves as far as there is room. Returns whether more can be sent without waiting
-    /// for credit.
+    /// At the channel's home: sends queued joins and leaves as far as there is room. Returns whether the next turn can
+    /// send more without waiting for credit.
     pub(crate) fn send_join_leaves(&mut self, outlet: &mut impl Outlet) -> bool {
         self.join_leave_queue.may_progress = false;
         let mut sent = 0;
-        // Consecutive channels skipped so far.
+        // The number of consecutive channels skipped so far.
         let mut passed = 0;
         while sent < SENT_PER_TURN_MAX
             && passed < SKIPPED_PER_TURN_MAX.min(self.join_leave_queue.turns.len())
@@ -132,7 +133,7 @@ impl<E: Engine> Hub<E> {
             }
             self.channels.release(index);
         }
-        // If none could be sent, wait for a turn that returns credit.
+        // If the limit per turn was not reached, the remaining channels are blocked: they wait until credit returns.
         sent == SENT_PER_TURN_MAX && !self.join_leave_queue.is_empty()
     }
 
@@ -178,7 +179,7 @@ impl<E: Engine> Hub<E> {
             info: Some(&info),
             wants_previous: false,
         };
-        // A join or leave must not overtake earlier publications.
+        // A deferred join or leave waits in the engine behind earlier publications, which it must not overtake.
         if matches!(self.engine.publish(&mut offer), OrderResult::Deferred) {
             return self.wait_in_engine(index, has_slot);
         }

@@ -1,39 +1,39 @@
-//! Channels, subscriptions, publications, presence and users. Pure.
+//! Channels, subscriptions, publications, presence and users, as a crate without I/O.
 //!
-//! There is one [`Hub`] per worker, in two roles. As the *home* of the channels whose hash maps to this worker it
-//! orders their publications and knows how many subscribers each worker has. As the *local* hub it knows which sessions
-//! of this worker are subscribed, and fans out to them. A user is a personal channel, `#user`: every feature of
-//! channels applies to users.
+//! Each worker has one [`Hub`], with two roles. As the *home* of the channels whose hash maps to this worker, it orders
+//! their publications and knows how many subscribers each worker has. As the *local* hub, it knows which sessions of
+//! this worker are subscribed, and fans out publications to them. (Comments say "At the channel's home" and "On the
+//! subscriber's worker".) A user is a personal channel, `#user`, so every feature of channels applies to users.
 //!
-//! The hub knows no socket, clock, thread or wire format. Its effects go through [`Outlet`]: messages to the hubs of
-//! other workers, deliveries to sessions, replies to tickets. From there a front end encodes publications (once per
+//! The hub uses no socket, clock, thread or wire format. Its effects go through [`Outlet`]: messages to the hubs of
+//! other workers, deliveries to sessions, replies to tickets. A front end encodes the delivered publications (once per
 //! format, see [`Encodings`]) into the outbox of a connection.
 //!
 //! An [`Engine`] orders and stores publications; its contract is the documentation of [`engine`].
 //!
-//! # Calls of a turn
+//! # Order of calls in a turn
 //!
 //! * *first*: [`Hub::set_now`]; about once a second [`Hub::maintain`].
 //! * *commands* of a session or the back end: [`Hub::subscribe`], [`Hub::unsubscribe`], [`Hub::close`],
 //!   [`Hub::publish`], [`Hub::send_user_command`].
-//! * *handle*: [`Hub::receive`] for each message, [`Hub::take_reports`] when the engine has reports; sessions process
-//!   their replies after each of these calls.
-//! * after sessions have carried out a user command: [`Hub::acknowledge_command`].
-//! * *drain*: [`Hub::take_channel_events`], and once at the end of a turn [`Hub::sweep`], which also retries whatever waits
-//!   for credit; if it reports that more is left, the next turn must not wait. With a log, [`Hub::take_batch`] after
-//!   that, and [`Hub::batch_durable`] when the batch is on disk.
+//! * *messages and reports*: [`Hub::receive`] for each message, [`Hub::take_reports`] when the engine has reports; sessions
+//!   process their replies after each of these calls.
+//! * *completion of user commands*, after the sessions have executed them: [`Hub::acknowledge_command`].
+//! * *output*: [`Hub::take_channel_events`], and once at the end of a turn [`Hub::sweep`], which also retries publications
+//!   that wait for credit; if it returns that deliveries are left, the next turn must begin without waiting. With a log,
+//!   [`Hub::take_batch`] after that, and [`Hub::batch_durable`] when the batch is on disk.
 //!
 //! # Guarantees
 //!
-//! * Every subscriber receives the publications of a channel in the one order chosen by its home, each exactly once.
-//! * A session that has received [`HubReply::Subscribed`] gets every publication ordered from then on, and none ordered
-//!   before its registration.
-//! * A channel with history numbers its publications without a gap within an epoch, and a returning subscriber either
-//!   gets exactly what it missed or learns that something is missing.
+//! * Every subscriber receives the publications of a channel in the order chosen by the channel's home, each exactly once.
+//! * A session that has received [`HubReply::Subscribed`] gets every publication ordered from then on, and none that was
+//!   ordered before its registration at the home.
+//! * A channel with history numbers its publications without a gap within an epoch. A returning subscriber either gets
+//!   exactly the publications that it has missed, or learns that some are missing.
 //! * With a log, neither subscribers nor the publisher of a stored publication learn of it before it is durable, so
 //!   after [`Hub::restore`] every client can continue from its position.
-//! * Once the replies to [`Hub::send_user_command`] have arrived, publications of any publisher reach the subscribers as the
-//!   command left them: [`HubReply::CommandAcknowledged`] comes from the homes.
+//! * Once the replies to [`Hub::send_user_command`] have arrived, any later publication is delivered according to the
+//!   subscriptions as the command left them: [`HubReply::CommandAcknowledged`] comes from the affected homes.
 //! * The hub drops nothing: where there is no room, publishers are refused ([`NoCredit`]) or messages keep their
 //!   credit, so that their source pauses.
 

@@ -1,4 +1,4 @@
-//! Listing of channels.
+//! Lists of the channels that have subscribers.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::{
 };
 
 impl<E: Engine> Hub<E> {
-    /// Lists channels with subscribers whose names match a pattern. Returns those with their home here, and the number
-    /// of [`HubReply::Channels`] that will come from other workers. Takes time proportional to the number of channels.
+    /// Lists channels with subscribers whose names match a pattern. Returns those whose home is here, and the number of
+    /// [`HubReply::Channels`] that will follow from other workers. Takes time proportional to the number of channels.
     pub fn list(
         &self,
         (session, ticket): (ConnectionId, Ticket),

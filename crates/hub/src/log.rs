@@ -1,21 +1,21 @@
-//! Publications that must be durable before they are delivered.
+//! The path of publications that must be durable before they are delivered.
 //!
 //! With a log ([`Hub::enable_log`]), a home handles a publication of a channel with history in two steps. First it is
 //! *ordered*: it gets its offset, goes into the next [`LogBatch`], and waits. Once the batch is durable
 //! ([`Hub::batch_durable`]), it is *delivered*: the channel's stream stores it, and the subscribers and the publisher are
 //! notified.
 //!
-//! So a stream contains exactly what has been delivered. A new subscriber gets the stream's position and content, and
-//! then, in order, what was waiting when it arrived: no gap, no overlap. No client ever sees an offset that a crash can
-//! take back.
+//! So a stream contains exactly the publications that have been delivered. A new subscriber gets the stream's position
+//! and publications, and then, in order, the publications that were waiting when it arrived, without a gap or an
+//! overlap. No client ever sees an offset that a crash could take back.
 //!
-//! Waiting publications are in the one order of the home. A publication that can't be delivered at once for lack of
-//! credit blocks later ones of its channel and nothing else. While publications of a channel wait, everything else that
-//! reveals the channel's state joins the same order: publications that are not stored, replies to stale and repeated
-//! ones, joins and leaves, the removal of the history. `pending.rs` implements this.
+//! The publications that wait at a home have one order. A publication that is durable but can't be delivered for lack
+//! of credit blocks only later ones of its channel. While publications of a channel wait, everything else that reveals
+//! the channel's state waits in the same order: publications that are not stored, replies to stale and repeated
+//! publications, joins and leaves, the removal of the history. `pending.rs` implements this.
 //!
-//! When too much is waiting, publications are refused or stalled like those without credit: a slow or failing log
-//! pauses their sources.
+//! When too many publications wait, further ones are refused or stalled, like those without credit: so a slow or
+//! failing log pauses the publishers.
 
 use std::sync::Arc;
 
@@ -23,16 +23,17 @@ use crate::channel::Home;
 use crate::stream::Stream;
 use crate::{ChannelName, Hub, LogBatch, LogRecord, NameError, NodeEngine, Outlet, RestoredStream};
 
-/// Changes with no waiter ride along with the next batch; this many force one.
+/// Changes of streams for which nothing waits, such as trimming, are recorded with the next batch; this many of them
+/// make a batch of their own.
 const CHANGES_MAX: usize = 1024;
 
-/// Period after a start from a log, in milliseconds, during which nothing expires: a clock that is ahead until NTP has
-/// set it would delete all history for good.
+/// The time after a start from a log during which nothing expires, in milliseconds. If the clock were ahead until NTP
+/// has set it, expiry would delete all history for good.
 pub const RESTORE_GRACE_MS: u64 = 600_000;
 
 impl Hub {
-    /// Makes channels with history hand out their changes as batches and wait until these are durable. Must be called
-    /// before anything else.
+    /// Makes channels with history hand out their changes as batches, and wait until these are durable. Must be called
+    /// before any other call.
     pub fn enable_log(&mut self) {
         if let Some(engine) = self.engine.memory() {
             engine.log = Some(Box::default());
@@ -40,10 +41,11 @@ impl Hub {
         }
     }
 
-    /// Restores a stream from a log; returns `false` if its channel no longer has history, which the log will record.
-    /// To be called before any subscription or publication, after [`set_history`](Self::set_history) and
-    /// [`set_now`](Self::set_now), for channels whose [home](Self::home_of) is here, in the order of their last
-    /// publication, because among equally heavy streams the oldest is evicted first.
+    /// Restores a stream from a log. Returns `false` if the channel no longer has history; the log will then record
+    /// that the stream was dropped. Must be called before any subscription or publication, after
+    /// [`set_history`](Self::set_history) and [`set_now`](Self::set_now), for all channels whose [home](Self::home_of)
+    /// is here, in the order of their last publications, because among equally large streams the oldest is evicted
+    /// first.
     ///
     /// # Errors
     /// The name is not a valid channel name; nothing is changed.
@@ -79,8 +81,9 @@ impl Hub {
         Ok(true)
     }
 
-    /// Returns the next batch to make durable; to be called once at the end of a turn. With `is_all`, to be set about
-    /// once a second, it includes changes that have no waiter, such as trimmed publications.
+    /// Returns the next batch to make durable, if there is one. Must be called once at the end of each turn. With
+    /// `is_all`, to be set about once a second, the batch includes changes for which nothing waits, such as trimmed
+    /// publications.
     pub fn take_batch(&mut self, is_all: bool) -> Option<LogBatch> {
         let NodeEngine::Memory(engine) = &mut self.engine else {
             return None;
@@ -97,8 +100,8 @@ impl Hub {
             std::mem::take(&mut changes.streams),
         );
         let published = std::mem::take(&mut log.published);
-        // Dropped streams come first: such a stream has nothing waiting for the log, and one started since is another
-        // stream.
+        // Dropped streams come first: nothing of them waits for the log, and a stream that the channel has started
+        // since is a new one, whose records must follow.
         let mut appends: Vec<_> = dropped
             .into_iter()
             .map(|channel| LogRecord::Dropped { channel })
@@ -135,7 +138,7 @@ impl Hub {
         })
     }
 
-    /// Marks a batch and all earlier ones as durable and continues what has waited for them.
+    /// Handles that a batch and all earlier ones are durable: continues the requests that have waited for them.
     pub fn batch_durable(&mut self, batch: u64, outlet: &mut impl Outlet) {
         let engine = self.engine.memory();
         if let Some(log) = engine.and_then(|engine| engine.log.as_mut()) {

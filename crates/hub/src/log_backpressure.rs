@@ -1,25 +1,25 @@
-//! Back pressure of homes whose log is full.
+//! Back pressure from homes whose log is full.
 //!
-//! A publication for a channel with history that finds its home's log full is stalled like one without credit, but
-//! returns its credit, because channels without history need the lane too. To bound the number of such publications,
-//! the home asks all other workers to hold theirs back, and notifies them when its log has room. Until a worker has
-//! received that, its credits limit what it still sends.
+//! If a publication for a channel with history arrives while its home's log is full, it is stalled like one without
+//! credit. But its own credit is returned, because channels without history need the lane too. To limit the number of
+//! such publications, the home asks all other workers to hold theirs back, and notifies them when its log has room
+//! again. Until a worker has received that request, the credits of its lane limit how many it still sends.
 
 use std::mem;
 
 use crate::reports::has_history;
 use crate::{ChannelName, Engine, Hub, HubMessage, HubMessageClass, Outlet, WorkerId};
 
-/// Maximum number of stalled publications without credit per worker; further ones keep their credit.
+/// Maximum number of publications per sending worker that are stalled without a credit; further ones keep their credit.
 const WITHOUT_CREDIT_MAX: u32 = 1024;
 
-/// The back pressure state of a worker, as publisher and as home.
+/// The state of the back pressure from full logs, as publisher and as home.
 pub(crate) struct LogBackpressure {
-    /// As publisher: the homes whose log is full, by worker.
+    /// As a publisher: for each worker, whether it has reported as home that its log is full.
     full_homes: Box<[bool]>,
-    /// As home: the other workers were notified that the log is full.
+    /// As the home of channels: whether the other workers were notified that the log is full.
     is_announced: bool,
-    /// As home: stalled publications without credit, by worker.
+    /// As the home of channels: the number of publications stalled without a credit, by sending worker.
     stalled: Box<[u32]>,
 }
 
@@ -32,26 +32,27 @@ impl LogBackpressure {
         }
     }
 
-    /// As publisher: records whether the log of a home is full.
+    /// As a publisher: records whether the log of a home is full.
     pub(crate) fn set(&mut self, home: WorkerId, is_full: bool) {
         self.full_homes[usize::from(home.0)] = is_full;
     }
 
-    /// As home: a publication that was stalled without credit was ordered.
+    /// As the home of channels: counts one publication less that is stalled without a credit, because it was ordered.
     pub(crate) fn unstalled(&mut self, from: WorkerId) {
         self.stalled[usize::from(from.0)] -= 1;
     }
 }
 
 impl<E: Engine> Hub<E> {
-    /// Returns whether a publication to another home must wait here for that home's log.
+    /// Returns whether a publication to another home must be held back here, because that home's log is full.
     #[inline]
     pub(crate) fn must_wait_for_log(&self, home: WorkerId, channel: ChannelName<'_>) -> bool {
         self.log_backpressure.full_homes[usize::from(home.0)]
             && has_history(&self.namespaces, channel.as_str())
     }
 
-    /// Home: must be called before a publication of another worker is stalled. Returns whether it keeps its credit.
+    /// At the channel's home: must be called before a publication of another worker is stalled. If the log is full,
+    /// notifies the other workers. Returns whether the publication keeps its credit; if not, the credit was returned.
     pub(crate) fn announce_full_log(
         &mut self,
         index: u32,
@@ -73,7 +74,7 @@ impl<E: Engine> Hub<E> {
         false
     }
 
-    /// Home: notifies the other workers once the log has room again.
+    /// At the channel's home: notifies the other workers once the log has room again.
     pub(crate) fn announce_log_room(&mut self, outlet: &mut impl Outlet) {
         if self.log_backpressure.is_announced && !self.engine.is_full() {
             self.log_backpressure.is_announced = false;

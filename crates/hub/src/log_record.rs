@@ -1,4 +1,4 @@
-//! The data exchanged between hubs and the log of their streams.
+//! The data that hubs and the log of their streams exchange.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use crate::{Epoch, Publication, Version};
 /// A record of one channel's stream for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogRecord {
-    /// A stream was started; an earlier stream of that channel is void.
+    /// A stream was started. An earlier stream of the same channel is no longer valid.
     Opened {
         /// Name of the stream's channel.
         channel: Arc<str>,
         /// The epoch of the stream.
         epoch: Epoch,
-        /// The time in milliseconds since 1970.
+        /// The time of the start in milliseconds since 1970.
         at_ms: u64,
     },
     /// A publication was ordered.
@@ -22,10 +22,10 @@ pub enum LogRecord {
         channel: Arc<str>,
         /// The publication with its position.
         publication: Publication,
-        /// The version of the state in the payload.
+        /// The version of the channel's state that the publication contains, if the publisher has set one.
         version: Option<Version>,
     },
-    /// Publications with lower offsets are no longer stored.
+    /// Publications below an offset are no longer stored.
     Trimmed {
         /// Name of the channel whose history was trimmed.
         channel: Arc<str>,
@@ -39,12 +39,12 @@ pub enum LogRecord {
     },
 }
 
-/// Records that become durable together. The records of one channel are in order.
+/// Records that become durable together. Those of one channel are in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBatch {
-    /// The number to pass to [`Hub::batch_durable`]; consecutive from 1.
+    /// The number to pass to [`Hub::batch_durable`]; batches are numbered from 1 on.
     pub number: u64,
-    /// The records; empty if something only waits for earlier batches.
+    /// The records; empty if a request only waits until earlier batches are durable.
     pub records: Vec<LogRecord>,
 }
 
@@ -57,20 +57,21 @@ pub struct RestoredStream {
     pub epoch: Epoch,
     /// The offset of the last publication ever ordered; 0 before the first.
     pub top: u64,
-    /// The last version of a publication.
+    /// The version that was set last, if any.
     pub version: Option<Version>,
-    /// The stored publications by offset, each with its position.
+    /// The stored publications in the order of their offsets, each with its position.
     pub publications: Vec<Publication>,
 }
 
-/// Changes of streams other than publications that the log has yet to record; bounded by the number of streams.
+/// Changes of streams, other than publications, that are to be recorded with the next batch. Their number is at most
+/// that of the streams.
 #[derive(Debug, Default)]
 pub(crate) struct StreamChanges {
-    /// Streams that were started or trimmed.
+    /// The indices of streams that were started or trimmed.
     pub(crate) streams: Vec<u32>,
-    /// Channels whose streams were dropped.
+    /// The channels whose streams were dropped.
     pub(crate) dropped: Vec<Arc<str>>,
-    /// A client knows a position that the log does not contain.
+    /// Whether a client has a position that the log does not contain yet, so that the next batch must not be delayed.
     pub(crate) is_urgent: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Subscribing and unsubscribing, on the session's worker and at the home.
+//! Subscribing and unsubscribing, on the session's worker (local) and at the channel's home.
 //!
-//! A subscription lives on its session's worker and is counted by the channel's home. If that is another worker, the
-//! subscription is *pending* until the home has replied, and only then enters the list of receivers; so it gets exactly
-//! the publications ordered after it was counted.
+//! A subscription belongs to its session's worker and is counted by the channel's home. If the home is another worker,
+//! the subscription is *pending* until the home has replied, and only then enters the list of receivers. So it gets
+//! exactly the publications that are ordered after the home has counted it.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::{
     RequestOutcome, SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
 };
 
-/// Why a session can't subscribe.
+/// The reason why a session can't subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscribeError {
     /// The session is already subscribed to the channel, or subscribing.
     #[error("already subscribed")]
     AlreadySubscribed,
-    /// The session has ended; callers ignore this.
+    /// The session has ended already. Callers can ignore this error.
     #[error("the session has ended")]
     Stale,
     /// The worker has reached its limit of subscriptions or sessions.
@@ -29,12 +29,13 @@ pub enum SubscribeError {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Subscribes a session. The outcome is [`RequestOutcome::Done`] if the channel's home is here and has counted it.
-    /// Otherwise [`HubReply::Subscribed`] follows, unless the session unsubscribes or closes first, or
-    /// [`HubReply::Failed`], which ends the subscription: the engine can't follow the channel. Once counted, the session
-    /// gets every publication.
+    /// Subscribes a session. The outcome is [`RequestOutcome::Done`] if the channel's home is here and has counted the
+    /// subscription. Otherwise a reply follows, unless the session unsubscribes or closes first:
+    /// [`HubReply::Subscribed`], or [`HubReply::Failed`] if the engine can't follow the channel, which ends the
+    /// subscription. Once counted, the session gets every publication.
     ///
-    /// The outcome has to be handled before the hub is called again: what the session gets next follows at once.
+    /// The outcome must be handled before the hub is called again, because the next call may deliver publications to
+    /// the session.
     pub fn subscribe(
         &mut self,
         session: ConnectionId,
@@ -98,7 +99,8 @@ impl<E: Engine> Hub<E> {
         Ok(RequestOutcome::Pending)
     }
 
-    /// Ends one subscription; nothing more is delivered on it. Returns `false` if there was none.
+    /// Ends one subscription, on which nothing more is delivered. Returns `false` if the session had none to the
+    /// channel.
     pub fn unsubscribe(
         &mut self,
         session: ConnectionId,
@@ -119,7 +121,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Ends all subscriptions of a session and marks its id as stale.
+    /// Ends all subscriptions of a session and marks the session's id as stale.
     pub fn close(&mut self, session: ConnectionId, outlet: &mut impl Outlet) {
         while let Some(slot) = self.subscriptions.first(session) {
             self.remove(slot, outlet);
@@ -127,8 +129,8 @@ impl<E: Engine> Hub<E> {
         self.subscriptions.end(session);
     }
 
-    /// Home: counts a subscriber of another worker and returns the channel's state for it; with
-    /// [`EngineReply::Deferred`] it is counted later.
+    /// At the channel's home: counts a subscriber on another worker and returns the channel's state for it. With
+    /// [`EngineReply::Deferred`], the subscriber is counted later.
     pub(crate) fn register_subscriber(
         &mut self,
         from: WorkerId,
@@ -158,7 +160,7 @@ impl<E: Engine> Hub<E> {
         EngineReply::Ready(joined)
     }
 
-    /// Home: counts one more subscriber of another worker.
+    /// At the channel's home: counts one more subscriber on another worker.
     pub(crate) fn add_remote_subscriber(
         &mut self,
         index: u32,
@@ -174,7 +176,7 @@ impl<E: Engine> Hub<E> {
         self.member_joined(index, client);
     }
 
-    /// Home: removes a subscriber of another worker.
+    /// At the channel's home: counts one subscriber less on another worker, or removes a pending one.
     pub(crate) fn unregister_subscriber(
         &mut self,
         from: WorkerId,
@@ -206,7 +208,7 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// Local: the home has counted the subscription.
+    /// On the subscriber's worker: handles that the home has counted a subscription.
     pub(crate) fn subscription_confirmed(
         &mut self,
         session: ConnectionId,
@@ -215,7 +217,7 @@ impl<E: Engine> Hub<E> {
         joined: Option<Box<SubscribeOutcome>>,
         outlet: &mut impl Outlet,
     ) {
-        // If the session has unsubscribed meanwhile, the home learns of that next.
+        // If the session has unsubscribed meanwhile, its message to the home follows, and there is nothing to do.
         if let Some(index) = self.subscriptions.pending(registration, session) {
             self.channels[index].waiting -= 1;
             self.make_live(index, registration.slot);
@@ -223,7 +225,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: the home has refused the subscription.
+    /// On the subscriber's worker: handles that the home has refused a subscription.
     pub(crate) fn subscription_refused(
         &mut self,
         session: ConnectionId,
@@ -231,14 +233,14 @@ impl<E: Engine> Hub<E> {
         registration: Registration,
         outlet: &mut impl Outlet,
     ) {
-        // If the session has unsubscribed meanwhile, the home learns of that next.
+        // If the session has unsubscribed meanwhile, its message to the home follows, and there is nothing to do.
         if self.subscriptions.pending(registration, session).is_some() {
             self.remove(registration.slot, outlet);
             outlet.send_reply(session, ticket, HubReply::Failed);
         }
     }
 
-    /// Local: adds a slot to the receivers of a channel.
+    /// On the subscriber's worker: adds the subscription in a slot to the receivers of a channel.
     pub(crate) fn make_live(&mut self, index: u32, slot: u32) {
         let channel = &mut self.channels[index];
         let was_vacant = channel.home.is_local() && channel.total_subscribers() == 0;
@@ -249,7 +251,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: ends a subscription, live or pending, and notifies the home.
+    /// On the subscriber's worker: ends a subscription, live or pending, and notifies the home.
     pub(crate) fn remove(&mut self, slot: u32, outlet: &mut impl Outlet) {
         let removed = self.subscriptions.remove(slot);
         let client = match self.presence.members.is_empty() {
@@ -291,14 +293,14 @@ impl<E: Engine> Hub<E> {
         self.channels.release(index);
     }
 
-    /// Home: a channel got its first subscriber.
+    /// At the channel's home: handles that a channel has got its first subscriber.
     fn channel_occupied(&mut self, index: u32) {
         self.occupied += 1;
         self.users += u32::from(is_personal(&self.channels[index]));
         self.record_occupied(index);
     }
 
-    /// Home: a channel lost its last subscriber.
+    /// At the channel's home: handles that a channel has lost its last subscriber.
     fn channel_vacated(&mut self, index: u32) {
         self.occupied -= 1;
         self.record_vacated(index);

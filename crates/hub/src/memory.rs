@@ -1,7 +1,7 @@
 //! The engine of a single process: streams in memory, and optionally a log on disk.
 //!
-//! Without a log a publication is ordered and stored by the call that submits it. With a log it waits until its batch
-//! is durable; `log.rs` explains why and in which order.
+//! Without a log, the call that submits a publication orders and stores it. With a log, the publication waits until its
+//! batch is durable; `log.rs` explains the reasons and the order.
 
 use std::sync::Arc;
 
@@ -18,27 +18,28 @@ use crate::{
     Position, Publication, RECOVERED_MAX, SubscribeOptions, SubscribeOutcome,
 };
 
-/// Evictions per publication beyond those that make room for its bytes: for the bookkeeping of its stream and account,
-/// and to approach a budget that was lowered.
+/// Maximum number of evictions per publication in addition to those that make room for its own bytes. They make room
+/// for the bookkeeping of its stream and account, and approach a budget that was lowered.
 const EVICTIONS_PER_PUBLICATION: usize = 32;
 
-/// Maximum number of evictions in one call of [`Hub::maintain`](crate::Hub::maintain), which takes some milliseconds.
+/// Maximum number of evictions per call of [`Hub::maintain`](crate::Hub::maintain). This many take some milliseconds.
 const EVICTIONS_PER_MAINTENANCE: usize = 1 << 15;
 
-/// A full scan of all streams takes about this many calls of [`Hub::maintain`](crate::Hub::maintain), within these
-/// bounds per call.
+/// A full scan of all streams takes about this many calls of [`Hub::maintain`](crate::Hub::maintain). The number of
+/// streams per call is at least [`SCAN_MIN`] and at most [`SCAN_MAX`].
 const SCAN_ROUNDS: usize = 30;
 const SCAN_MIN: usize = 256;
 const SCAN_MAX: usize = 8192;
 
-/// Divisor: this fraction of the history limit may be held by replies after streams have dropped it.
+/// Replies in flight may hold this fraction of the history limit in publications that streams have already dropped: 1
+/// divided by this number.
 const LENT_DIVISOR: usize = 4;
 
-/// Divisor: streams without publications may take this fraction of the history limit in addition to it. Subscriptions
-/// create them, and must not displace publications.
+/// Streams without publications may take this fraction of the history limit, in addition to it: 1 divided by this
+/// number. Such streams are created by subscriptions and must not displace publications.
 const EMPTY_DIVISOR: usize = 4;
 
-/// Number of streams searched for an unused one before any publication is evicted.
+/// Maximum number of streams that are searched for an unused one before publications are evicted.
 const UNUSED_SCAN_MAX: usize = 32;
 
 /// The engine that orders and stores publications in the home worker's memory.
@@ -47,7 +48,7 @@ pub struct MemoryEngine {
     pub(crate) streams: Streams,
     pub(crate) log: Option<Box<PublicationLog>>,
     bytes_max: usize,
-    /// Bytes of streams without publications when the budget was last checked.
+    /// The bytes of streams without publications at the last check of the budgets.
     empty_stream_bytes: usize,
 }
 
@@ -61,12 +62,12 @@ impl MemoryEngine {
         }
     }
 
-    /// Returns whether streams without publications exceed their share.
+    /// Returns whether streams without publications take more than their share.
     fn has_excess_empty_streams(&self) -> bool {
         self.streams.empty_bytes() > self.bytes_max / EMPTY_DIVISOR
     }
 
-    /// Scans the next streams and closes unused and expired ones.
+    /// Scans the next `count` streams and closes those that are unused or expired.
     fn close_unused_streams(
         &mut self,
         count: usize,
@@ -99,7 +100,7 @@ impl MemoryEngine {
         }
     }
 
-    /// Evicts at most `most` publications while a budget is exceeded.
+    /// Evicts at most `most` publications, as long as a budget is exceeded.
     fn evict(&mut self, mut most: usize) {
         while most > 0 {
             match self.streams.evict(most) {
@@ -110,17 +111,18 @@ impl MemoryEngine {
     }
 
     fn evict_over_budget(&mut self, catalog: &Catalog<'_>, now_ms: u64, gone: &mut Vec<u32>) {
-        // Searches only if they have grown: if all of them are in use, each publication would pay for a search.
+        // Searches only if these streams have grown: otherwise, if all of them are in use, each publication would cost
+        // a search.
         if self.has_excess_empty_streams() && self.streams.empty_bytes() > self.empty_stream_bytes {
             self.close_unused_streams(UNUSED_SCAN_MAX, catalog, now_ms, gone);
         }
         self.empty_stream_bytes = self.streams.empty_bytes();
-        // Each publication takes at least `RECORD_BYTES`.
+        // As each publication takes at least `RECORD_BYTES`, this many evictions free the bytes that were added.
         let grown = self.streams.take_added_bytes();
         self.evict(EVICTIONS_PER_PUBLICATION + grown / RECORD_BYTES);
     }
 
-    /// Orders a publication that may have to wait for the log; `None` if it need not.
+    /// Orders a publication that has to wait for the log. Returns `None` if it need not wait.
     #[inline(never)]
     fn publish_logged(&mut self, offer: &mut NewPublication<'_, '_>) -> Option<OrderResult> {
         let slot = offer.slot?;
@@ -159,7 +161,7 @@ impl MemoryEngine {
             let item = FeedItem {
                 channel: Arc::clone(offer.name),
                 publication,
-                // The offsets of this engine are dense.
+                // The offsets of this engine are dense, so the predecessor's offset can be calculated.
                 predecessor: position.map_or(0, |position| position.offset - 1),
             };
             log.push(PendingReport::Item(Box::new(item)), offer.context());
@@ -167,7 +169,7 @@ impl MemoryEngine {
         Some(OrderResult::Deferred)
     }
 
-    /// Queues a request after the pending ones of its channel.
+    /// Queues a request behind the pending requests of its channel.
     fn enqueue_pending(&mut self, slot: u32, task: PendingReport, request_context: RequestContext) {
         self.streams.add_pending(slot, false);
         if let Some(log) = &mut self.log {
@@ -290,8 +292,8 @@ impl Engine for MemoryEngine {
         if self.log.is_none() {
             return EngineReply::Ready(Ok(()));
         }
-        // Ordered but undelivered publications are removed with the batch that the reply waits for; all others are
-        // already removed.
+        // Publications that are ordered but not delivered are removed when the batch for which the reply waits is
+        // durable; all others are removed already.
         if let Some(below) = self.streams.next_offset_if_pending(kept.slot)
             && let Some(log) = &mut self.log
         {

@@ -1,8 +1,8 @@
 //! Messages between the hubs of two workers.
 //!
-//! Messages from one worker to another arrive in the order of sending, across all classes. Credits and queues belong to
-//! the mailbox: the hub only names the class, asks [`Outlet::has_credit`](crate::Outlet::has_credit) and calls
-//! [`Outlet::return_credit`](crate::Outlet::return_credit).
+//! Messages from one worker to another arrive in the order of sending, whatever their classes. Credits and queues
+//! belong to the mailbox: the hub only states the class of each message, asks
+//! [`Outlet::has_credit`](crate::Outlet::has_credit) and calls [`Outlet::return_credit`](crate::Outlet::return_credit).
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::{
     PublishOptions, SubscribeOptions, SubscribeOutcome, Ticket, UserCommand, WorkerId,
 };
 
-/// The resource that a message needs to be sent.
+/// The class of a message, which determines the kind of credit that it needs.
 ///
-/// Publishing and delivering must never wait for each other's credits: a home that can't deliver keeps `Publish`
-/// messages with their credits, so with a single pool two workers that publish to each other's channels would block
+/// Publishing and delivering must never wait for each other's credits. A home that can't deliver keeps `Publish`
+/// messages with their credits; if both used one pool, two workers that publish to each other's channels could block
 /// each other's deliveries forever. `Deliver` messages wait only for the sweep of the receiving worker. A mailbox with
-/// one credit pool per lane satisfies this rule by allowing `Publish` only while more than half of the pool is free.
+/// one credit pool per lane satisfies this rule if it permits `Publish` only while more than half of the pool is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HubMessageClass {
-    /// Takes a credit for publications from the sender to that home.
+    /// Takes a credit for publications, from the sender to the home.
     Publish,
-    /// Takes a credit for deliveries from the home to that worker.
+    /// Takes a credit for deliveries, from the home to the receiving worker.
     Deliver,
-    /// Membership, replies and commands: has reserved room and can always be sent.
+    /// Membership changes, replies and commands. They need no credit and can always be sent.
     Control,
 }
 
-/// Identifies a subscription for the home's reply; opaque outside its worker.
+/// Identifies a subscription in the home's reply. Only the subscriber's worker interprets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registration {
     pub(crate) slot: u32,
@@ -44,14 +44,14 @@ pub enum HubMessage {
         channel: Arc<str>,
         /// The subscribing session, on the sending worker.
         session: ConnectionId,
-        /// The ticket to reply to.
+        /// The ticket that the reply must carry.
         ticket: Ticket,
-        /// The subscription to confirm.
+        /// Identifies the subscription in the reply.
         registration: Registration,
         /// The options of the subscription.
         subscribe_options: SubscribeOptions,
     },
-    /// From the home: the subscriber is counted and receives all further publications.
+    /// From the home: the subscriber is counted and receives all publications that are ordered from now on.
     Subscribed {
         /// The session of the request.
         session: ConnectionId,
@@ -59,25 +59,25 @@ pub enum HubMessage {
         ticket: Ticket,
         /// The subscription that is confirmed.
         registration: Registration,
-        /// The state of a channel with history.
+        /// The state that the subscriber joins, if the channel has history.
         joined: Option<Box<SubscribeOutcome>>,
     },
     /// To the home: removes a subscriber.
     Unsubscribe {
         /// Name of the channel to unsubscribe from.
         channel: Arc<str>,
-        /// The member entry of the session.
+        /// The member that the subscription was, if it was one.
         client: Option<Arc<ClientInfo>>,
-        /// Copied from `Subscribe`, if its reply is pending.
+        /// The registration of the `Subscribe` message, if the reply to it has not arrived.
         registration: Option<Registration>,
     },
-    /// From the home: the engine can't follow the channel; the worker removes the subscription.
+    /// From the home: the engine can't follow the channel, so the worker must remove the subscription.
     Refused {
         /// The session of the request.
         session: ConnectionId,
         /// The ticket of the request.
         ticket: Ticket,
-        /// The subscription that is removed.
+        /// The subscription that must be removed.
         registration: Registration,
     },
     /// To the home: orders a publication.
@@ -86,18 +86,18 @@ pub enum HubMessage {
         channel: Arc<str>,
         /// The payload of the publication.
         payload: Payload,
-        /// Options that differ from the defaults.
+        /// The publish options, if they differ from the defaults.
         terms: Option<Arc<PublishOptions>>,
-        /// The session and ticket that wait for the result.
+        /// The session and ticket that wait for the result, if any.
         reply: Option<(ConnectionId, Ticket)>,
     },
-    /// From the home: delivers a publication to local subscribers.
+    /// From the home: a publication for the subscribers on the receiving worker.
     Deliver {
         /// Name of the channel that was published to.
         channel: Arc<str>,
         /// The publication, with its position if the channel has history.
         publication: Publication,
-        /// The preceding payload, if a delta is needed.
+        /// The payload of the preceding publication, if it is needed for a delta.
         previous: Option<Payload>,
     },
     /// To the home: a query about a channel.
@@ -111,9 +111,9 @@ pub enum HubMessage {
         /// The ticket of that session.
         ticket: Ticket,
     },
-    /// To every other home: lists channels.
+    /// To every other home: requests the channels homed there whose names match a pattern.
     List {
-        /// The pattern of their names.
+        /// The pattern of the channel names.
         pattern: Arc<Glob>,
         /// The session to reply to.
         session: ConnectionId,
@@ -126,40 +126,41 @@ pub enum HubMessage {
         session: ConnectionId,
         /// The ticket of that session.
         ticket: Ticket,
-        /// The result, also if it is an error.
+        /// The result, including errors.
         answer: HubReply,
     },
-    /// To the home: a command for all subscribers of a personal channel.
+    /// To the home of a personal channel: a command for the connections of its user.
     CommandUser {
         /// Name of the personal channel, `#user`.
         channel: Arc<str>,
         /// The action, and the connections that it applies to.
         instruction: Arc<UserCommand>,
-        /// The session and ticket that wait for the number of connections.
+        /// The session and ticket that wait for the number of connections, if any.
         reply: Option<(ConnectionId, Ticket)>,
     },
-    /// From the home: the command for the local subscribers.
+    /// From the home of a personal channel: the command, for the connections on the receiving worker.
     Command {
         /// Name of the personal channel, `#user`.
         channel: Arc<str>,
         /// The action, and the connections that it applies to.
         instruction: Arc<UserCommand>,
-        /// The caller that waits for completion.
+        /// The caller that waits until the command is complete, if any.
         caller: Option<Caller>,
     },
-    /// To a home: acknowledges a command to the caller, after all earlier messages of the sender are counted.
+    /// To an affected home: a worker has executed a command. The home acknowledges it to the caller; it has counted all
+    /// earlier messages of that worker by then.
     Acknowledge {
-        /// The caller of the API.
+        /// The caller that waits until the command is complete.
         caller: Caller,
     },
-    /// From the home: publications of the channel may be missing and can't be recovered.
+    /// From the home: publications of the channel may be missing and can't be recovered, so its subscriptions end.
     Lost {
-        /// Name of the channel whose position is lost.
+        /// Name of the channel.
         channel: Arc<str>,
     },
-    /// From a home: whether its log is full.
+    /// From a home: its log is full, or has room again.
     LogFull {
-        /// The state until the next such message.
+        /// Whether the log is full. Valid until the next such message.
         is_full: bool,
     },
 }
@@ -186,22 +187,22 @@ impl HubMessage {
     }
 }
 
-/// A query or an operation on a channel, answered by its home.
+/// A query about a channel, or an operation on it, answered by the channel's home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelQuery {
-    /// Reads a page of the history: [`HubReply::History`].
+    /// Reads a page of the history. Answered by [`HubReply::History`].
     History(HistoryQuery),
-    /// Removes the publications; the position stays: [`HubReply::HistoryRemoved`].
+    /// Removes the stored publications; the position stays. Answered by [`HubReply::HistoryRemoved`].
     RemoveHistory,
-    /// Lists the members: [`HubReply::Presence`].
+    /// Lists the members. Answered by [`HubReply::Presence`].
     Presence,
-    /// Counts the members: [`HubReply::PresenceStats`].
+    /// Counts the members. Answered by [`HubReply::PresenceStats`].
     PresenceStats,
-    /// The online status of the user of a personal channel: [`HubReply::UserStatus`].
+    /// Returns the online status of the user of a personal channel. Answered by [`HubReply::UserStatus`].
     UserStatus,
 }
 
-/// The worker that a request came from, and the session and ticket that wait for its result.
+/// The worker from which a request came, and the session and ticket that wait for its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
     pub(crate) from: WorkerId,

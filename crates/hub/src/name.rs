@@ -1,8 +1,9 @@
-//! Channel names: checked once at the edge, then carried as a type.
+//! Channel names. They are checked once, when they enter the server, and a type shows that they were.
 
 use std::fmt;
 
-/// Maximum length of a channel name in bytes. A user name is limited to one byte less, because of the `#` in front.
+/// Maximum length of a channel name in bytes. A user name may have one byte less, because of the `#` of the personal
+/// channel.
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// A channel name: 1 to [`NAME_BYTES_MAX`] bytes without control characters.
@@ -18,7 +19,7 @@ impl<'a> ChannelName<'a> {
         if name.len() > NAME_BYTES_MAX {
             return Err(NameError::Long);
         }
-        // Without an early exit, so that the compiler vectorises the loop.
+        // There is no early exit, so that the compiler can vectorise the loop.
         let is_ascii_text = name
             .bytes()
             .fold(true, |is_text, byte| is_text & matches!(byte, 0x20..=0x7e));
@@ -28,7 +29,7 @@ impl<'a> ChannelName<'a> {
         Ok(Self(name))
     }
 
-    /// Returns the personal channel of `user`. The name is written to `buffer`, which callers reuse to avoid
+    /// Returns the name of the personal channel of `user`. It is written to `buffer`, which callers reuse to avoid
     /// allocations.
     pub fn of_user(user: &str, buffer: &'a mut String) -> Result<Self, NameError> {
         if user.is_empty() {
@@ -48,7 +49,7 @@ impl<'a> ChannelName<'a> {
         self.0
     }
 
-    /// Returns the user if this is a personal channel.
+    /// Returns the user if this is a personal channel, otherwise `None`.
     pub fn user(self) -> Option<&'a str> {
         self.0.strip_prefix('#')
     }
@@ -60,13 +61,13 @@ impl fmt::Display for ChannelName<'_> {
     }
 }
 
-/// Why a text is not a valid channel or user name; the peer's fault.
+/// The reason why a text is not a valid channel or user name. The peer is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The text is empty.
     #[error("the name is empty")]
     Empty,
-    /// The text has more than [`NAME_BYTES_MAX`] bytes, including the `#` of a personal channel.
+    /// The name has more than [`NAME_BYTES_MAX`] bytes; for a personal channel the `#` counts.
     #[error("the name is longer than {NAME_BYTES_MAX} bytes")]
     Long,
     /// The text contains a control character such as a line break or NUL.

@@ -1,5 +1,5 @@
-//! Namespaces: the part of a channel name before the first `:`, or a pattern that matches the name, determines its
-//! options.
+//! Namespaces, which determine the options of channels. The namespace of a channel is the part of its name before the
+//! first `:`, or a pattern that matches the whole name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use foldhash::fast::RandomState;
 
 use crate::PathPattern;
 
-/// Which events of a channel the back end receives.
+/// The events of a channel that the back end receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventLevel {
     /// The back end receives no events.
     #[default]
     Off,
-    /// Occupied and vacated, and a request for the latest publication when there is none.
+    /// That the channel is occupied, vacated, or found without a latest publication to recover.
     Occupancy,
-    /// Joins and leaves as well.
+    /// In addition, joins and leaves of members.
     Members,
 }
 
@@ -26,25 +26,25 @@ pub const USERS: &str = "#";
 /// History options of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryOptions {
-    /// Maximum number of publications per channel; at least 1.
+    /// Maximum number of stored publications per channel; at least 1.
     pub size: u32,
     /// Lifetime of a publication in milliseconds.
     pub ttl_ms: u64,
-    /// The time for which a channel without subscribers keeps its position after its last publication, in milliseconds.
+    /// The time for which a channel without subscribers keeps its position after the last publication, in milliseconds.
     pub position_ttl_ms: u64,
-    /// The publications that a returning subscriber receives.
+    /// Which publications a returning subscriber receives.
     pub recovery: RecoveryMode,
-    /// The budget to which the history counts.
+    /// The budget to which the stored publications count.
     pub budget: Budget,
 }
 
-/// A share of the history limit: a namespace's own, created by [`Namespaces::add_budget`], or the common one of all
+/// A part of the history limit: a namespace's own, created by [`Namespaces::add_budget`], or the common one of all
 /// other channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget(u16);
 
 impl Budget {
-    /// The budget of all channels whose namespace has none of its own.
+    /// The budget of all channels whose namespace has no budget of its own.
     pub const COMMON: Self = Self(0);
 
     pub(crate) fn index(self) -> usize {
@@ -52,26 +52,26 @@ impl Budget {
     }
 }
 
-/// The publications that a returning subscriber receives.
+/// Which publications a returning subscriber receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecoveryMode {
     /// All missed publications, or a notice that some are no longer available.
     #[default]
     Missed,
-    /// The latest publication, unless the subscriber has it.
+    /// The latest publication, unless the subscriber already has it.
     Latest,
 }
 
-/// Permissions of clients for channels. Back ends are not restricted.
+/// The permissions of clients in the channels of a namespace. Back ends are not restricted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelAccess {
     /// The clients that may subscribe.
     pub subscribe: SubscribeAccess,
     /// The clients that may publish.
     pub publish: PublishAccess,
-    /// Permission to read the history.
+    /// The clients that may read the history.
     pub history: ReadAccess,
-    /// Permission to read the presence.
+    /// The clients that may read the presence.
     pub presence: ReadAccess,
 }
 
@@ -83,7 +83,7 @@ pub enum ReadAccess {
     /// Clients that are subscribed to the channel.
     #[default]
     Subscriber,
-    /// Every client that could subscribe; for private channels only subscribers.
+    /// Every client that may subscribe to the channel; for private channels only subscribers.
     Client,
 }
 
@@ -95,9 +95,9 @@ pub enum SubscribeAccess {
     Disabled,
     /// Clients with a token for the channel.
     Token,
-    /// Every client, except to private channels and those restricted to other users.
+    /// Every client, except to private channels and to channels whose names are restricted to other users.
     Client,
-    /// Clients that an authorization hook admits, which is asked each time.
+    /// Clients that an authorization hook admits. The hook is asked for each subscription.
     Hook,
 }
 
@@ -109,21 +109,22 @@ pub enum PublishAccess {
     Disabled,
     /// Clients that are subscribed to the channel.
     Subscriber,
-    /// Every client that could subscribe, except to private channels.
+    /// Every client that may subscribe to the channel, except to private channels.
     Client,
-    /// Clients that an authorization hook permits, which is asked each time and may change the data.
+    /// Clients that an authorization hook permits. The hook is asked for each publication and may change its data.
     Hook,
 }
 
-/// Which publications contain their predecessor, so that subscribers that have it can receive a delta.
+/// Which publications are delivered together with the payload of their predecessor, so that subscribers that have the
+/// predecessor can receive a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeltaMode {
-    /// No publication carries its predecessor.
+    /// No publication is delivered in this way.
     #[default]
     Off,
-    /// Publications whose publisher requests it.
+    /// Publications are delivered in this way if their publisher requests it.
     OnRequest,
-    /// Every stored publication carries its predecessor.
+    /// All stored publications are delivered in this way.
     Always,
 }
 
@@ -134,55 +135,54 @@ pub struct NamespaceOptions {
     pub history: Option<HistoryOptions>,
     /// The permissions of clients.
     pub access: ChannelAccess,
-    /// Whether presence can be queried.
+    /// Whether clients and back ends can query the presence.
     pub presence: bool,
     /// Whether joins and leaves are sent to subscribers.
     pub join_leave: bool,
-    /// Whether clients get joins and leaves without requesting them.
+    /// Whether clients get joins and leaves even if they do not request them.
     pub force_push_join_leave: bool,
-    /// The delay after a user's last connection has closed until the user leaves, unless it returns, in milliseconds;
-    /// 0: connections rather than users join and leave.
+    /// The delay from the close of a user's last connection until the user leaves, in milliseconds. A user that returns
+    /// earlier does not leave. With 0, connections join and leave instead of users.
     pub leave_delay_ms: u64,
     /// The events that the back end receives.
     pub event_level: EventLevel,
-    /// Whether slow subscribers lose publications instead of being disconnected. Only for channels without history,
-    /// where gaps are acceptable.
+    /// Whether slow subscribers lose publications instead of being disconnected. Only for channels without history.
     pub drop_when_slow: bool,
-    /// Which publications subscribers may receive as deltas; only for channels with history.
+    /// Which publications subscribers may receive as deltas. Only for channels with history.
     pub delta_mode: DeltaMode,
     /// Whether subscribers may filter publications by tags.
     pub tags_filter: bool,
 }
 
 impl NamespaceOptions {
-    /// Returns whether the channels track their members.
+    /// Returns whether the members of the channels are tracked.
     pub fn has_members(&self) -> bool {
         self.presence || self.join_leave || self.event_level == EventLevel::Members
     }
 }
 
-/// All namespaces by name. Channels of unknown namespaces have the default options.
+/// All namespaces by name. The channels of unknown namespaces have the default options.
 #[derive(Clone, Debug, Default)]
 pub struct Namespaces {
     by_name: HashMap<Box<str>, NamespaceOptions, RandomState>,
-    /// Whether some namespace drops publications for slow subscribers.
+    /// Whether at least one namespace drops publications for slow subscribers.
     has_drop_when_slow: bool,
-    /// Namespaces whose name is a pattern; the first match of a channel wins.
+    /// The namespaces whose name is a pattern, in order of precedence: the first one that matches a channel applies.
     by_pattern: Vec<(PathPattern, NamespaceOptions)>,
-    /// The budgets of individual namespaces, in bytes.
+    /// The budgets of namespaces in bytes, by the namespace's name.
     budgets: Vec<(Box<str>, usize)>,
     wildcards: Wildcards,
-    /// Channels of unlisted namespaces are rejected.
+    /// Whether channels of unknown namespaces are rejected.
     denies_unknown: bool,
 }
 
 impl Namespaces {
-    /// Returns an empty set: all channels have the default options.
+    /// Returns a set without namespaces, in which all channels have the default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns a set that has only these wildcard namespaces.
+    /// Returns a set with wildcard channels and without options of namespaces.
     #[must_use]
     pub fn with_wildcards(wildcards: Wildcards) -> Self {
         Self {
@@ -196,8 +196,9 @@ impl Namespaces {
         self.denies_unknown = true;
     }
 
-    /// Returns whether a channel's namespace exists, if unknown ones are [denied](Self::deny_unknown). Names without a `:`
-    /// belong to the namespace `""`, which always exists.
+    /// Returns whether channels of the channel's namespace are accepted. If unknown namespaces are
+    /// [rejected](Self::deny_unknown), the namespace must have been inserted. Names without a `:` belong to the
+    /// namespace `""`, which always exists.
     pub fn knows(&self, channel: &str) -> bool {
         let is_there = |name: &str| matches!(name, "" | USERS) || self.by_name.contains_key(name);
         !self.denies_unknown
@@ -210,17 +211,17 @@ impl Namespaces {
         &self.wildcards
     }
 
-    /// Gives a namespace its own history budget in bytes, for all workers together and outside of the common budget.
-    /// The result is for [`HistoryOptions::budget`].
+    /// Gives a namespace a history budget of its own in bytes, for all workers together and in addition to the common
+    /// budget. Returns the value for [`HistoryOptions::budget`].
     ///
     /// # Panics
-    /// If there are more than 65,535.
+    /// If there are more than 65,535 budgets.
     pub fn add_budget(&mut self, name: &str, bytes: usize) -> Budget {
         self.budgets.push((name.into(), bytes));
         Budget(u16::try_from(self.budgets.len()).expect("a configuration has fewer namespaces"))
     }
 
-    /// Iterates over the budgets of namespaces in the order of their numbers.
+    /// Iterates over the budgets of namespaces, in the order of their numbers.
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (&str, usize)> + Clone {
         self.budgets.iter().map(|(name, bytes)| (&**name, *bytes))
     }
@@ -231,8 +232,8 @@ impl Namespaces {
         self.by_name.insert(name.into(), options);
     }
 
-    /// Sets the options of channels that match a pattern. If several patterns match, the one with a literal at the
-    /// first differing segment wins.
+    /// Sets the options of the channels that match a pattern. If a channel matches several patterns, they are compared
+    /// at the first segment where they differ in kind, and the one with a literal there applies.
     pub fn insert_pattern(&mut self, pattern: PathPattern, options: NamespaceOptions) {
         self.has_drop_when_slow |= options.drop_when_slow;
         let others = self.by_pattern.iter();
@@ -242,14 +243,14 @@ impl Namespaces {
         self.by_pattern.insert(place, (pattern, options));
     }
 
-    /// Returns the value of a parameter in a channel name that matches a pattern.
+    /// Returns the text that a parameter of the matching pattern has in a channel name; `None` if there is none.
     pub fn parameter<'c>(&'c self, channel: &'c str, name: &str) -> Option<&'c str> {
         let (pattern, _) = self.find_pattern(channel)?;
         let mut parameters = pattern.parameters(channel);
         parameters.find_map(|(one, given)| (one == name).then_some(given))
     }
 
-    /// Returns whether slow subscribers of a channel lose publications.
+    /// Returns whether publications of a channel are dropped for slow subscribers.
     pub(crate) fn drops_when_slow(&self, channel: &str) -> bool {
         self.has_drop_when_slow && self.of(channel).drop_when_slow
     }
@@ -279,14 +280,14 @@ impl Namespaces {
         options
     }
 
-    /// Returns whether the channels that a wildcard channel covers have history, which it has not itself.
+    /// Returns whether the channels that a wildcard channel covers have history. The wildcard channel itself has none.
     pub(crate) fn has_history_under(&self, wildcard: &str) -> bool {
         let found = self.by_name.get(namespace_of(wildcard));
         found.is_some_and(|options| options.history.is_some())
     }
 }
 
-/// Returns the namespace name of a channel.
+/// Returns the name of a channel's namespace.
 pub fn namespace_of(channel: &str) -> &str {
     match channel.as_bytes() {
         [b'#', ..] => USERS,
@@ -294,7 +295,7 @@ pub fn namespace_of(channel: &str) -> &str {
     }
 }
 
-/// The namespaces with a wildcard channel.
+/// The namespaces that have a wildcard channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wildcards(Arc<[Wildcard]>);
 
@@ -305,7 +306,7 @@ struct Wildcard {
 }
 
 impl Wildcards {
-    /// Returns the wildcards of these namespaces. Personal channels have none.
+    /// Creates the wildcard channels of these namespaces. Personal channels can't have one.
     pub fn new<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
         let all = namespaces.into_iter().map(|namespace| Wildcard {
             namespace: namespace.into(),
@@ -322,9 +323,10 @@ impl Wildcards {
         self.0.iter().any(|one| *one.namespace == *namespace)
     }
 
-    /// Returns the wildcard channel of a channel's namespace, which may be the channel itself.
+    /// Returns the wildcard channel of a channel's namespace, if there is one. It may be the channel itself.
     pub fn channel_for(&self, channel: &str) -> Option<&str> {
-        // A name that may match a pattern belongs to no named namespace, whether a pattern exists or not.
+        // A name that begins with `/` can match patterns only and belongs to no named namespace, even if no pattern
+        // exists.
         if self.0.is_empty() || channel.starts_with('/') {
             return None;
         }

@@ -1,23 +1,25 @@
 //! Limits of a hub.
 
-/// A channel with at most this many local subscribers is served immediately, within the publish call.
+/// Maximum number of subscribers on a worker up to which a publication is delivered immediately, within the publish
+/// call.
 pub const IMMEDIATE_MAX: usize = 16;
 
 /// Limits of one worker's hub.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Maximum number of publications of a channel queued for a sweep; beyond that publishers are refused until a sweep
-    /// ends. At least 1.
+    /// Maximum number of publications of one channel queued for a sweep. When it is reached, publishers are refused
+    /// until a sweep ends. At least 1.
     pub channel_queue_publications_max: usize,
-    /// Maximum payload bytes queued for sweeps on this worker, all channels together; the publication that reaches it
-    /// is still accepted. At least 1.
+    /// Maximum payload bytes queued for sweeps on this worker, for all channels together. The publication that reaches
+    /// the limit is still accepted. At least 1.
     pub queue_bytes_max: usize,
     /// Maximum number of subscriptions on this worker.
     pub subscriptions_max: u32,
-    /// Seed of the epochs: random and unique to this hub. Clients see values derived from it, so it must not be derived
-    /// from another secret.
+    /// The seed of the epochs: random and unique to this hub. Clients see epochs, which are derived from it, so it must
+    /// not be derived from another secret.
     pub epoch_seed: u64,
-    /// Maximum number of sessions on this worker: the bound of [`ConnectionId::index`](crate::ConnectionId::index).
+    /// Maximum number of sessions on this worker. The [index](crate::ConnectionId::index) in a session's id must be
+    /// below it.
     pub sessions_max: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The effects of a hub.
+//! The interface through which a hub's effects leave it.
 
 use std::sync::Arc;
 
@@ -7,38 +7,39 @@ use crate::{
     WorkerId,
 };
 
-/// Receives the hub's effects. The worker implements it over its mailbox and its connections.
+/// Receives the hub's effects. The worker implements it with its mailbox and its connections.
 ///
-/// No method may re-enter the hub: record the effect and perform it after the call. The implementor recognises sessions
-/// that have ended meanwhile by their generation.
+/// No method may call the hub: it must record the effect, which is performed after the call of the hub. The
+/// implementation recognises sessions that have ended meanwhile by their generation.
 pub trait Outlet {
-    /// Sends a message. Data messages are sent only after [`has_credit`](Self::has_credit) returned true in the same
-    /// call of the hub, and take that credit.
+    /// Sends a message to another worker. A data message is sent only after [`has_credit`](Self::has_credit) has
+    /// returned `true` in the same call of the hub, and takes that credit.
     fn send_message(&mut self, to: WorkerId, mail: HubMessage);
 
-    /// Returns whether a message of this class can be sent to the worker now; called only for data messages. True for
-    /// [`HubMessageClass::Deliver`] covers two messages: one for the subscribers of the channel, one for those of its [wildcard
-    /// channel](crate::Wildcards).
+    /// Returns whether a message of this class can be sent to the worker now. Called only for data messages. For
+    /// [`HubMessageClass::Deliver`], `true` must cover two messages: one for the subscribers of the channel, and one
+    /// for those of its [wildcard channel](crate::Wildcards).
     fn has_credit(&self, to: WorkerId, class: HubMessageClass) -> bool;
 
-    /// Returns the credit of a data message of this class after it has been processed.
+    /// Returns the credit of a data message of this class to its sender, because the message was processed.
     fn return_credit(&mut self, from: WorkerId, class: HubMessageClass);
 
-    /// Delivers a publication to a subscriber.
+    /// Delivers a publication to the session of a subscriber.
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>);
 
-    /// Replies to a ticket, possibly of a session without any subscription.
+    /// Sends the reply to a session's ticket. The session need not have a subscription.
     fn send_reply(&mut self, session: ConnectionId, ticket: Ticket, answer: HubReply);
 
-    /// Executes a command for a session if it applies to it. If the session is closed,
-    /// [`Hub::close`](crate::Hub::close) follows later.
+    /// Makes a session execute a command, unless the command excludes it. If the session is closed by it,
+    /// [`Hub::close`](crate::Hub::close) must follow later.
     fn execute_command(&mut self, session: ConnectionId, instruction: &Arc<UserCommand>);
 
-    /// Publications of a channel may be missing and can't be recovered: the session's state is insufficient and it has
-    /// to subscribe again. Does not occur with an engine within one process.
+    /// Notifies a session that publications of a channel may be missing and can't be recovered: its state is
+    /// insufficient and it has to subscribe again. Not called with an engine within the process.
     fn publications_lost(&mut self, _session: ConnectionId, _channel: &Arc<str>) {}
 
-    /// All local sessions of a command were passed to [`execute_command`](Self::execute_command). Once they have executed it,
-    /// [`Hub::acknowledge_command`](crate::Hub::acknowledge_command) notifies the caller.
+    /// Called when all local sessions concerned by a command were passed to [`execute_command`](Self::execute_command).
+    /// Once they have executed it, [`Hub::acknowledge_command`](crate::Hub::acknowledge_command) must be called to
+    /// notify the caller.
     fn command_dispatched(&mut self, caller: Caller, instruction: &Arc<UserCommand>);
 }

@@ -5,19 +5,19 @@ use std::ops::Range;
 use crate::records::{StreamExcerpt, StreamRecord};
 use crate::{FeedEvent, Position, Publication, Since};
 
-/// Default limit of a page in bytes of publications. A single publication may be larger.
+/// Default maximum size of a page in bytes of publications. A page with a single publication may be larger.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// Selects a part of a channel's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryQuery {
-    /// Publications after this position, or before it in reverse order.
+    /// Selects publications after this position, or before it in reverse order; `None`: no restriction.
     pub since: Option<Since>,
     /// Maximum number of publications.
     pub limit: usize,
     /// Whether the latest publications come first.
     pub is_reverse: bool,
-    /// Maximum number of bytes; at least one publication is returned.
+    /// Maximum number of bytes. At least one publication is returned even if it is larger.
     pub bytes_max: usize,
 }
 
@@ -32,7 +32,7 @@ impl Default for HistoryQuery {
     }
 }
 
-/// A part of a channel's history. It shares the stored data, but does not change with the stream.
+/// A part of a channel's history. It shares the memory of the stored data, but does not change with the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryPage {
     /// The position of the latest publication of the channel.
@@ -43,7 +43,7 @@ pub struct HistoryPage {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// Publications stored in this process, with dense offsets from the given one on.
+    /// Publications stored in this process. Their offsets are dense; the number is the offset of the first one.
     Excerpt(StreamExcerpt, u64),
     Listed(Box<[Publication]>),
 }
@@ -62,7 +62,7 @@ impl HistoryPage {
         }
     }
 
-    /// Returns a page of publications, which are in the requested order.
+    /// Returns a page of the given publications, which must be in the requested order.
     #[must_use]
     pub fn from_publications(position: Position, publications: Vec<Publication>) -> Self {
         Self {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// The parameter that names the owner of the channel.
+/// The name of the parameter whose value is the owner of the channel.
 pub(crate) const USER: &str = "user";
 
-/// A pattern: slash-separated segments, each a literal or, after a `:`, the name of a parameter that matches any text
-/// without a slash.
+/// A pattern of slash-separated segments. Each is a literal, or a `:` and the name of a parameter, which matches any
+/// text without a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(Box<[Segment]>);
 
@@ -16,7 +16,7 @@ enum Segment {
     Parameter(Box<str>),
 }
 
-/// Why a text is not a valid pattern.
+/// The reason why a text is not a valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The pattern does not begin with a slash.
@@ -25,13 +25,13 @@ pub enum PatternError {
     /// The pattern has a double or a trailing slash.
     #[error("a segment is empty")]
     Empty,
-    /// A parameter name is not a letter or `_` followed by letters, digits and `_`.
+    /// The name of a parameter is not a letter or `_`, followed by letters, digits and `_`.
     #[error("a parameter name must consist of letters, digits and _")]
     Name,
     /// Two parameters have the same name.
     #[error("two parameters have the same name")]
     DuplicateParameter,
-    /// A literal contains a character with a meaning elsewhere.
+    /// A literal segment contains a character that has a special meaning in channel names.
     #[error("a literal segment can't contain : # $ or *")]
     Reserved,
 }
@@ -62,7 +62,7 @@ impl PathPattern {
         Ok(Self(segments.into()))
     }
 
-    /// Returns whether a channel name matches.
+    /// Returns whether a channel name matches the pattern.
     #[must_use]
     pub fn matches(&self, channel: &str) -> bool {
         let Some(rest) = channel.strip_prefix('/') else {
@@ -77,7 +77,7 @@ impl PathPattern {
         fit && given.next().is_none()
     }
 
-    /// Iterates over the parameters of a matching channel name with their values.
+    /// Iterates over the parameters in a matching channel name: their names and values.
     pub fn parameters<'a>(&'a self, channel: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let given = channel.strip_prefix('/').unwrap_or(channel).split('/');
         let all = self.0.iter().zip(given);
@@ -87,19 +87,19 @@ impl PathPattern {
         })
     }
 
-    /// Returns whether this pattern takes precedence over another matching one: it has a literal at the first segment
-    /// where they differ in kind.
+    /// Returns whether this pattern applies rather than `other` if both match: at the first segment where they differ
+    /// in kind, this one has a literal.
     pub(crate) fn precedes(&self, other: &Self) -> bool {
         self.parameter_flags().lt(other.parameter_flags())
     }
 
-    /// Iterates over the segments: whether each is a parameter.
+    /// Iterates over the segments and returns for each whether it is a parameter.
     fn parameter_flags(&self) -> impl Iterator<Item = bool> {
         let all = self.0.iter();
         all.map(|one| matches!(one, Segment::Parameter(_)))
     }
 
-    /// Returns whether both match the same names.
+    /// Returns whether both patterns match the same names.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let pairs = || self.0.iter().zip(&other.0);

@@ -1,7 +1,7 @@
 //! Publications and their encodings during fan-out.
 //!
-//! The hub stores a payload as the publisher sent it and never looks inside; front ends derive encodings and store them
-//! in [`Encodings`] for the next receiver.
+//! The hub stores a payload as the publisher sent it and does not interpret it. Front ends encode it for their
+//! protocols, and cache the encodings in [`Encodings`] for the next receiver.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct OrderedPublication<'a> {
     pub(crate) at_ms: u64,
     pub(crate) event: FeedEvent,
     pub(crate) info: Option<Arc<PublicationInfo>>,
-    /// The preceding payload, if a delta is needed.
+    /// The payload of the preceding publication, if it is needed for a delta.
     pub(crate) previous: Option<Payload>,
 }
 
@@ -34,7 +34,7 @@ impl From<Publication> for OrderedPublication<'_> {
 }
 
 impl OrderedPublication<'_> {
-    /// Returns an owned publication; the bytes are copied on the first call only.
+    /// Returns an owned publication. Only the first call copies the bytes.
     #[expect(
         clippy::wrong_self_convention,
         reason = "only the first call copies the bytes"
@@ -50,7 +50,7 @@ impl OrderedPublication<'_> {
     }
 }
 
-/// A payload that is copied only when an owned one is needed.
+/// A payload whose bytes are copied only if an owned one is needed.
 pub(crate) enum PayloadSource<'a> {
     Borrowed(PayloadRef<'a>),
     Owned(Payload),
@@ -72,7 +72,7 @@ impl<'a> PayloadSource<'a> {
         }
     }
 
-    /// Returns an owned payload; the bytes are copied on the first call only.
+    /// Returns an owned payload. Only the first call copies the bytes.
     #[expect(
         clippy::wrong_self_convention,
         reason = "only the first call copies the bytes"
@@ -91,9 +91,9 @@ impl<'a> PayloadSource<'a> {
 /// A publication with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publication {
-    /// The data, with its encoding.
+    /// The data, with its type.
     pub payload: Payload,
-    /// The position, if the channel has history.
+    /// The position of the publication, if it is stored.
     pub position: Option<Position>,
     /// The time at which the home accepted the publication, in milliseconds since 1970.
     pub at_ms: u64,
@@ -111,35 +111,36 @@ pub enum FeedEvent {
     Published,
     /// The client in the metadata has joined the channel; there is no payload.
     Joined,
-    /// The client has left.
+    /// The client in the metadata has left the channel; there is no payload.
     Left,
 }
 
-/// Identifies an encoding chosen by front ends: a client protocol, its framing and, with compression, its parameters.
-/// Receivers with the same id get the same bytes.
+/// Identifies an encoding that front ends have chosen: a client protocol, its framing and, with compression, its
+/// parameters. Receivers with the same encoding id get the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EncodingId(pub u32);
 
-/// Maximum number of cached encodings per publication. Further ones are encoded for each receiver.
+/// Maximum number of cached encodings per publication. For further formats the publication is encoded for each
+/// receiver.
 pub const ENCODINGS_MAX: usize = 16;
 
-/// The encodings of a publication: each is made once per worker and shared by all receivers.
+/// The cached encodings of a publication. Each is made once per worker and shared by all receivers.
 #[derive(Clone, Debug, Default)]
 pub struct Encodings {
     list: Vec<(EncodingId, Bytes)>,
 }
 
 impl Encodings {
-    /// Returns the cached encoding, if there is one.
+    /// Returns the cached encoding in a format, if there is one.
     pub fn find(&self, format: EncodingId) -> Option<&Bytes> {
-        // With a handful of entries a linear search beats any map.
+        // There are only a few entries, so a linear search is faster than a map.
         self.list
             .iter()
             .find(|(made, _)| *made == format)
             .map(|(_, bytes)| bytes)
     }
 
-    /// Returns the encoding, and makes it if it is not cached.
+    /// Returns the encoding in a format. If it is not cached, calls `encode` and caches the result.
     pub fn find_or_encode(&mut self, format: EncodingId, encode: impl FnOnce() -> Bytes) -> Bytes {
         if let Some(bytes) = self.find(format) {
             return bytes.clone();
@@ -151,20 +152,19 @@ impl Encodings {
         bytes
     }
 
-    /// Caches an encoding regardless of the limit: for the base from which all others are derived.
+    /// Caches an encoding even beyond the limit, because all others are derived from this one.
     pub fn insert(&mut self, format: EncodingId, bytes: Bytes) {
         self.list.push((format, bytes));
     }
 
-    /// Removes all encodings and keeps the capacity.
+    /// Removes all encodings but keeps the allocated memory.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
     }
 }
 
 impl Delivery<'_> {
-    /// Returns the channel that was published to, which differs from the subscribed channel for a wildcard
-    /// subscription.
+    /// Returns the channel that was published to. For a wildcard subscription it is not the subscribed channel.
     #[must_use]
     pub fn source(&self) -> &str {
         let among = self.info.and_then(|info| info.channel.as_deref());
@@ -172,14 +172,14 @@ impl Delivery<'_> {
     }
 }
 
-/// A publication for one subscriber, borrowed for the call.
+/// A publication for one subscriber, borrowed for the duration of the call.
 #[derive(Debug)]
 pub struct Delivery<'a> {
-    /// The subscribed channel; `#user` for a personal one.
+    /// The subscribed channel; for a personal channel `#user`.
     pub channel: &'a str,
-    /// The data, with its encoding.
+    /// The data, with its type.
     pub payload: PayloadRef<'a>,
-    /// The position, if the channel has history.
+    /// The position of the publication, if it is stored.
     pub position: Option<Position>,
     /// The time at which the home accepted the publication, in milliseconds since 1970.
     pub at_ms: u64,
@@ -187,13 +187,14 @@ pub struct Delivery<'a> {
     pub event: FeedEvent,
     /// Metadata delivered with the payload.
     pub info: Option<&'a PublicationInfo>,
-    /// The preceding payload, if a delta is permitted: a subscriber that received the publication at the preceding
-    /// position has it.
+    /// The payload of the preceding publication, if a delta may be sent. Only a subscriber that has received the
+    /// preceding publication has this payload.
     pub previous: Option<PayloadRef<'a>>,
-    /// The encodings made so far. For a single receiver caching does not pay: encode straight into the outbox.
+    /// The encodings made so far. If there is a single receiver, caching is not worthwhile: encode directly into the
+    /// outbox.
     pub encodings: &'a mut Encodings,
     /// The number of sessions of this worker that get this publication.
     pub receivers: u32,
-    /// Whether a slow receiver loses it.
+    /// Whether the publication is dropped for a slow receiver.
     pub drop_when_slow: bool,
 }

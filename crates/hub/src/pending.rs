@@ -1,32 +1,32 @@
-//! Requests that wait for the log: their order and their continuation. `log.rs` explains the reasons.
+//! Requests that wait for the log: their order and their completion. `log.rs` explains the reasons.
 
 use std::collections::VecDeque;
 
 use crate::engine::{FeedItem, RequestContext};
 use crate::{LogRecord, Publication};
 
-/// The maximum number of requests that wait for the log, and of their payload bytes. The request that reaches a limit
-/// is still accepted.
+/// Maximum number of requests that wait for the log; [`PENDING_BYTES_MAX`] limits their payload bytes. The request that
+/// reaches a limit is still accepted.
 const PENDING_MAX: usize = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 
-/// As home: the publications of the next batch, and the requests that wait for batches.
+/// The log as a home sees it: the publications of the next batch, and the requests that wait for batches.
 #[derive(Debug, Default)]
 pub(crate) struct PublicationLog {
-    /// For the next batch: publications, and removals of earlier ones.
+    /// The records for the next batch: publications, and removals of earlier ones.
     pub(crate) published: Vec<LogRecord>,
-    /// A request waits for the next batch, even if that is empty.
+    /// Whether a request waits for the next batch, so that the batch must be taken even if it is empty.
     pub(crate) is_awaited: bool,
-    /// The last batch passed to the log.
+    /// The number of the batch that was taken last.
     pub(crate) taken: u64,
     durable: u64,
-    /// Requests that wait for a batch, in order.
+    /// The requests that wait for a batch, in order.
     pending: VecDeque<Pending>,
-    /// Requests whose batch is durable and that are not reported yet, in order.
+    /// The requests whose batch is durable and that were not reported yet, in order.
     ready: VecDeque<Pending>,
-    /// The number of requests in both queues, plus those reported that wait for room.
+    /// The number of requests in both queues, plus the reported requests that wait for room.
     count: usize,
-    /// Payload bytes of those requests.
+    /// The payload bytes of these requests.
     bytes: usize,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Pending {
     pub(crate) request_context: RequestContext,
 }
 
-/// The report that follows once the batch is durable.
+/// The report that the engine makes once the batch is durable.
 #[derive(Debug)]
 pub(crate) enum PendingReport {
     Item(Box<FeedItem>),
@@ -80,7 +80,7 @@ impl PublicationLog {
         let batch = is_awaited.then_some(self.taken + 1).or(last);
         let (queue, batch) = match batch {
             Some(batch) => (&mut self.pending, batch),
-            // All earlier requests are durable.
+            // The batches of all earlier requests are durable.
             None => (&mut self.ready, self.durable),
         };
         queue.push_back(Pending {
@@ -90,7 +90,7 @@ impl PublicationLog {
         });
     }
 
-    /// A batch and all earlier ones are durable.
+    /// Handles that a batch and all earlier ones are durable: their requests can be reported.
     pub(crate) fn batch_durable(&mut self, batch: u64) {
         debug_assert!(batch <= self.taken, "it was never delivered");
         self.durable = self.durable.max(batch);
@@ -104,12 +104,12 @@ impl PublicationLog {
         self.ready.pop_front()
     }
 
-    /// An item is about to be delivered.
+    /// Called before an item is delivered: its payload bytes no longer wait.
     pub(crate) fn before_delivery(&mut self, publication: &Publication) {
         self.bytes -= publication.payload.bytes.len();
     }
 
-    /// A report was handled.
+    /// Called after a report was handled: its request no longer waits.
     pub(crate) fn report_handled(&mut self) {
         self.count -= 1;
     }

@@ -1,10 +1,10 @@
-//! Subscriptions that wait for the engine: until it follows their channel, and until the history that they missed has
-//! been read.
+//! Subscriptions that wait for the engine: until it follows their channel, and until the publications that they have
+//! missed were read.
 //!
-//! Such a subscription is not counted and receives nothing. All of a channel share one read: the first requests as much
-//! as it needs, those that arrive meanwhile take their part of the result, and only what reaches further back is read
-//! again. Items delivered meanwhile are kept as the *tail*, so that a read that is older than the feed can still be
-//! joined with it.
+//! Such a subscription is not counted and receives nothing. All waiting subscriptions of a channel share one read: the
+//! first one determines how far back the read reaches, those that arrive meanwhile take their part of the result, and
+//! another read is made only for those that have missed more. Items that are delivered meanwhile are kept as the
+//! *tail*, so that the result of the read can be joined with the feed, which has moved on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::{
     Registration, Since, SubscribeOptions, SubscribeOutcome, Ticket, WorkerId,
 };
 
-/// Maximum payload bytes in the tail of one channel; beyond that the read starts over.
+/// Maximum payload bytes in the tail of one channel. Beyond it the tail is dropped and the read is repeated.
 const TAIL_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum number of reads for one subscription; if none of them joins the feed, it is not recovered.
+/// Maximum number of reads for one subscription. If none of them can be joined with the feed, nothing is recovered.
 const READS_MAX: u8 = 3;
 
-/// Pending subscriptions by the channel's entry.
+/// The pending subscriptions by the index of the channel's entry.
 pub(crate) type PendingJoins = BTreeMap<u32, ChannelJoins>;
 
 /// The pending subscriptions of one channel.
@@ -33,12 +33,12 @@ pub(crate) type PendingJoins = BTreeMap<u32, ChannelJoins>;
 pub(crate) struct ChannelJoins {
     following: Following,
     subscribers: Vec<PendingSubscriber>,
-    /// The read in progress.
+    /// The read in progress, if any.
     reading: Option<HistoryRead>,
-    /// Items delivered since that read was requested.
+    /// The items delivered since the read was requested.
     tail: Vec<FeedItem>,
     tail_bytes: usize,
-    /// The tail exceeded its limit and was dropped.
+    /// Whether the tail has exceeded its limit and was dropped.
     is_truncated: bool,
 }
 
@@ -49,7 +49,7 @@ enum Following {
     Refused,
 }
 
-/// A subscription that its home has yet to count.
+/// A subscription that its home has not counted yet.
 #[derive(Debug)]
 pub(crate) struct PendingSubscriber {
     pub(crate) from: WorkerId,
@@ -57,9 +57,10 @@ pub(crate) struct PendingSubscriber {
     pub(crate) ticket: Ticket,
     pub(crate) registration: Registration,
     pub(crate) options: SubscribeOptions,
-    /// Reads of the history so far, at most [`READS_MAX`].
+    /// The number of reads of the history so far, at most [`READS_MAX`].
     reads: u8,
-    /// The engine can't follow the channel: the subscriber's worker was notified and will remove the subscription.
+    /// Whether the subscription was refused because the engine can't follow the channel. The subscriber's worker was
+    /// notified and will remove it.
     is_refused: bool,
 }
 
@@ -84,7 +85,7 @@ impl PendingSubscriber {
     fn read_start(&self, recovery: RecoveryMode) -> ReadStart {
         match (&self.options.since, recovery) {
             (None, _) => ReadStart::TopOnly,
-            // Without a known position the subscriber receives the latest publication.
+            // The latest publication is read, because the subscriber receives it unless it has it.
             (Some(_), RecoveryMode::Latest) => ReadStart::Since(0),
             (Some(since), RecoveryMode::Missed) => {
                 let offsets = since.iter().map(|since| since.offset);
@@ -106,13 +107,13 @@ impl ChannelJoins {
         }
     }
 
-    /// Appends an item that is about to be delivered.
+    /// Appends an item, which is about to be delivered, to the tail if a read is in progress.
     fn push_tail(&mut self, channel: &Arc<str>, before: u64, publication: &Publication) {
         if self.reading.is_none() || self.is_truncated {
             return;
         }
         self.tail_bytes += publication.payload.bytes.len();
-        // A subscriber that has missed more is not recovered anyway.
+        // A subscriber that has missed more than `RECOVERED_MAX` publications is not recovered anyway.
         if self.tail.len() == RECOVERED_MAX || self.tail_bytes > TAIL_BYTES_MAX {
             self.is_truncated = true;
             self.tail = Vec::new();
@@ -127,8 +128,9 @@ impl ChannelJoins {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: returns what a subscriber joins that is about to be counted; `None` without history. With [`EngineReply::Deferred`]
-    /// the caller has to [queue](Self::add_pending_subscriber) the subscriber.
+    /// At the channel's home: returns the state that a new subscriber joins, before the subscriber is counted; `None`
+    /// without history. With [`EngineReply::Deferred`] the caller must [queue](Self::add_pending_subscriber) the
+    /// subscriber.
     pub(crate) fn join(
         &mut self,
         index: u32,
@@ -159,7 +161,7 @@ impl<E: Engine> Hub<E> {
         EngineReply::Ready(Some(Box::new(joined)))
     }
 
-    /// Home: returns whether the engine follows the channel, and starts following if not.
+    /// At the channel's home: returns whether the engine follows the channel. If it does not, requests it to.
     #[inline]
     fn follows(&mut self, index: u32, slot: Option<u32>) -> bool {
         if !self.joins.is_empty() {
@@ -180,7 +182,7 @@ impl<E: Engine> Hub<E> {
         is_done
     }
 
-    /// Home: does the same as [`follows`](Self::follows) while there are pending subscriptions.
+    /// At the channel's home: does the same as [`follows`](Self::follows) while there are pending subscriptions.
     #[inline(never)]
     fn follows_pending(&mut self, index: u32, slot: Option<u32>) -> bool {
         let channel = &self.channels[index];
@@ -206,7 +208,7 @@ impl<E: Engine> Hub<E> {
         is_done
     }
 
-    /// Home: queues a subscriber until the engine has answered.
+    /// At the channel's home: queues a subscriber until the engine has replied.
     #[inline(never)]
     pub(crate) fn add_pending_subscriber(
         &mut self,
@@ -225,13 +227,14 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: returns the number of subscribers of a channel that wait for the engine.
+    /// At the channel's home: returns the number of subscribers of a channel that wait for the engine.
     pub(crate) fn pending_joins(&self, index: u32) -> u32 {
         let pending = self.joins.get(&index);
         pending.map_or(0, |pending| pending.subscribers.len() as u32)
     }
 
-    /// Home: removes a subscriber that has left and may not be counted yet. Returns whether it was pending.
+    /// At the channel's home: removes the subscriber that has left, if it is pending. Returns whether it was pending,
+    /// so that it was not counted.
     pub(crate) fn remove_pending_subscriber(
         &mut self,
         index: u32,
@@ -250,7 +253,7 @@ impl<E: Engine> Hub<E> {
         true
     }
 
-    /// Home: the engine follows a channel, or can't.
+    /// At the channel's home: handles the engine's reply whether it follows a channel.
     pub(crate) fn handle_following(
         &mut self,
         channel: &str,
@@ -271,7 +274,7 @@ impl<E: Engine> Hub<E> {
             return self.refuse_joins(index, outlet);
         }
         pending.following = Following::Done;
-        // The feed begins at a position of its own, to which queued items do not belong: they are dropped.
+        // The feed begins at a new position. Items queued before it do not belong to this feed and are dropped.
         self.feed_queues.remove(&index);
         let pending_subscribers = std::mem::take(&mut pending.subscribers);
         for pending_subscriber in pending_subscribers {
@@ -296,8 +299,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: refuses the pending subscriptions of a channel that can't be followed, on other workers with
-    /// [`HubMessage::Refused`].
+    /// At the channel's home: refuses the pending subscriptions of a channel that the engine can't follow. Other
+    /// workers are notified by [`HubMessage::Refused`].
     fn refuse_joins(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(pending) = self.joins.get_mut(&index) else {
             return;
@@ -327,7 +330,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: counts a subscriber that has waited.
+    /// At the channel's home: counts a subscriber that was pending, and confirms its subscription.
     fn complete_join(
         &mut self,
         index: u32,
@@ -355,7 +358,7 @@ impl<E: Engine> Hub<E> {
         outlet.send_message(pending_subscriber.from, mail);
     }
 
-    /// Home: starts a read for pending subscribers unless one is in progress.
+    /// At the channel's home: starts a read for the pending subscribers of a channel, unless one is in progress.
     pub(crate) fn start_join_read(&mut self, index: u32) {
         let slot = self.channels[index].home.stream();
         let history = self.namespaces.of(&self.channels[index].name).history;
@@ -367,7 +370,7 @@ impl<E: Engine> Hub<E> {
         if pending.following != Following::Done || pending.reading.is_some() {
             return;
         }
-        // Closing a gap moves the position at which they join.
+        // While a gap is being closed, the position at which they would join moves: the read is started afterwards.
         if self
             .feed_queues
             .get(&index)
@@ -386,7 +389,8 @@ impl<E: Engine> Hub<E> {
         self.engine.read_since(slot, read);
     }
 
-    /// Home: keeps an item that is about to be delivered for subscribers that wait for a read.
+    /// At the channel's home: appends an item, which is about to be delivered, to the tail for subscribers that wait
+    /// for a read.
     pub(crate) fn append_to_join_tail(&mut self, index: u32, slot: u32, publication: &Publication) {
         if let Some(pending) = self.joins.get_mut(&index) {
             let before = self.engine.position(slot).offset;
@@ -394,7 +398,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: completes the subscriptions that a finished read covers.
+    /// At the channel's home: handles the result of a read: completes the subscriptions that it suffices for.
     pub(crate) fn complete_joins(
         &mut self,
         index: u32,
@@ -435,8 +439,8 @@ impl<E: Engine> Hub<E> {
                 continue;
             }
             pending_subscriber.reads += 1;
-            // Another read may still help: this one does not reach back far enough, or the feed has not reached the
-            // segment.
+            // Another read may recover more if this one did not reach back far enough, or if the segment and the feed
+            // can't be joined yet.
             let since = pending_subscriber
                 .options
                 .since
@@ -473,7 +477,7 @@ impl<E: Engine> Hub<E> {
             self.complete_join(index, &pending_subscriber, Some(Box::new(joined)), outlet);
         }
         if is_ahead {
-            // Their position includes items that this node has not delivered yet.
+            // Some subscribers know items that this node has not delivered yet, so the feed must catch up first.
             self.request_gap(index, slot);
         }
         self.start_join_read(index);
@@ -481,7 +485,7 @@ impl<E: Engine> Hub<E> {
         self.evict_over_budget();
     }
 
-    /// Home: the channel no longer has history, so a pending read is abandoned.
+    /// At the channel's home: abandons the read for pending subscribers of a channel that no longer has history.
     pub(crate) fn abandon_join_read(&mut self, index: u32) {
         let reading = self.joins.get(&index).and_then(|pending| pending.reading);
         if let Some(read) = reading {
@@ -491,7 +495,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: the channel no longer has history, so subscribers that wait for it join without it.
+    /// At the channel's home: completes the pending subscriptions of a channel that no longer has history; nothing is
+    /// recovered.
     fn complete_joins_without_history(&mut self, index: u32, outlet: &mut impl Outlet) {
         let Some(pending) = self.joins.get_mut(&index) else {
             return;
@@ -511,7 +516,8 @@ impl<E: Engine> Hub<E> {
         self.remove_joins_if_empty(index);
     }
 
-    /// Home: removes the record of pending subscriptions if it is empty.
+    /// At the channel's home: removes the record of a channel's pending subscriptions if there are none. Stops
+    /// following the channel if it has no subscribers either.
     fn remove_joins_if_empty(&mut self, index: u32) {
         let pending = self.joins.get(&index);
         if pending.is_none_or(|pending| !pending.subscribers.is_empty()) {

@@ -1,8 +1,8 @@
-//! The members of channels: tracked by the home, announced to subscribers as they join and leave.
+//! The members of channels. The home tracks them and announces joins and leaves to subscribers.
 //!
-//! A member is a subscription made with a [`ClientInfo`]. If the namespace has a `leave_delay`, the last connection of
-//! a user stays a member for that long after it has gone, even if no other member is left: reloading a page is neither
-//! a leave nor a join.
+//! A member is a subscription made with a [`ClientInfo`]. If the namespace has a `leave_delay`, a user's last
+//! connection stays a member for that time after it has gone, even if the channel has no other member. So reloading a
+//! page is neither a leave nor a join.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use crate::engine::{EngineReply, LocalMembers, MemberChange, QueryContext};
 use crate::message::Origin;
 use crate::{ClientInfo, Engine, FeedEvent, Hub, PresenceError};
 
-/// Maximum number of users in their leave delay per home; further users leave at once.
+/// Maximum number of users per home whose leave delay is running; further users leave at once.
 const LEAVING_MAX: usize = 100_000;
 
 impl<E: Engine> Hub<E> {
-    /// Home: a subscriber that is a member was counted.
+    /// At the channel's home: handles that a subscriber was counted. `client` is the member; `None` if the subscription
+    /// is not a member.
     pub(crate) fn member_joined(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -32,7 +33,7 @@ impl<E: Engine> Hub<E> {
             .and_then(|key| presence.leaving.remove(&key));
         let name = Arc::clone(name);
         if let Some((_, gone)) = returned {
-            // The user stays; only the connection changes.
+            // The user stays a member and only its connection changes, so nothing is announced.
             self.member_changed(&name, FeedEvent::Left, &gone, is_by_user, false);
         }
         self.member_changed(
@@ -44,7 +45,8 @@ impl<E: Engine> Hub<E> {
         );
     }
 
-    /// Home: a member has unsubscribed.
+    /// At the channel's home: handles that a subscriber has unsubscribed. `client` is the member; `None` if the
+    /// subscription was not a member.
     pub(crate) fn member_left(&mut self, index: u32, client: Option<&Arc<ClientInfo>>) {
         let Some(client) = client else { return };
         let name = &self.channels[index].name;
@@ -69,7 +71,7 @@ impl<E: Engine> Hub<E> {
                 let absent = (Arc::clone(name), Arc::clone(client));
                 presence.leaving.insert(key, absent);
             }
-            // The user has other connections and subscribers track only the user: nothing to announce.
+            // `Unannounced`: the user has other connections, and only users are announced.
             LeaveEffect::Unannounced | LeaveEffect::Announced => {
                 let name = Arc::clone(name);
                 let is_by_user = namespace.leave_delay_ms > 0;
@@ -79,7 +81,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reports a member change to the engine, and announces it if the engine decides so.
+    /// At the channel's home: reports a member change to the engine, and announces it if the engine decides so.
     fn member_changed(
         &mut self,
         channel: &Arc<str>,
@@ -101,7 +103,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: ends the leave delays that have passed.
+    /// At the channel's home: removes the members whose leave delay has ended.
     pub(crate) fn expire_leaves(&mut self) {
         let now_ms = self.now.mono_ms;
         while let Some(entry) = self.presence.leaving.first_entry()
@@ -112,7 +114,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: ends all leave delays of a channel.
+    /// At the channel's home: ends all running leave delays of a channel at once.
     pub(crate) fn expire_leaves_of(&mut self, channel: &Arc<str>) {
         let channel_members = self.presence.channels.get(channel);
         for key in channel_members.map_or_else(Vec::new, ChannelMembers::leaving) {
@@ -134,7 +136,7 @@ impl<E: Engine> Hub<E> {
         self.member_changed(channel, FeedEvent::Left, client, true, true);
     }
 
-    /// Home: announces a member change to subscribers and, if configured, to the back end.
+    /// At the channel's home: announces a member change to subscribers and, if configured, to the back end.
     pub(crate) fn announce_member(
         &mut self,
         channel: &Arc<str>,
@@ -148,7 +150,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: reads the members of a channel or their number with `ask`. `None`: the engine answers with a report.
+    /// At the channel's home: queries the engine with `ask` for the members of a channel or for their number. `None`:
+    /// the reply follows in a report of the engine.
     pub(crate) fn query_presence<T>(
         &mut self,
         channel: &str,

@@ -1,4 +1,4 @@
-//! The path of a publication: publisher → home → engine → feed → workers.
+//! The path of a publication: publisher → home → engine → feed → workers with subscribers.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::{
     WorkerId,
 };
 
-/// A publication can't be accepted now, for lack of credit or of room in a queue. Nothing has changed: the caller
-/// pauses its source and retries after [`Hub::sweep`].
+/// Error: a publication can't be accepted now, because there is no credit or no room in a queue. Nothing has changed.
+/// The caller pauses the publisher and retries after [`Hub::sweep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the channel can't accept a publication now")]
 pub struct NoCredit;
@@ -22,22 +22,23 @@ pub struct NoCredit;
 /// The reason why a publication can't be ordered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
-    /// An earlier publication of its channel is stalled.
+    /// An earlier publication of the same channel is stalled.
     BehindEarlier,
-    /// A worker with subscribers has no credit, or an earlier stalled publication needs that lane.
+    /// A worker with subscribers has no credit, or the next credit of its lane is reserved for an earlier stalled
+    /// publication.
     Lane,
-    /// The channel's queue on this worker, or all its queues together, are full.
+    /// The channel's queue on this worker is full, or all queues on this worker together are.
     Queue,
     /// Too many requests wait in the engine.
     Engine,
 }
 
 impl<E: Engine> Hub<E> {
-    /// Publishes to a channel. With `from`, [`HubReply::Published`](crate::HubReply::Published) follows if the outcome is
-    /// [`RequestOutcome::Pending`].
+    /// Publishes to a channel. With `from`, [`HubReply::Published`](crate::HubReply::Published) follows if the outcome
+    /// is [`RequestOutcome::Pending`].
     ///
-    /// A refused publication has no place in any queue: among several local sources that publish to one channel, the
-    /// first to retry comes first.
+    /// A refused publication is not queued. If several local publishers to one channel are refused, the order of their
+    /// publications is the order of their successful retries.
     pub fn publish(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,
@@ -87,7 +88,7 @@ impl<E: Engine> Hub<E> {
         Ok(outcome)
     }
 
-    /// Home: handles a publication of a client on another worker.
+    /// At the channel's home: handles a publication from another worker.
     pub(crate) fn receive_publish(
         &mut self,
         from: WorkerId,
@@ -119,8 +120,9 @@ impl<E: Engine> Hub<E> {
         self.acknowledge(origin, true, published, outlet);
     }
 
-    /// Home: returns the entry of a channel to publish to, and creates it if a publication without subscribers has to
-    /// be stored; `None` if it can be dropped.
+    /// At the channel's home: returns the entry of the channel to publish to. If there is none, it is created if the
+    /// publication has to be stored, remembered by its key, or delivered to others; otherwise returns `None`, and the
+    /// publication is dropped.
     fn entry_to_publish(
         &mut self,
         hash: u64,
@@ -139,8 +141,8 @@ impl<E: Engine> Hub<E> {
         Some(self.entry(hash, name))
     }
 
-    /// Home: returns the reason why a publication of this channel has to wait, if any. `skip_history`: it is not
-    /// stored.
+    /// At the channel's home: returns the reason why a publication to this channel has to wait, if any. `is_passing`:
+    /// the publication is not stored.
     pub(crate) fn blocked(
         &self,
         index: u32,
@@ -155,7 +157,7 @@ impl<E: Engine> Hub<E> {
             .or_else(|| self.blocked_by_engine(index, is_passing))
     }
 
-    /// Home: returns what prevents a publication of this channel from being delivered now.
+    /// At the channel's home: returns the reason why a publication to this channel can't be delivered now, if any.
     pub(crate) fn blocked_by_room(&self, index: u32, outlet: &impl Outlet) -> Option<Blocked> {
         let channel = &self.channels[index];
         let blocked = self.blocked_by_lane(channel, outlet);
@@ -179,8 +181,8 @@ impl<E: Engine> Hub<E> {
         None
     }
 
-    /// Orders a publication in its channel unless its options forbid it, and delivers it. `None`: the result arrives
-    /// with a report of the engine.
+    /// At the channel's home: orders a publication, unless its options forbid it, and delivers it. Returns the result;
+    /// `None` if the result arrives with a report of the engine.
     pub(crate) fn order(
         &mut self,
         index: u32,
@@ -199,7 +201,8 @@ impl<E: Engine> Hub<E> {
         let namespace = self.namespaces.of(name);
         let (history, differences) = (namespace.history, namespace.delta_mode);
         if history.is_none() {
-            // A publication without an offset would be missing if the channel gets a history again.
+            // This publication gets no offset, so the stream must end: otherwise, if the channel gets history again, a
+            // subscriber could miss the publication without noticing.
             self.detach_stream(index);
         }
         let history = history.filter(|_| !terms.is_some_and(|terms| terms.skip_history));
@@ -243,7 +246,7 @@ impl<E: Engine> Hub<E> {
             }
             OrderResult::Deferred => {
                 self.wait_in_engine(index, has_slot);
-                // Repetitions with the same key are ordered behind it.
+                // The key is recorded now, so that repetitions are ordered behind this publication.
                 self.record_key(index, terms.map(|terms| &**terms), published);
                 return None;
             }
@@ -252,8 +255,8 @@ impl<E: Engine> Hub<E> {
         Some(published)
     }
 
-    /// Delivers an ordered publication to the subscribers of its channel and of the wildcard channel. Returns their
-    /// number. [`blocked`](Self::blocked) has checked the credits.
+    /// At the channel's home: delivers an ordered publication to the subscribers of its channel and to those of the
+    /// wildcard channel. Returns their number. The caller has checked the credits with [`blocked`](Self::blocked).
     pub(crate) fn feed(
         &mut self,
         index: u32,
@@ -267,8 +270,8 @@ impl<E: Engine> Hub<E> {
         wildcard_count + self.send_to_workers(index, ordered, outlet)
     }
 
-    /// Sends a publication to every worker with subscribers of one entry, including this one. Returns the number of
-    /// registered subscribers.
+    /// At the channel's home: sends a publication to every worker with subscribers of one entry, including this worker.
+    /// Returns the number of registered subscribers.
     pub(crate) fn send_to_workers(
         &mut self,
         index: u32,
@@ -296,9 +299,10 @@ impl<E: Engine> Hub<E> {
         handed
     }
 
-    /// Completes the acceptance of a publication: returns its credit if it came from another worker and still has it,
-    /// and replies unless the reply has to wait for the engine. Requests in the engine have their own limit; with their
-    /// credits they would block the lane for channels without history.
+    /// At the channel's home: finishes the acceptance of a publication. Returns its credit if it came from another
+    /// worker and still has one, and sends the reply unless it is not known yet. Publications that wait in the engine
+    /// do not keep their credits: they have a limit of their own, and would block the lane for channels without
+    /// history.
     pub(crate) fn acknowledge(
         &self,
         origin: Origin,
@@ -315,7 +319,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Returns whether a publication needs the preceding payload for a delta.
+/// Returns whether the payload of the preceding publication is needed for a delta.
 pub(crate) fn wants_previous(differences: DeltaMode, terms: Option<&PublishOptions>) -> bool {
     match differences {
         DeltaMode::Off => false,

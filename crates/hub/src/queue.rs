@@ -1,4 +1,4 @@
-//! Publications of a channel queued for a sweep.
+//! The queue of a channel's publications that wait for a sweep.
 
 use std::collections::VecDeque;
 
@@ -8,32 +8,33 @@ use crate::{Encodings, Payload, Publication, WorkerId};
 #[derive(Debug)]
 pub(crate) struct QueuedPublication {
     pub(crate) publication: Publication,
-    /// The preceding payload, if a delta is wanted; usually shared with the preceding queue entry.
+    /// The payload of the preceding publication, if it is needed for a delta. It usually shares memory with the
+    /// preceding entry of the queue.
     pub(crate) previous: Option<Payload>,
     /// The encodings made by front ends so far.
     pub(crate) encodings: Encodings,
-    /// The publication goes to subscribers at indices below this one: those present when it was queued. Later
-    /// subscribers are appended, so the value never decreases along the queue.
+    /// The publication is for the subscribers at indices below this one, which were there when it was queued. Later
+    /// subscribers are appended to the list, so this value never decreases along the queue.
     pub(crate) subscribers_below: u32,
-    /// The number of these subscribers.
+    /// The number of subscribers that get the publication.
     pub(crate) receivers: u32,
-    /// Whether slow receivers lose the publication.
+    /// Whether the publication is dropped for slow receivers.
     pub(crate) drop_when_slow: bool,
-    /// The worker to which the credit is returned afterwards.
+    /// The worker to which the credit is returned after the sweep; `None` if there is no credit to return.
     pub(crate) from: Option<WorkerId>,
 }
 
-/// The queued publications of a channel, oldest first, and the progress of the sweep over the batch at the front.
+/// The queued publications of a channel, oldest first, and the progress of the sweep over the first `batch` of them.
 #[derive(Debug, Default)]
 pub(crate) struct SweepQueue {
     pub(crate) waiting: VecDeque<QueuedPublication>,
-    /// Subscribers that left since the queue was started or last compacted.
+    /// The number of subscribers that have left since the queue was started or last compacted.
     pub(crate) tombstones: usize,
-    /// The number of publications that the current sweep covers; 0 between sweeps.
+    /// The number of publications that the current sweep covers; 0 if no sweep is in progress.
     pub(crate) batch: usize,
-    /// Index of the current subscriber.
+    /// The index of the subscriber to which the sweep delivers next.
     pub(crate) cursor: u32,
-    /// Index in the batch of that subscriber's next publication.
+    /// The index in the batch of the publication that this subscriber gets next.
     pub(crate) next: usize,
 }
 
@@ -45,7 +46,7 @@ impl SweepQueue {
         self.next = 0;
     }
 
-    /// Adjusts the subscriber indices for a list whose tombstones are about to be removed. Called between sweeps.
+    /// Removes the subscribers that have left from a list and adjusts the indices in the queue. Called between sweeps.
     pub(crate) fn compact(&mut self, list: &mut crate::small_list::SmallList<u32>) {
         let mut place = 0;
         let mut gone = 0;

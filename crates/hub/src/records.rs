@@ -1,8 +1,9 @@
-//! The publications of a stream, stored so that replies can share them.
+//! The publications of a stream. They are stored so that replies can share them.
 //!
-//! The latest are stored individually, older ones in blocks of [`BLOCK_RECORDS`]. A [`StreamExcerpt`] refers to whole
-//! blocks: a reply with thousands of publications costs a few hundred references, however many clients request it. A
-//! block is split up when its first publication is dropped.
+//! The latest publications are stored individually, older ones in blocks of [`BLOCK_RECORDS`]. A [`StreamExcerpt`]
+//! refers to whole blocks, so a reply with thousands of publications costs a few hundred references, however many clients
+//! request it. When the first publication of a block is dropped, the block is split up into individual
+//! publications.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,10 +15,10 @@ use crate::{Payload, PublicationInfo};
 /// Number of publications in a block.
 pub(crate) const BLOCK_RECORDS: usize = 64;
 
-/// Overhead of a publication: the record, and the reference count of its bytes.
+/// The memory that a publication takes in addition to its bytes: the record, and the reference count of the bytes.
 pub(crate) const RECORD_BYTES: usize = size_of::<StreamRecord>() + 40;
 
-/// A stored publication. Its index implies its offset: offsets have no gaps up to the top.
+/// A stored publication. Its offset follows from its index, because the offsets up to the top have no gaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRecord {
     pub(crate) payload: Payload,
@@ -32,7 +33,7 @@ impl StreamRecord {
     }
 }
 
-/// Counts the bytes of blocks that streams have dropped but replies still hold.
+/// The bytes of blocks that streams have dropped but replies still hold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LentBytes(Arc<AtomicUsize>);
 
@@ -46,7 +47,7 @@ impl LentBytes {
 #[derive(Debug)]
 struct Block {
     records: Vec<StreamRecord>,
-    /// The account to which its bytes count once its stream has dropped it.
+    /// The counter to which the block's bytes are added when its stream has dropped it.
     lent: LentBytes,
     is_dropped: AtomicBool,
 }
@@ -65,17 +66,17 @@ impl Drop for Block {
     }
 }
 
-/// The stored publications, oldest first.
+/// The stored publications of a stream, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
-    /// Positions before the latest, if there are many.
+    /// The publications before the latest ones, if there are many.
     older: Option<Box<Older>>,
     latest: VecDeque<StreamRecord>,
 }
 
 #[derive(Debug, Default)]
 struct Older {
-    /// The rest of the first block.
+    /// The rest of the oldest block, which was split up.
     first: VecDeque<StreamRecord>,
     blocks: VecDeque<Arc<Block>>,
 }
@@ -89,7 +90,7 @@ impl Records {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // The latest are dropped last.
+        // The latest publications are dropped last.
         self.latest.is_empty()
     }
 
@@ -118,7 +119,7 @@ impl Records {
             let older = self.older.get_or_insert_default();
             older.blocks.push_back(Arc::new(block));
         }
-        // Grows by at most half, because budgets do not include spare capacity.
+        // The capacity grows by at most half, because budgets do not count spare capacity.
         if self.latest.len() == self.latest.capacity() {
             let more = (self.latest.len() / 2).max(1);
             self.latest
@@ -172,7 +173,8 @@ impl Records {
                 block.records[begin.saturating_sub(at)..BLOCK_RECORDS.min(end - at)].iter()
             })
         });
-        // The size of a slice of the latest is known, so a recovery is collected without reallocation.
+        // The size of this iterator is known if it covers only the latest publications, so that a recovery is collected
+        // without reallocation.
         let (begin, end) = part(first_len + blocks_len, self.latest.len());
         first.chain(blocks).chain(self.latest.range(begin..end))
     }
@@ -200,12 +202,12 @@ impl Records {
     }
 }
 
-/// Returns the records of a block, cloned if a reply holds the block.
+/// Returns the records of a block. They are cloned if a reply still holds the block.
 fn into_records(block: Arc<Block>) -> VecDeque<StreamRecord> {
     match Arc::try_unwrap(block) {
         Ok(mut block) => std::mem::take(&mut block.records).into(),
         Err(block) => {
-            // Dropping the last reference, possibly here, subtracts the bytes again.
+            // When the last reference is dropped, possibly here, these bytes are subtracted again.
             block.lent.0.fetch_add(block.bytes(), Ordering::Relaxed);
             block.is_dropped.store(true, Ordering::Relaxed);
             block.records.iter().cloned().collect()
@@ -213,7 +215,7 @@ fn into_records(block: Arc<Block>) -> VecDeque<StreamRecord> {
     }
 }
 
-/// An immutable part of a stream's publications, independent of later changes of the stream.
+/// An immutable part of a stream's publications, which later changes of the stream do not affect.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamExcerpt {
     first: Box<[StreamRecord]>,
@@ -249,7 +251,7 @@ impl PartialEq for StreamExcerpt {
 
 impl Eq for StreamExcerpt {}
 
-/// Where a record is: before the blocks, in one of them, or after them.
+/// Where a record of an excerpt is: before the blocks, in a block at an index, or after the blocks.
 enum Part {
     First(usize),
     Block(usize, usize),

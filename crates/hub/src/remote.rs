@@ -1,21 +1,21 @@
-//! An engine outside this process, as used by a home: its orders, and the handling of its events.
+//! A home's part of an engine outside this process: the orders to the engine, and the handling of its events.
 //!
-//! This is the part without sockets: the owner carries [orders](RemoteEngine::take_orders) to the engine and its
+//! This part has no sockets: its owner carries [orders](RemoteEngine::take_orders) to the engine and the engine's
 //! [events](RemoteEngine::handle) back. Offsets need not be dense here.
 //!
-//! * *Publishing.* Publications wait until they are answered. When the connection is lost those that are stored are ordered
-//!   again, marked as repetitions: the store finds the first by its id. Those that are not stored fail, unless they have a
-//!   key. Requests that are unanswered for [`PATIENCE`] without a connection fail.
-//! * *Following.* A topic is subscribed first, then the position of its channels is looked up: the feed continues there, and
-//!   items that arrive meanwhile are held.
+//! * *Publishing.* Publications wait until they are answered. When the connection was lost, those that are to be stored are
+//!   ordered again and marked as repetitions, which the store recognises by their id. Those that are not to be stored fail,
+//!   unless they have a key. Requests that have waited for [`PATIENCE`] without a connection fail.
+//! * *Following.* A topic is subscribed first; then the position of its channel is looked up, where the feed continues.
+//!   Items that arrive meanwhile are held.
 //! * *Gaps.* After each loss of the feed, and after each [`LOOK_TICKS`] without an item, the top of the channel is compared
-//!   with the last seen item. If the top is later, it is reported as an item, so that the hub heals the gap.
-//! * *Epochs.* The epoch of a channel is the one in the store to which the orders go. When an item has another epoch, the
-//!   store is asked for its epoch; if that differs from the channel's, the position is lost. After a restart of the store
-//!   each channel in use is compared before anything is published, and starts a new epoch if its last seen item is not
-//!   stored. Without a connection, and until that comparison, items wait, and neither reads nor other comparisons count:
-//!   they may be of a store that has assigned the same offsets again. Items that have waited are dropped if the next
-//!   connection is to another server.
+//!   with the last seen item. If the top is later, it is reported as an item, so that the hub closes the gap.
+//! * *Epochs.* The epoch of a channel is the one in the store to which the orders go. When an item has another epoch,
+//!   the store is asked for the channel's epoch; if it has changed, the position is lost. After a restart of the store,
+//!   each channel in use is compared with the store before anything is published; if its last seen item is not stored,
+//!   it starts a new epoch. Without a connection, and until that comparison, items wait, and the results of reads and
+//!   of other comparisons are ignored: they may come from a store that has assigned the same offsets again. If the next
+//!   connection is to another server, the waiting items are dropped.
 
 mod calls;
 mod data;
@@ -40,26 +40,27 @@ use entries::{ChannelEntries, ChannelEntry, FeedState};
 use waiting::Waiting;
 
 /// The number of calls of [`Engine::maintain`](crate::Engine::maintain) with
-/// [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full), about one a second, for which orders wait for a
-/// connection.
+/// [`MaintenanceScope::Full`](crate::engine::MaintenanceScope::Full) (*ticks*, about one a second) for which orders
+/// wait for a connection.
 const PATIENCE: u32 = 5;
 
-/// The number of such calls without an item after which the top of a channel is compared.
+/// The number of ticks without an item after which the top of a channel is compared with the last seen item.
 const LOOK_TICKS: u32 = 60;
 
-/// The number of calls within which all slots are checked and unused ones freed.
+/// The number of ticks within which all slots are checked once and unused ones closed.
 const SPARE_TICKS: u32 = 15;
 
-/// The shortest time for which positions are stored: subscribed channels are checked more often.
+/// The minimum time for which the store keeps positions, in milliseconds. Subscribed channels are compared more often,
+/// which keeps their positions.
 const POSITION_TTL_MS_MIN: u64 = 5 * 60 * 1000;
 
-/// The position of a channel of which none is known.
+/// Stands for the unknown position of a channel.
 const UNKNOWN: Position = Position {
     epoch: Epoch::UNKNOWN,
     offset: 0,
 };
 
-/// The state of the channels of this worker whose engine is shared with other nodes.
+/// The state of this home's channels, whose engine is shared with other nodes.
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: ChannelEntries,
@@ -71,20 +72,21 @@ pub struct RemoteEngine {
     /// The number of the current connection, if any.
     connection: Option<u64>,
     namespaces: Namespaces,
-    /// Followed wildcard topics.
+    /// The wildcard topics that are followed.
     topics: HashMap<Arc<str>, Topic, RandomState>,
-    /// Channels whose feed has started and is not live, each with its start tick.
+    /// The channels whose feed was requested and is not live yet, each after the tick of the request.
     begun: VecDeque<(u32, Arc<str>)>,
     ticks: u32,
     now_ms: u64,
-    /// The next indices to check: for missed items, and for unused slots.
+    /// The indices of the channels to check next: for missed items, and for unused slots.
     next_checks: [u32; 2],
     ignored: u64,
-    /// Some channels were not compared yet with a store that may have lost data or been replaced.
+    /// Whether some channels were not compared yet with a store that may have lost data or been replaced.
     has_unsure: bool,
-    /// The store has lost members or occupied channels of this home.
+    /// Whether the store has lost members or occupied channels of this home, so that they must be recorded again.
     has_forgotten: bool,
-    /// Changes of channels' occupancy that are not ordered yet, oldest first, and the channels of those that are.
+    /// The changes of channels' occupancy that are not ordered yet, oldest first, and the channels with an ordered
+    /// change that is not answered yet.
     unrecorded: VecDeque<Box<wire::Occupancy>>,
     recording: HashSet<Arc<str>, RandomState>,
 }
@@ -95,14 +97,14 @@ struct Topic {
     is_live: bool,
 }
 
-/// A request that waits for an answer.
+/// A request that waits for the engine's answer.
 #[derive(Debug)]
 enum Task {
     Publish {
         request_context: RequestContext,
         slot: Option<u32>,
         publish: Box<wire::Publish>,
-        /// Set once the order is sent: the position that the channel had at least at that time.
+        /// A position that the channel had reached when the order was sent; `None` if it was not sent yet.
         sent_at: Option<Position>,
     },
     Fence(RequestContext),
@@ -161,18 +163,19 @@ impl RemoteEngine {
         }
     }
 
-    /// Returns the pending orders, in sequence; the owner removes and executes them.
+    /// Returns the pending orders in sequence. The owner removes those that it sends to the engine.
     pub fn take_orders(&mut self) -> &mut Vec<wire::Order> {
         &mut self.orders
     }
 
-    /// Returns the number of messages ignored because they were malformed or belong to no channel here.
+    /// Returns the number of messages that were ignored because they are malformed or their channel is not followed
+    /// here.
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.ignored
     }
 
-    /// Returns how a channel stores publications. Each order gets an epoch of its own when it is sent.
+    /// Returns how a channel stores publications. The epoch is set when an order is sent.
     fn keep(&self, history: &HistoryOptions) -> Keep {
         let position_ttl_ms = history.position_ttl_ms.max(history.ttl_ms);
         Keep {
@@ -183,12 +186,12 @@ impl RemoteEngine {
         }
     }
 
-    /// Returns the topic of a channel if it differs from the channel's name.
+    /// Returns the wildcard channel that is the topic of a channel; `None` if the channel itself is the topic.
     fn topic(&self, name: &str) -> Option<&str> {
         self.namespaces.wildcards().channel_for(name)
     }
 
-    /// Orders a task now or once the engine is connected.
+    /// Orders a task: now, or as soon as the engine is connected.
     fn order(&mut self, task: Task) {
         let ticket = self.waiting.next();
         self.waiting.push((self.ticks, task));
@@ -201,7 +204,8 @@ impl RemoteEngine {
         let Some((_, task)) = self.waiting.get_mut(ticket) else {
             return;
         };
-        // A store that has lost the first attempt must not begin twice in one epoch.
+        // Each order gets a new epoch. If the store has lost the first attempt, the repetition must not begin the same
+        // epoch again.
         let epoch = Epoch::from_bits(self.rng.u64(..));
         let order = match task {
             Task::Fence(_) => return,
@@ -262,7 +266,8 @@ impl RemoteEngine {
         self.orders.push(order);
     }
 
-    /// Compares the top of a channel with its last seen item.
+    /// Orders a comparison of a channel's top with the last seen item. With `is_verifying`, the channel begins a new
+    /// epoch if the store does not have that item.
     fn check(&mut self, place: u32, is_verifying: bool) {
         let Some(entry) = self.entries.get(place) else {
             return;
@@ -295,7 +300,8 @@ impl RemoteEngine {
         self.order(Task::Check(Box::new(check)));
     }
 
-    /// Looks up the position at which the feed of a subscribed channel continues. Returns whether it is known.
+    /// Requests the position at which the feed of a subscribed channel continues. Returns `true` if none is needed,
+    /// because the channel has no slot.
     fn place(&mut self, place: u32) -> bool {
         let ticks = self.ticks;
         let Some(entry) = self.entries.get_mut(place) else {
@@ -310,7 +316,8 @@ impl RemoteEngine {
         false
     }
 
-    /// Fails requests that have waited for too long.
+    /// Fails the requests that have waited for too long without a connection, and the follows that have not started in
+    /// time.
     fn lose_patience(&mut self) {
         if self.connection.is_none() {
             let ticks = self.ticks;
@@ -343,7 +350,7 @@ impl RemoteEngine {
         self.reports.push_back(EngineReport::Following(name, false));
     }
 
-    /// Ends a task without a result.
+    /// Completes a task without a result.
     fn give_up(&mut self, task: Task) {
         let report = match task {
             Task::Publish {
@@ -410,7 +417,7 @@ impl RemoteEngine {
             return;
         }
         self.topics.remove(&name);
-        // Channels that a wildcard channel covered are not covered any more.
+        // The channels that only the wildcard channel covered are not followed any more.
         for place in 0..self.entries.end() {
             let entry = self.entries.get(place);
             let is_of = entry.is_some_and(|one| self.topic(&one.name) == Some(&*name));
@@ -422,7 +429,7 @@ impl RemoteEngine {
         self.orders.push(wire::Order::Unfollow(name));
     }
 
-    /// Checks channels without recent items, a part of them at each call.
+    /// Compares channels without recent items. Each call checks a part of the channels.
     fn check_missed(&mut self) {
         let part = self.entries.end().div_ceil(LOOK_TICKS);
         for _ in 0..part {
@@ -437,7 +444,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Closes unused slots, a part of them at each call.
+    /// Closes unused slots. Each call checks a part of the slots.
     fn check_spare(&mut self, catalog: &Catalog<'_>, gone: &mut Vec<u32>) {
         let part = self.entries.end().div_ceil(SPARE_TICKS);
         for _ in 0..part {
@@ -458,7 +465,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Compares channels again whose comparison with a restarted or replaced store has failed.
+    /// Repeats the comparison of channels with a restarted or replaced store if it has failed.
     fn check_unsure(&mut self) {
         if std::mem::take(&mut self.has_unsure) {
             for place in 0..self.entries.end() {

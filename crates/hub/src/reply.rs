@@ -8,69 +8,72 @@ use crate::{ChannelList, ClientInfo, ConnectionList, Position, Publication, User
 /// The reply to a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubReply {
-    /// The subscription is registered at the channel's home; with the joined state if the channel has history.
+    /// The subscription is registered at the channel's home. Contains the state that the subscriber joins, if the
+    /// channel has history.
     Subscribed(Option<Box<SubscribeOutcome>>),
-    /// A home on another worker accepted a publication, or it has become durable.
+    /// A publication was accepted by a home on another worker, or was completed by the engine, for example because it
+    /// is durable.
     Published(PublishOutcome),
-    /// The engine did not answer a publication, which may have been stored, or it can't follow the channel of a
-    /// subscription, which has ended.
+    /// A publication or a subscription has failed. The engine did not answer the publication, which may have been
+    /// stored; or the engine can't follow the channel of the subscription, which has ended.
     Failed,
-    /// A page of a channel's history from a home on another worker.
+    /// A page of a channel's history, if it was not returned at once.
     History(Result<Box<HistoryPage>, HistoryError>),
-    /// The result of removing a channel's history, from another worker or after the log.
+    /// The result of removing a channel's history, if it was not returned at once.
     HistoryRemoved(Result<(), HistoryError>),
     /// The members of a channel.
     Presence(Result<Box<[Arc<ClientInfo>]>, PresenceError>),
     /// The number of members of a channel.
     PresenceStats(Result<PresenceStats, PresenceError>),
-    /// Channels homed on another worker.
+    /// The channels homed on another worker that match the listed pattern.
     Channels(ChannelList),
     /// Connections of another worker that are subscribed to a channel.
     Connections(ConnectionList),
     /// The online status of a user.
     UserStatus(UserStatus),
-    /// A user's home on another worker has dispatched a command.
+    /// A user's home on another worker has dispatched a command to the workers with connections of the user.
     CommandDispatched(CommandDispatch),
-    /// A home has counted all changes that a worker's execution of a command caused.
+    /// An affected home has counted all membership changes of one worker's sessions that executed the command.
     CommandAcknowledged,
-    /// The answer that follows covers only some of the nodes.
+    /// The reply that follows covers only some of the nodes.
     Partial {
-        /// Nodes that have answered.
+        /// The number of nodes that have answered.
         answered: u32,
-        /// Nodes with a valid lease.
+        /// The number of nodes with a valid lease.
         known: u32,
     },
 }
 
-/// The outcome for a new subscriber of a channel with history.
+/// The state that a new subscriber of a channel with history joins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscribeOutcome {
-    /// The position of the latest publication; the next delivered publication follows it.
+    /// The position of the latest publication that was delivered; the next delivered publication follows it.
     pub position: Position,
-    /// The missed publications, if the subscriber sent a known position.
+    /// The missed publications; `None` if the subscriber sent no known position.
     pub recovered: Option<Recovered>,
 }
 
-/// Maximum number of recovered publications; a subscriber that missed more learns that some are missing.
+/// Maximum number of recovered publications. A subscriber that has missed more learns that some are missing.
 pub const RECOVERED_MAX: usize = 300;
 
 /// The publications that a returning subscriber receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// No publication is missing: with these the subscriber is up to date. If only the latest publication is stored,
-    /// the subscriber has it.
+    /// Whether the subscriber is up to date with these publications. If only the latest publication is recovered:
+    /// whether the subscriber has it now.
     pub is_complete: bool,
     /// The missed publications, oldest first; empty if some are missing.
     pub publications: Vec<Publication>,
-    /// Only the latest publications were returned, some of which the subscriber may have; earlier ones are unknown.
+    /// Whether these are only the latest publications, whatever the subscriber has missed. It may already have some of
+    /// them.
     pub is_latest_only: bool,
-    /// The offset of the predecessor of the first publication; 0 without publications.
+    /// The offset of the predecessor of the first publication; 0 if there are no publications.
     pub predecessor: u64,
 }
 
 impl Recovered {
-    /// Returns the offset of the predecessor of the publication at an index. Offsets need not be dense, so it can't be
-    /// calculated.
+    /// Returns the offset of the predecessor of the publication at an index. It can't be calculated, because offsets
+    /// need not be dense.
     #[must_use]
     pub fn before(&self, index: usize) -> u64 {
         let previous = index.checked_sub(1);
@@ -82,14 +85,15 @@ impl Recovered {
 /// The result of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishOutcome {
-    /// The number of registered subscribers on all workers; 0 if it was skipped, as its
-    /// [`PublishOptions`](crate::PublishOptions) required. `None` if only all nodes of the engine together know the number.
+    /// The number of registered subscribers on all workers; 0 if the publication was skipped, as its
+    /// [`PublishOptions`](crate::PublishOptions) required. `None` if this node does not know the number, because other
+    /// nodes may have subscribers.
     pub receivers: Option<u32>,
-    /// Nodes with subscribers, where `receivers` is not known.
+    /// The number of nodes with subscribers, if `receivers` is `None` and the engine knows it.
     pub nodes: Option<u32>,
-    /// The position of the publication, or of the channel if it was skipped. `None` without history.
+    /// The position of the publication, or of the channel if the publication was skipped. `None` without history.
     pub position: Option<Position>,
-    /// The publication was skipped: its version is not newer, or its idempotency key was used before.
+    /// Whether the publication was skipped, because its version is not newer or its idempotency key was used before.
     pub is_skipped: bool,
 }
 
@@ -105,7 +109,7 @@ impl Default for PublishOutcome {
     }
 }
 
-/// Why a history request failed.
+/// The reason why a history request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
     /// The namespace has no history.
@@ -114,12 +118,12 @@ pub enum HistoryError {
     /// The position belongs to another epoch.
     #[error("the position does not belong to the channel's current stream")]
     Unrecoverable,
-    /// The most publications of one answer.
+    /// The request asks for more publications than one reply may contain, which is the number here.
     #[error(
         "a reply has at most {0} publications: request fewer, then the rest since the last of them"
     )]
     TooMany(usize),
-    /// Replies in flight hold too many bytes that streams have already dropped.
+    /// Replies that were not sent yet hold too many bytes of publications that streams have already dropped.
     #[error("too many history replies are queued for clients that read slowly")]
     Busy,
     /// The engine did not answer.
@@ -127,7 +131,7 @@ pub enum HistoryError {
     Unavailable,
 }
 
-/// Maximum number of members that are listed; of larger channels only the numbers are available.
+/// Maximum number of members in a list. For larger channels only the number of members is available.
 pub const MEMBERS_MAX: usize = 10_000;
 
 /// The number of members of a channel.
@@ -135,11 +139,11 @@ pub const MEMBERS_MAX: usize = 10_000;
 pub struct PresenceStats {
     /// The number of member connections.
     pub clients: u32,
-    /// Distinct users; all anonymous members count as one.
+    /// The number of distinct users. All anonymous members together count as one.
     pub users: u32,
 }
 
-/// Why a presence query failed.
+/// The reason why a presence query failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PresenceError {
     /// The namespace does not track presence.
@@ -153,11 +157,12 @@ pub enum PresenceError {
     Unavailable,
 }
 
-/// The home's reply to a dispatched user command.
+/// The home's reply when it has dispatched a user command to the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommandDispatch {
     /// The number of the user's connections on all workers.
     pub connections: u32,
-    /// The number of [`HubReply::CommandAcknowledged`] that complete the command; they may arrive before this reply.
+    /// The number of [`HubReply::CommandAcknowledged`] replies that complete the command. Some may arrive before this
+    /// reply.
     pub pending_acknowledgements: u32,
 }

@@ -1,4 +1,4 @@
-//! Handling of the engine's reports at the home, including those that wait for room.
+//! The handling of the engine's reports at the home.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::Entry;
@@ -13,28 +13,28 @@ use crate::{
     PublishOptions, PublishOutcome,
 };
 
-/// Polled reports that wait for room, in order.
+/// The reports that were polled and wait for room, in order.
 pub(crate) type PendingReports = VecDeque<EngineReport>;
 
 impl<E: Engine> Hub<E> {
-    /// Handles the engine's reports as far as there is room. The owner of an engine calls it when something has
-    /// arrived. If it returns `true`, sessions have to process their replies before it is called again.
+    /// Handles the engine's reports as far as there is room. The owner of an engine calls this when events have
+    /// arrived. If it returns `true`, sessions must process their replies before it is called again.
     pub fn take_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         self.retry_stalled(outlet)
     }
 
-    /// Returns the engine, through which its owner exchanges orders and events.
+    /// Returns the engine, so that its owner can exchange orders and events with it.
     pub fn engine(&mut self) -> &mut E {
         &mut self.engine
     }
 
-    /// Returns the number of reports that are ready or wait for room.
+    /// Returns the number of reports that can be polled or wait for room, plus the number of feed queues.
     pub(crate) fn reports(&self) -> usize {
         self.pending_reports.len() + self.engine.ready_reports() + self.feed_queues.len()
     }
 
-    /// Makes one pass over all reports, oldest first. Returns whether it may continue: not if sessions must process
-    /// their subscriptions first.
+    /// Makes one pass over all reports, oldest first. Returns `false` if sessions must process their replies to
+    /// subscriptions before more is delivered.
     pub(crate) fn retry_reports(&mut self, outlet: &mut impl Outlet) -> bool {
         while let Some(report) = self.engine.poll() {
             self.pending_reports.push_back(report);
@@ -44,8 +44,8 @@ impl<E: Engine> Hub<E> {
             let Some(report) = self.pending_reports.pop_front() else {
                 break;
             };
-            // As with stalled publications, room only shrinks during a pass, so no report overtakes another one of its
-            // channel.
+            // As with stalled publications, room only decreases during a pass, so no report overtakes an earlier one of
+            // its channel.
             if let Some(channel) = report.channel()
                 && let Some(blocked) = self.blocked_by_room(channel, outlet)
             {
@@ -65,7 +65,7 @@ impl<E: Engine> Hub<E> {
         true
     }
 
-    /// Home: returns how many requests of this channel wait in the engine.
+    /// At the channel's home: returns the number of requests of this channel that wait in the engine.
     pub(crate) fn pending_of(&self, index: u32) -> u32 {
         if !self.engine.is_deferring() {
             return 0;
@@ -78,7 +78,7 @@ impl<E: Engine> Hub<E> {
         slot.map_or(0, |slot| self.engine.pending_count(slot))
     }
 
-    /// Home: a receipt of a channel is with the engine.
+    /// At the channel's home: counts a request of a channel that waits in the engine.
     pub(crate) fn wait_in_engine(&mut self, index: u32, has_slot: bool) {
         self.channels[index].waiting += 1;
         if !has_slot {
@@ -86,7 +86,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: returns whether the engine prevents a publication from being ordered. `is_passing`: it is not stored.
+    /// At the channel's home: returns whether the engine prevents a publication from being ordered now. `is_passing`:
+    /// the publication is not stored.
     #[inline]
     pub(crate) fn blocked_by_engine(&self, index: u32, is_passing: bool) -> Option<Blocked> {
         if !self.engine.is_deferring() {
@@ -105,14 +106,15 @@ impl<E: Engine> Hub<E> {
         let reaches_others = self.engine.reaches_others();
         let has_history = has_history(&self.namespaces, &self.channels[index].name);
         if !has_history {
-            // The channel has no history any more: its stream ends with the first publication after the waiting ones.
+            // The channel no longer has history. Its stream must end before this publication, and it can't while
+            // requests wait.
             return (pending > 0 || reaches_others).then_some(Blocked::Engine);
         }
         let waits = pending > 0 || !is_passing || reaches_others;
         (is_full && waits).then_some(Blocked::Engine)
     }
 
-    /// Home: returns whether publications of this channel may have to wait in the engine.
+    /// At the channel's home: returns whether publications of this channel may have to wait in the engine.
     #[inline(never)]
     pub(crate) fn may_wait(&self, index: u32) -> bool {
         has_history(&self.namespaces, &self.channels[index].name)
@@ -120,7 +122,8 @@ impl<E: Engine> Hub<E> {
             || self.pending_of(index) > 0
     }
 
-    /// Home: replies to a repeated publication. `None`: the reply follows the pending requests of the channel.
+    /// At the channel's home: handles a publication with a key that was used before. Returns the reply, or `None` if it
+    /// must wait for the pending requests of the channel.
     pub(crate) fn repeat(
         &mut self,
         index: u32,
@@ -144,7 +147,7 @@ impl<E: Engine> Hub<E> {
         None
     }
 
-    /// Records the result of a publication for repetitions.
+    /// Records the result of a publication under its idempotency key, if it has one.
     pub(crate) fn record_key(
         &mut self,
         index: u32,
@@ -163,7 +166,7 @@ impl<E: Engine> Hub<E> {
             EngineReport::Item(item, Some(request_context))
                 if !self.is_next(&request_context, &item) =>
             {
-                // The subscribers receive it through the feed queue.
+                // An earlier item is missing, so this one reaches subscribers through the feed queue.
                 let published =
                     self.complete_own_publication(&request_context, item.publication.position);
                 self.receive_item(item, outlet);
@@ -241,7 +244,7 @@ impl<E: Engine> Hub<E> {
                 if is_elsewhere && is_by_user && !client.user.is_empty() {
                     return;
                 }
-                // All homes of the node are notified.
+                // The engines of all workers report this; only the channel's home announces it.
                 if self.home(self.channels.hash(&channel), &channel) == self.me {
                     self.announce_member(&channel, FeedEvent::Left, &client);
                 }
@@ -256,11 +259,11 @@ impl<E: Engine> Hub<E> {
             }
             EngineReport::Lost(channel) => {
                 if let Some(index) = self.find(&channel) {
-                    // Queued items belong to the void position.
+                    // The queued items follow a position that is no longer valid.
                     self.feed_queues.remove(&index);
                     self.skip_gap(index, None, outlet);
-                    // Subscribers may have waited for the read that would have closed its gap. A wildcard channel, which has
-                    // no history, is gone with its last subscriber.
+                    // Pending subscribers may have waited until the gap is closed. (A wildcard channel without history
+                    // has no entry any more.)
                     if self.find(&channel) == Some(index) {
                         self.start_join_read(index);
                     }
@@ -272,7 +275,7 @@ impl<E: Engine> Hub<E> {
         self.reply(request_context.origin, answer, outlet);
     }
 
-    /// Lets a failed publication with a key be retried.
+    /// Removes the key of a failed publication, so that the publisher can retry.
     fn forget_key(&mut self, request_context: &RequestContext) {
         let terms = request_context.options.as_deref();
         if let Some(key) = terms.and_then(|terms| terms.idempotency_key.as_deref()) {
@@ -281,7 +284,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Records that a report was handled: its channel has one pending request less.
+    /// Counts one pending request less for the channel of a report that was handled.
     fn complete_request(&mut self, request_context: &RequestContext) {
         let index = request_context.channel;
         if request_context.has_slot {
@@ -298,7 +301,7 @@ impl<E: Engine> Hub<E> {
         self.evict_over_budget();
     }
 
-    /// Returns whether an item can be delivered at once because nothing before it is missing.
+    /// Returns whether an item can be delivered at once, because it directly follows the last delivered one.
     fn is_next(&self, request_context: &RequestContext, item: &FeedItem) -> bool {
         let slot = self.channels[request_context.channel].home.stream();
         let (Some(position), Some(slot)) = (item.publication.position, slot) else {
@@ -309,7 +312,7 @@ impl<E: Engine> Hub<E> {
         links && !self.feed_queues.contains_key(&request_context.channel)
     }
 
-    /// Records that a publication of this home was ordered, whose item arrives separately.
+    /// Returns the result of a publication of this home that was ordered. Its item reaches subscribers separately.
     fn complete_own_publication(
         &mut self,
         request_context: &RequestContext,
@@ -329,7 +332,7 @@ impl<E: Engine> Hub<E> {
         published
     }
 
-    /// Delivers a publication that this home has submitted.
+    /// Delivers a publication that this home has submitted, and returns its result.
     fn feed_own_publication(
         &mut self,
         request_context: &RequestContext,
@@ -354,7 +357,8 @@ impl<E: Engine> Hub<E> {
         published
     }
 
-    /// Notifies the engine that an item is about to be delivered. Returns the preceding payload if a delta is wanted.
+    /// Tells the engine that an item is about to be delivered. Returns the payload of the preceding publication if it
+    /// is needed for a delta.
     pub(crate) fn before_delivery(
         &mut self,
         index: u32,
@@ -374,7 +378,7 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Options of a channel that no longer has history.
+/// The options for a publication whose channel no longer has history when it is delivered.
 const NO_HISTORY: crate::HistoryOptions = crate::HistoryOptions {
     size: 1,
     ttl_ms: 0,

@@ -1,4 +1,4 @@
-//! Lookups between sessions and channels.
+//! Lookups of the sessions of a channel and of the channels of a session.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::subscription::NONE;
 use crate::{ConnectionId, Engine, Hub};
 
 impl<E: Engine> Hub<E> {
-    /// Iterates over this worker's subscribers of a channel, in unspecified order.
+    /// Iterates over the sessions of this worker that are subscribed to a channel, in unspecified order.
     pub fn sessions_of(&self, channel: &str) -> impl Iterator<Item = ConnectionId> + use<'_, E> {
         let channel = self.find(channel).map(|index| &self.channels[index]);
         let slots = channel.map_or(&[][..], |channel| channel.subscribers.as_slice());
@@ -14,7 +14,8 @@ impl<E: Engine> Hub<E> {
         slots.map(|slot| self.subscriptions.session(*slot))
     }
 
-    /// Iterates over the channels to which a session of this worker is subscribed or subscribing, latest first.
+    /// Iterates over the channels to which a session of this worker is subscribed or is subscribing, latest
+    /// subscription first.
     pub fn channels_of(&self, session: ConnectionId) -> impl Iterator<Item = &Arc<str>> {
         let channels = self.subscriptions.channels_of(session);
         channels.map(|index| &self.channels[index].name)

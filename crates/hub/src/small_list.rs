@@ -1,14 +1,14 @@
-//! A list optimised for zero or one element.
+//! A list that takes little memory for zero or one element.
 
 use std::slice;
 
-/// Takes 16 bytes for up to one element; only more elements are allocated on the heap.
+/// Takes 16 bytes with up to one element. With more elements, they are allocated on the heap.
 #[derive(Debug, Default)]
 pub(crate) enum SmallList<T> {
     #[default]
     None,
     One(T),
-    /// Boxed: an inline `Vec` would cost every channel 8 bytes more.
+    /// Boxed, because an inline `Vec` would cost every channel 8 bytes more.
     #[expect(
         clippy::box_collection,
         reason = "the thin pointer keeps the struct small"
@@ -79,7 +79,7 @@ impl<T: Copy> SmallList<T> {
         }
     }
 
-    /// Releases memory once three quarters of the capacity are unused.
+    /// Frees memory when three quarters of the capacity are unused.
     fn shrink(&mut self) {
         if let Self::Many(items) = self {
             match items[..] {
@@ -92,7 +92,8 @@ impl<T: Copy> SmallList<T> {
     }
 }
 
-/// Grows by half instead of doubling: with many small entries spare capacity dominates memory use.
+/// Reserves room for one more entry. Grows by half instead of doubling, because spare capacity dominates the memory of
+/// many small entries.
 pub(crate) fn reserve_one<T>(entries: &mut Vec<T>) {
     if entries.len() == entries.capacity() {
         entries.reserve_exact((entries.len() / 2).max(16));

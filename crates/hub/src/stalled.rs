@@ -1,9 +1,9 @@
-//! Publications that their home can't order yet.
+//! Publications that their home can't order now.
 //!
-//! They wait in order of arrival and keep their credits (except for those that wait for the log, see `log_backpressure.rs`), so
-//! their number is bounded by the credits of their lanes, and their sources pause. A stalled publication reserves the
-//! lanes that it waits for: nothing that arrived later takes their next credit, so each lane is waited for in order.
-//! Lanes that no stalled publication needs continue.
+//! They wait in order of arrival and keep their credits (except for those that wait for the log, see
+//! `log_backpressure.rs`), so the credits of their lanes limit their number, and their publishers pause. A stalled
+//! publication reserves the lanes to all workers for which it needs a credit: no later publication may take the next
+//! credit of these lanes, so each lane is served in order. Lanes that no stalled publication needs are not affected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct StalledEntry {
 
 pub(crate) struct Stalled {
     entries: VecDeque<StalledEntry>,
-    /// Whether the next credit of the lane is reserved, by worker.
+    /// For each worker, whether the next credit of the lane to it is reserved.
     reserved: Box<[bool]>,
 }
 
@@ -54,7 +54,7 @@ impl Stalled {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Home: queues a publication until it can be ordered.
+    /// At the channel's home: queues a publication until it can be ordered.
     pub(crate) fn stall(&mut self, channel: u32, blocked: Blocked, request: StalledPublish) {
         self.channels[channel].waiting += 1;
         self.reserve(channel, blocked);
@@ -63,15 +63,15 @@ impl<E: Engine> Hub<E> {
             .push_back(StalledEntry { channel, request });
     }
 
-    /// Makes one pass over all stalled publications, oldest first. Returns whether it ended early because sessions must
-    /// process their subscriptions first.
+    /// Makes one pass over all stalled publications, oldest first. Returns whether the pass ended early, because
+    /// sessions must process their replies to subscriptions first.
     pub(crate) fn retry_stalled(&mut self, outlet: &mut impl Outlet) -> bool {
         if self.stalled.entries.is_empty() && self.reports() == 0 {
             self.announce_log_room(outlet);
             return false;
         }
         self.stalled.reserved.fill(false);
-        // Reports come first, since they were ordered earlier.
+        // Reports are handled first, since their publications were ordered earlier.
         if !self.retry_reports(outlet) {
             self.announce_log_room(outlet);
             return true;
@@ -80,8 +80,8 @@ impl<E: Engine> Hub<E> {
             let Some(mail) = self.stalled.entries.pop_front() else {
                 break;
             };
-            // During a pass room only shrinks and reservations only grow, so no publication overtakes an earlier one of
-            // its channel.
+            // During a pass, room only decreases and reservations only increase, so no publication overtakes an earlier
+            // one of its channel.
             let blocked = self
                 .blocked_by_room(mail.channel, outlet)
                 .or_else(|| self.blocked_by_engine(mail.channel, false));
@@ -107,7 +107,8 @@ impl<E: Engine> Hub<E> {
         false
     }
 
-    /// The next sweep empties a full local queue, so that needs no reservation.
+    /// At the channel's home: reserves the lanes to the workers with subscribers if a publication is blocked for lack
+    /// of credit. A full local queue needs no reservation, because the next sweep empties it.
     pub(crate) fn reserve(&mut self, channel: u32, blocked: Blocked) {
         if blocked == Blocked::Lane {
             let wildcard = self.wildcard_entry(&self.channels[channel].name);

@@ -11,8 +11,8 @@ use crate::{
     RECOVERED_MAX, Recovered, RestoredStream, Since, Version,
 };
 
-/// How long an empty stream without subscribers is kept if nothing was ever published to it. There is nothing to
-/// recover, except for a subscriber that just lost its connection.
+/// The time for which an empty stream without subscribers is kept if nothing was ever published to it, in milliseconds.
+/// Only a subscriber that has just lost its connection could need its position.
 pub(crate) const UNUSED_TTL_MS: u64 = 60_000;
 
 /// The stream of a channel.
@@ -21,9 +21,9 @@ pub(crate) struct Stream {
     epoch: Epoch,
     top: u64,
     records: Records,
-    /// The greatest version so far, with its epoch.
+    /// The latest version of the channel's state, with the version's epoch.
     version: Option<Box<Version>>,
-    /// The time when the stream was started or last published to.
+    /// The time at which the stream was started or last published to, in milliseconds since 1970.
     touched_ms: u64,
 }
 
@@ -38,7 +38,8 @@ impl Stream {
         }
     }
 
-    /// Restores a stream as far as its publications are consecutive. Also returns their bytes.
+    /// Restores a stream from the log, with its publications as far as they are consecutive up to the top. Also returns
+    /// their bytes.
     pub(crate) fn restored(
         restored: RestoredStream,
         lent: &LentBytes,
@@ -60,7 +61,7 @@ impl Stream {
             touched_ms,
         };
         let mut bytes = 0;
-        // Offsets are not stored: they are counted down from `top`. So publications before a gap can't be kept.
+        // Offsets are not stored but counted down from `top`, so publications before a gap can't be kept.
         let offsets = (0..=top).rev();
         let latest = publications.iter().rev().zip(offsets);
         let are_next = |(one, offset): &(&Publication, u64)| {
@@ -83,7 +84,8 @@ impl Stream {
         self.epoch
     }
 
-    /// Returns the offset of the oldest stored publication, or of the next one if there is none.
+    /// Returns the offset of the oldest stored publication; if there is none, the offset that the next publication will
+    /// get.
     pub(crate) fn lowest(&self) -> u64 {
         self.top + 1 - self.records.len() as u64
     }
@@ -99,7 +101,7 @@ impl Stream {
         }
     }
 
-    /// Records the version of a publication as the current one if it is newer. Returns whether it was.
+    /// If the version is newer than the current one, makes it the current one and returns `true`.
     pub(crate) fn advance_version(&mut self, version: &Version) -> bool {
         match &mut self.version {
             Some(latest) if latest.epoch == version.epoch && latest.number >= version.number => {
@@ -135,7 +137,7 @@ impl Stream {
         (self.position(), bytes)
     }
 
-    /// Drops publications beyond the limits. Returns the bytes freed.
+    /// Drops publications that exceed the maximum number or have expired. Returns the number of bytes freed.
     pub(crate) fn trim(&mut self, history: &HistoryOptions, now_ms: u64) -> usize {
         let mut bytes = 0;
         while let Some(oldest) = self.records.front() {
@@ -148,12 +150,12 @@ impl Stream {
         bytes
     }
 
-    /// Drops the oldest publication, if any. Returns the bytes freed.
+    /// Drops the oldest publication, if there is one. Returns the number of bytes freed.
     pub(crate) fn drop_oldest(&mut self) -> usize {
         self.records.pop_front().map_or(0, |oldest| oldest.bytes())
     }
 
-    /// Drops all publications; the position stays. Returns the bytes freed.
+    /// Drops all publications; the position stays. Returns the number of bytes freed.
     pub(crate) fn clear(&mut self) -> usize {
         let mut bytes = 0;
         while !self.records.is_empty() {
@@ -162,7 +164,7 @@ impl Stream {
         bytes
     }
 
-    /// Returns whether the stream can be dropped if it has no subscribers.
+    /// Returns whether the stream can be closed, provided that it has no subscribers.
     pub(crate) fn is_expired(&self, history: Option<&HistoryOptions>, now_ms: u64) -> bool {
         let idle_ms = now_ms.saturating_sub(self.touched_ms);
         let kept_ms = match (history, self.top) {
@@ -177,8 +179,9 @@ impl Stream {
         !self.records.is_empty()
     }
 
-    /// Returns the publications that a subscriber missed since the newest of its known positions, or up to `latest_max`
-    /// of the latest ones, depending on the recovery mode.
+    /// Returns the publications for a subscriber with these known positions, of which the first one of this stream
+    /// counts. Depending on the recovery mode they are those that it has missed, or up to `latest_max` of the latest
+    /// ones.
     pub(crate) fn recover(
         &self,
         since: &[Since],
@@ -196,7 +199,7 @@ impl Stream {
             let is_known = since.offset == self.top;
             let missed = match (is_known, latest_max) {
                 (true, _) => Some(0),
-                // A subscriber with a filter must not get publications that it already has.
+                // A subscriber with a filter (`latest_max` above 1) must not get publications that it already has.
                 (false, 2..) => self.missed_since(since.offset),
                 (false, _) => None,
             };
@@ -206,14 +209,14 @@ impl Stream {
         missed.map_or(lost, |missed| self.last(missed))
     }
 
-    /// Returns how many publications a subscriber at that offset has missed, if all of them are stored.
+    /// Returns how many publications a subscriber at that offset has missed; `None` if they are not all stored.
     fn missed_since(&self, offset: u64) -> Option<usize> {
         let missed = self.top.checked_sub(offset)?;
         let missed = usize::try_from(missed).ok()?;
         (missed <= self.records.len().min(RECOVERED_MAX)).then_some(missed)
     }
 
-    /// Returns the last publications as a complete recovery.
+    /// Returns the latest `missed` publications as a complete recovery.
     fn last(&self, missed: usize) -> Recovered {
         let count = self.records.len();
         Recovered {
@@ -234,8 +237,8 @@ impl Stream {
         publisher_of(self.records.back()?)
     }
 
-    /// Returns the publisher of most of the stored bytes, and by how many bytes it exceeds all others together; if
-    /// there is no majority, any of the publishers.
+    /// Returns the publisher of more than half of the stored bytes, and by how many bytes it leads in the majority
+    /// vote. If no publisher has more than half, returns any of them.
     pub(crate) fn main_publisher(&self) -> (Publisher<'_>, usize) {
         let mut owner = None;
         let mut lead = 0_usize;
@@ -265,7 +268,7 @@ impl Stream {
         }
     }
 
-    /// Returns the offset before the first of these indices; 0 if there are none.
+    /// Returns the offset before the first of these indices; 0 if the range is empty.
     fn predecessor_at(&self, places: std::ops::Range<usize>) -> u64 {
         let first = self.lowest() + places.start as u64;
         if places.is_empty() { 0 } else { first - 1 }
@@ -274,7 +277,8 @@ impl Stream {
     /// Returns a page of the history.
     ///
     /// # Errors
-    /// [`HistoryError::Unrecoverable`], or [`HistoryError::TooMany`] for more than `answer_max` publications.
+    /// Returns [`HistoryError::Unrecoverable`] if the position belongs to another stream, and [`HistoryError::TooMany`]
+    /// if more than `answer_max` publications are requested.
     pub(crate) fn page(
         &self,
         query: &HistoryQuery,
@@ -297,7 +301,7 @@ impl Stream {
                 end.saturating_sub(query.limit)..end
             }
         };
-        // `usize::MAX` requests everything.
+        // A limit of `usize::MAX` requests all publications.
         let asked = match query.limit {
             usize::MAX => places.len(),
             limit => limit,
@@ -345,7 +349,7 @@ fn publisher_of(record: &StreamRecord) -> Publisher<'_> {
     Some(&client.user)
 }
 
-/// Returns how many records fit into `bytes_max`; at least the first.
+/// Returns how many records fit into `bytes_max` bytes, but at least one if there is any.
 fn count_within<'a>(records: impl Iterator<Item = &'a StreamRecord>, bytes_max: usize) -> usize {
     if bytes_max == usize::MAX {
         return records.count();
@@ -378,7 +382,7 @@ mod tests {
         Epoch::from_bits(7)
     }
 
-    /// A stream with `count` publications, one every 100 ms.
+    /// Returns a stream to which `count` publications were published, one every 100 ms.
     fn stream(count: u64) -> Stream {
         let mut stream = Stream::new(epoch(), 0);
         for number in 1..=count {
@@ -559,7 +563,7 @@ mod tests {
             (None, usize::MAX, true),
             (Some(4), usize::MAX, false),
             (None, 4, false),
-            // The first publication of a page always fits.
+            // The first publication of a page is returned whatever its size.
             (Some(8), 5, true),
             (None, 0, false),
         ] {

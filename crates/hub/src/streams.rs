@@ -1,4 +1,4 @@
-//! The streams of this worker and the budgets to which they count.
+//! The streams of this worker, and the budgets to which they count.
 
 #[cfg(test)]
 mod tests;
@@ -15,8 +15,8 @@ use crate::stream::Stream;
 use crate::weight_classes::{ClassLink, Linked, NO_MEMBER};
 use crate::{HistoryOptions, Payload, Position, PublicationInfo};
 
-/// Memory of a stream without publications: its slot, its scan index, and its channel's entry with its share of the
-/// name table.
+/// The memory of a stream without publications in bytes: its slot, its scan index, and its channel's entry with its
+/// share of the name table.
 const STREAM_BYTES: usize =
     size_of::<Option<StreamSlot>>() + size_of::<u32>() + size_of::<Option<Channel>>() + 48;
 
@@ -24,27 +24,27 @@ const STREAM_BYTES: usize =
 struct StreamSlot {
     stream: Stream,
     channel: u32,
-    /// Requests that wait for the log, and how many of them are publications that will be stored.
+    /// The number of requests that wait for the log, and how many of these are publications that will be stored.
     pending: u32,
     pending_stored: u32,
-    /// Bytes of memory that it takes without publications.
+    /// The bytes of memory that the stream takes without publications.
     base_bytes: u16,
-    /// Whether the log knows the stream.
+    /// Whether the log has a record of the stream.
     is_known: bool,
-    /// Whether it is among the [`StreamChanges`].
+    /// Whether the stream is among the [`StreamChanges`] for the next batch.
     is_changed: bool,
     /// The index of the stream in `scan_order`.
     scan_index: u32,
-    /// The account to which it counts while it has publications: that of the publisher of most of its bytes, determined
-    /// by Boyer and Moore's majority vote. `lead` is the count of that vote, in bytes.
+    /// The account to which the stream counts while it has publications: that of the publisher of most of its bytes,
+    /// determined by Boyer and Moore's majority vote. `lead` is the counter of that vote, in bytes.
     owner: u32,
     lead: usize,
-    /// Bytes of its publications.
+    /// The bytes of the stream's publications.
     bytes: usize,
     link: ClassLink,
 }
 
-// A name has up to 255 bytes.
+// A channel name, which counts to the base bytes, has up to 255 bytes.
 const _: () = assert!(STREAM_BYTES + 255 <= u16::MAX as usize);
 
 /// All streams of this worker.
@@ -52,23 +52,23 @@ const _: () = assert!(STREAM_BYTES + 255 <= u16::MAX as usize);
 pub(crate) struct Streams {
     slots: Vec<Option<StreamSlot>>,
     free: Vec<u32>,
-    /// Budgets and publishers' accounts, for streams with publications.
+    /// The budgets with the publishers' accounts, to which streams with publications count.
     accounts: Accounts,
-    /// Bytes of streams without publications.
+    /// The total bytes of streams without publications.
     empty_bytes: usize,
-    /// Bytes that streams have dropped but replies still hold.
+    /// The bytes that streams have dropped but replies still hold.
     lent: LentBytes,
     epochs: EpochGenerator,
-    /// Slots in use in the order of the expiry scan. Free slots are never returned, so a scan over all slots would
-    /// visit many of them without success.
+    /// The slots in use, in the order of the expiry scan. `slots` never shrinks, so a scan over it could visit many free
+    /// slots.
     scan_order: Vec<u32>,
-    /// The scan has visited the indices before this one in the current round.
+    /// The index in `scan_order` at which the scan continues. Those before it were visited in the current round.
     cursor: usize,
-    /// Publications evicted so far.
+    /// The number of publications evicted so far.
     evicted: u64,
-    /// Bytes of publications added since [`take_added_bytes`](Self::take_added_bytes).
+    /// The bytes of publications added since the last call of [`take_added_bytes`](Self::take_added_bytes).
     added_bytes: usize,
-    /// Changes to be recorded in the log, if there is one.
+    /// The changes to be recorded in the log; `None` without a log.
     pub(crate) changes: Option<Box<StreamChanges>>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClosedStream {
     pub(crate) channel: u32,
-    /// The log knows the stream, and has to record its end.
+    /// Whether the log has a record of the stream, so that its end must be recorded.
     pub(crate) is_known: bool,
 }
 
@@ -110,7 +110,7 @@ impl Streams {
         self.empty_bytes
     }
 
-    /// Sets the budgets as by [`Accounts::set_budgets`].
+    /// Sets the budgets; see [`Accounts::set_budgets`].
     pub(crate) fn set_budgets<'n>(
         &mut self,
         common: usize,
@@ -119,7 +119,7 @@ impl Streams {
         self.accounts.set_budgets(common, budgets);
     }
 
-    /// Returns the budgets as by [`Accounts::budgets`].
+    /// Iterates over the budgets; see [`Accounts::budgets`].
     pub(crate) fn budgets(&self) -> impl Iterator<Item = (Option<&str>, usize, usize)> {
         self.accounts.budgets()
     }
@@ -143,7 +143,7 @@ impl Streams {
         index
     }
 
-    /// Restores a stream from the log.
+    /// Adds a stream that was restored from the log.
     pub(crate) fn restore(
         &mut self,
         channel: u32,
@@ -206,12 +206,12 @@ impl Streams {
         &self.slot(index).stream
     }
 
-    /// Returns a stream for changes that don't affect its size.
+    /// Returns a stream mutably, for changes that don't affect its size.
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Stream {
         &mut self.slot_mut(index).stream
     }
 
-    /// Stores a publication with the given time, within the limits of its channel.
+    /// Stores a publication with the given time. The oldest publications beyond the limits of the channel are dropped.
     pub(crate) fn append(
         &mut self,
         index: u32,
@@ -233,7 +233,7 @@ impl Streams {
         position
     }
 
-    /// Updates the owner after a publication of `more` bytes was added to a stream of `held` bytes.
+    /// Updates the account of a stream that held `held` bytes, after a publication of `more` bytes was added.
     fn update_owner(&mut self, index: u32, more: usize, held: usize, history: &HistoryOptions) {
         let place = slot_of(&mut self.slots, index);
         let owner = place.owner;
@@ -247,7 +247,7 @@ impl Streams {
             false => place.lead.abs_diff(more),
         };
         let has_lost = !is_led && more > place.lead;
-        // Dropped publications lose their vote.
+        // Publications that were dropped no longer count in the vote.
         let lead = lead.min(place.bytes);
         if owner == NO_MEMBER || has_lost {
             let pool = match owner {
@@ -269,7 +269,7 @@ impl Streams {
         self.shrink(index, |stream| stream.trim(history, now_ms));
     }
 
-    /// Drops publications of a stream with `give`, which returns the bytes freed.
+    /// Drops publications of a stream by calling `give`, which returns the number of bytes freed.
     fn shrink(&mut self, index: u32, give: impl FnOnce(&mut Stream) -> usize) {
         let place = self.slot_mut(index);
         let held = place.held();
@@ -315,7 +315,7 @@ impl Streams {
         self.accounts.add_stream(owner, streams, index, bytes);
     }
 
-    /// Marks a stream as started or trimmed for the log.
+    /// Marks a stream as changed (started or trimmed), so that the next batch for the log records it.
     fn note_change(&mut self, index: u32) {
         if self.changes.is_none() || self.slot(index).is_changed {
             return;
@@ -326,20 +326,22 @@ impl Streams {
         }
     }
 
-    /// Returns a changed stream's channel and whether the log knew it; from now on it does.
+    /// Returns the channel of a changed stream, and whether the log had a record of the stream; from now on it has one.
     pub(crate) fn take_change(&mut self, index: u32) -> Option<(u32, bool)> {
         let place = self.slots.get_mut(index as usize)?.as_mut()?;
-        // If the flag is not set, the slot was reused for another changed stream, which was reported already.
+        // If the flag is not set, the slot was reused for another changed stream, which was returned for the same slot
+        // before.
         std::mem::take(&mut place.is_changed)
             .then(|| (place.channel, std::mem::replace(&mut place.is_known, true)))
     }
 
-    /// Returns how many requests of a channel wait for the log.
+    /// Returns the number of requests of a stream that wait for the log.
     pub(crate) fn pending(&self, index: u32) -> u32 {
         self.slot(index).pending
     }
 
-    /// Adds a request that waits for the log; returns its future position if it will be stored.
+    /// Counts a request that waits for the log. If it is a publication that will be stored (`is_kept`), returns the
+    /// position that it will get.
     pub(crate) fn add_pending(&mut self, index: u32, is_kept: bool) -> Option<Position> {
         let place = self.slot_mut(index);
         place.pending += 1;
@@ -352,37 +354,37 @@ impl Streams {
         Some(position)
     }
 
-    /// A request no longer waits.
+    /// Counts one waiting request less.
     pub(crate) fn remove_pending(&mut self, index: u32) {
         self.slot_mut(index).pending -= 1;
     }
 
-    /// A publication that waited is now stored.
+    /// Counts one waiting publication less, because it is stored now.
     pub(crate) fn pending_was_stored(&mut self, index: u32) {
         self.slot_mut(index).pending_stored -= 1;
     }
 
-    /// Returns the offset of the next publication if some that will be stored are waiting.
+    /// If publications that will be stored are waiting, returns the offset that the publication after them will get.
     pub(crate) fn next_offset_if_pending(&self, index: u32) -> Option<u64> {
         let place = self.slot(index);
         let next = place.stream.position().offset + u64::from(place.pending_stored) + 1;
         (place.pending_stored > 0).then_some(next)
     }
 
-    /// Returns the stream after applying its limits.
+    /// Drops publications beyond the limits of the channel, and returns the stream.
     pub(crate) fn trimmed(&mut self, index: u32, history: &HistoryOptions, now_ms: u64) -> &Stream {
         self.trim(index, history, now_ms);
         self.get(index)
     }
 
-    /// Drops the publications of a channel.
+    /// Drops all publications of a stream.
     pub(crate) fn clear(&mut self, index: u32) {
         self.shrink(index, Stream::clear);
     }
 
-    /// Evicts at most `most` of the oldest publications of the largest stream of the heaviest account of an exceeded
-    /// budget; stops once the budget is met or another stream is next. Returns the number of evictions: 0 if no budget
-    /// is exceeded.
+    /// If a budget is exceeded, evicts at most `most` of the oldest publications of the largest stream of the budget's
+    /// heaviest account. Stops when the budget is met or another stream is the next to evict from. Returns the number
+    /// of evictions; 0 if no budget is exceeded.
     pub(crate) fn evict(&mut self, most: usize) -> usize {
         let Some((owner, index)) = self.accounts.next_to_evict() else {
             return 0;
@@ -402,9 +404,9 @@ impl Streams {
         std::mem::take(&mut self.added_bytes)
     }
 
-    /// Scans up to `count` streams, round robin: drops expired publications and streams that are no longer needed; if
-    /// `is_too_much`, all streams without publications and subscribers. Calls `gone` for each closed stream. Moves
-    /// streams to the budget of their channel.
+    /// Scans up to `count` streams, round robin. Drops expired publications, moves streams to the budget of their
+    /// channel, and closes streams that are no longer needed; if `is_too_much`, all streams without publications and
+    /// subscribers. Calls `gone` for each closed stream.
     pub(crate) fn scan(
         &mut self,
         count: usize,
@@ -454,7 +456,7 @@ impl Streams {
         }
     }
 
-    /// Removes a stream whose channel needs none any more; its index becomes free.
+    /// Closes a stream that its channel no longer needs. Its index becomes free.
     pub(crate) fn close(&mut self, index: u32) -> ClosedStream {
         self.clear(index);
         let Some(place) = self.slots[index as usize].take() else {
@@ -470,7 +472,7 @@ impl Streams {
         }
     }
 
-    /// Removes an index from the scan. The indices before the cursor remain those visited in this round.
+    /// Removes an entry of the scan order. The entries before the cursor remain those visited in this round.
     fn remove_from_scan(&mut self, mut turn: usize) {
         if turn < self.cursor {
             self.cursor -= 1;
@@ -478,18 +480,18 @@ impl Streams {
             turn = self.cursor;
         }
         let last = self.scan_order.len() - 1;
-        // If it is the last one, the stream moved from there has its new index already.
+        // If the entry is the last one, there is none to move to its place.
         if turn != last {
             self.move_in_scan(last, turn);
         }
         self.scan_order.pop();
     }
 
-    /// Moves a scan index.
+    /// Moves an entry of the scan order to another index.
     fn move_in_scan(&mut self, from: usize, to: usize) {
         let index = self.scan_order[from];
         self.scan_order[to] = index;
-        // The slot of the closing stream is free already.
+        // The slot of the stream that is being closed is already empty.
         if let Some(place) = &mut self.slots[index as usize] {
             place.scan_index = to as u32;
         }
@@ -507,7 +509,7 @@ impl Streams {
 }
 
 impl StreamSlot {
-    /// Returns the bytes that count to a budget.
+    /// Returns the bytes with which the stream counts to a budget; 0 without publications.
     fn held(&self) -> usize {
         match self.owner {
             NO_MEMBER => 0,

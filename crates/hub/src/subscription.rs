@@ -1,7 +1,8 @@
 //! The subscriptions of this worker: which session is subscribed to which channel.
 //!
-//! A single slab for all of them. Each entry knows its index in the channel's list and its neighbours in the session's
-//! list, so subscribing, unsubscribing and ending a session cost the same however many others there are.
+//! All subscriptions are in a single slab. Each entry contains its index in the channel's list and its neighbours in
+//! the session's list, so the cost of subscribing or unsubscribing does not depend on the number of other
+//! subscriptions.
 
 use std::hash::BuildHasher;
 
@@ -11,27 +12,28 @@ use hashbrown::HashTable;
 use crate::small_list::reserve_one;
 use crate::{ConnectionId, Registration};
 
-/// Marks the absence of a slot.
+/// Stands for no slot.
 pub(crate) const NONE: u32 = u32::MAX;
-/// In a session's `first`: the index was never used.
+/// In `first` of a session entry: no session has ever had this index.
 const NEVER: u32 = u32::MAX - 1;
-/// In a session's `first`: the last session with the index has ended.
+/// In `first` of a session entry: the last session with this index has ended.
 const ENDED: u32 = u32::MAX - 2;
-/// In `place`: the home has not replied yet; the other bits are the registration's serial.
+/// In `place` of a subscription: the home has not replied yet, and the other bits are the serial number of the
+/// registration.
 const PENDING: u32 = 1 << 31;
 
-/// Slots stay below the marks above.
+/// Maximum number of slots, so that slot numbers stay below the special values above.
 pub(crate) const SLOTS_MAX: u32 = u32::MAX - 3;
 
-/// A session in a channel.
+/// The subscription of a session to a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subscription {
     pub(crate) session: ConnectionId,
-    /// Index of the channel; [`NONE`] in a free slot.
+    /// Index of the channel's entry; [`NONE`] in a free slot.
     pub(crate) channel: u32,
-    /// Index in the channel's list of subscribers, or [`PENDING`] and a serial.
+    /// Index in the channel's list of subscribers, or [`PENDING`] with a serial number.
     place: u32,
-    /// The session's next slot; in a free slot the next free slot.
+    /// The slot of the session's next older subscription; in a free slot, the next free slot.
     next: u32,
     previous: u32,
 }
@@ -39,12 +41,13 @@ pub(crate) struct Subscription {
 const _: () = assert!(size_of::<Subscription>() == 24);
 
 impl Subscription {
-    /// Returns the index in the channel's list once the subscription is live.
+    /// Returns the index in the channel's list if the subscription is live; `None` if it is pending.
     pub(crate) fn place(&self) -> Option<u32> {
         (self.place & PENDING == 0).then_some(self.place)
     }
 
-    /// Returns the registration that the home has yet to confirm; `slot` is its own.
+    /// If the subscription is pending, returns the registration that the home has not confirmed. `slot` is the
+    /// subscription's own slot.
     pub(crate) fn registration(&self, slot: u32) -> Option<Registration> {
         (self.place & PENDING != 0).then_some(Registration {
             slot,
@@ -56,7 +59,7 @@ impl Subscription {
 #[derive(Clone, Copy, Debug)]
 struct SessionEntry {
     generation: u32,
-    /// The latest of its subscriptions, or [`NONE`], [`NEVER`], [`ENDED`].
+    /// The slot of the session's latest subscription, or [`NONE`], [`NEVER`] or [`ENDED`].
     first: u32,
 }
 
@@ -65,7 +68,7 @@ struct SessionEntry {
 pub(crate) enum SessionState {
     /// The session can subscribe.
     Open,
-    /// The session can subscribe once its predecessor on the same index, which was never closed, is closed.
+    /// The session can subscribe after its predecessor with the same index is closed, which has not happened yet.
     Successor(ConnectionId),
     /// The session has ended.
     Stale,
@@ -77,7 +80,7 @@ pub(crate) struct Subscriptions {
     free: u32,
     count: u32,
     sessions: Vec<SessionEntry>,
-    /// Slots by session index and channel.
+    /// The slots, by session index and channel.
     by_pair: HashTable<u32>,
     hasher: RandomState,
     serial: u32,
@@ -122,20 +125,20 @@ impl Subscriptions {
         self.by_pair.find(hash, is_same).copied()
     }
 
-    /// Iterates over the channels of a session, latest first.
+    /// Iterates over the channels of a session, latest subscription first.
     pub(crate) fn channels_of(&self, session: ConnectionId) -> impl Iterator<Item = u32> {
         let known = self.sessions.get(session.index as usize);
         let known = known.filter(|known| known.generation == session.generation);
         let mut next = known.map_or(NONE, |known| known.first);
         std::iter::from_fn(move || {
-            // The marks are not valid slot numbers either.
+            // The special values end the iteration, since they are not valid slot numbers.
             let one = self.slots.get(next as usize)?;
             next = one.next;
             Some(one.channel)
         })
     }
 
-    /// Adds a pending subscription for a session that is [`Open`](SessionState::Open) and not subscribed to the channel.
+    /// Adds a pending subscription. The session must be [`Open`](SessionState::Open) and not subscribed to the channel.
     pub(crate) fn insert(&mut self, session: ConnectionId, channel: u32) -> Registration {
         let place = session.index as usize;
         while self.sessions.len() <= place {
@@ -199,7 +202,7 @@ impl Subscriptions {
         }
     }
 
-    /// Returns the channel of a subscription that still waits for exactly this reply.
+    /// Returns the channel of the subscription if it is still pending with exactly this registration.
     pub(crate) fn pending(&self, registration: Registration, session: ConnectionId) -> Option<u32> {
         let found = self.slots.get(registration.slot as usize)?;
         let is_it = found.channel != NONE
@@ -208,7 +211,7 @@ impl Subscriptions {
         is_it.then_some(found.channel)
     }
 
-    /// Sets the index in the channel's list, which makes the subscription live.
+    /// Sets the index in the channel's list of subscribers, which makes the subscription live.
     pub(crate) fn set_place(&mut self, slot: u32, place: u32) {
         self.slots[slot as usize].place = place;
     }
@@ -237,13 +240,13 @@ impl Subscriptions {
         removed
     }
 
-    /// Returns any subscription of the session.
+    /// Returns the slot of the session's latest subscription, if it has any.
     pub(crate) fn first(&self, session: ConnectionId) -> Option<u32> {
         let known = self.sessions.get(session.index as usize)?;
         (known.generation == session.generation && known.first < ENDED).then_some(known.first)
     }
 
-    /// Marks the id as stale. Its subscriptions are gone already.
+    /// Marks the session's id as stale. The caller has removed its subscriptions.
     pub(crate) fn end(&mut self, session: ConnectionId) {
         if let Some(known) = self.sessions.get_mut(session.index as usize)
             && known.generation == session.generation
@@ -253,7 +256,7 @@ impl Subscriptions {
         }
     }
 
-    /// Returns the session of a live slot.
+    /// Returns the session of the subscription in a slot.
     #[inline]
     pub(crate) fn session(&self, slot: u32) -> ConnectionId {
         self.slots[slot as usize].session
@@ -295,7 +298,7 @@ mod tests {
         all.end(id(7));
         assert_eq!(all.session_state(id(7)), SessionState::Stale);
         assert_eq!(all.session_state(id(8)), SessionState::Open);
-        // Index 0 was never used although the table now reaches beyond it.
+        // No session has had index 0, although the table now reaches beyond it.
         assert_eq!(
             all.session_state(ConnectionId {
                 index: 0,
@@ -303,7 +306,7 @@ mod tests {
             }),
             SessionState::Open
         );
-        // Generations wrap.
+        // After the highest generation, generations begin at 0 again.
         let slot = all.insert(id(u32::MAX), 0).slot;
         assert_eq!(
             all.session_state(id(0)),

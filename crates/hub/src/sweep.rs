@@ -1,7 +1,8 @@
-//! Fan-out on this worker: immediate for a few subscribers, by resumable sweeps for many.
+//! Fan-out on this worker: immediately to a few subscribers, by sweeps over several turns to many.
 //!
-//! A sweep covers a batch: all publications queued on a channel when it starts. Each subscriber gets the whole batch
-//! before the next one gets any, so the publications of a turn leave in one write per connection.
+//! A sweep covers a batch: all publications that are queued on a channel when the sweep starts. Each subscriber gets
+//! the whole batch before the next subscriber gets any of it, so the publications of a turn leave in one write per
+//! connection.
 
 use crate::channel::Channel;
 use crate::payload::OrderedPublication;
@@ -12,16 +13,17 @@ use crate::{
     Payload, Publication, WorkerId,
 };
 
-/// Number of deliveries after which another channel gets its turn.
+/// Number of deliveries for one channel after which the next channel gets its turn.
 const SLICE_DELIVERIES_MAX: usize = 512;
 
 /// Maximum number of empty queues kept for reuse.
 const SPARE_QUEUES_MAX: usize = 16;
 
 impl<E: Engine> Hub<E> {
-    /// Continues the fan-outs in progress, round robin between channels, for at most `deliveries_max` deliveries, and
-    /// retries stalled publications. Returns whether deliveries are left: then call it again in the next turn, without
-    /// waiting. Publications that are still stalled wait for credit and need no early turn.
+    /// Continues the fan-outs in progress, round robin between channels, with at most `deliveries_max` deliveries, and
+    /// retries stalled publications. Returns whether deliveries are left, so that the next turn must begin without
+    /// waiting and call this again. Publications that are still stalled wait for credit; for them the next turn need
+    /// not begin early.
     pub fn sweep(&mut self, deliveries_max: usize, outlet: &mut impl Outlet) -> bool {
         let has_more_to_tell = self.send_join_leaves(outlet);
         let mut left = deliveries_max;
@@ -40,20 +42,20 @@ impl<E: Engine> Hub<E> {
                 self.queued_channels.push_back(index);
             }
         }
-        // Queues have room again, and nothing else would trigger a retry.
+        // Queues may have room again, and no other call would retry the stalled publications.
         let ended_early = self.retry_stalled(outlet);
         has_more_to_tell || ended_early || !self.queued_channels.is_empty()
     }
 
-    /// Returns whether the next [`sweep`](Self::sweep) has work that needs nothing but the call.
+    /// Returns whether a [`sweep`](Self::sweep) would make progress now.
     pub fn needs_sweep(&self) -> bool {
         !self.queued_channels.is_empty() || self.join_leave_queue.may_progress()
     }
 
-    /// Local: handles a publication from a home on another worker.
+    /// On the subscriber's worker: handles a publication from a home on another worker.
     ///
-    /// It is queued regardless of the queue's limits: it keeps its credit until its sweep ends, so the credits of that
-    /// lane are its limit.
+    /// The publication is queued even if the queue's limits are reached. It keeps its credit until its sweep ends, so
+    /// the credits of the lane limit the number of such publications.
     pub(crate) fn receive_deliver(
         &mut self,
         from: WorkerId,
@@ -68,12 +70,12 @@ impl<E: Engine> Hub<E> {
         };
         match self.find(channel) {
             Some(index) => self.fan_out(index, ordered, Some(from), outlet),
-            // The last subscriber has left; the home doesn't know yet.
+            // The last subscriber has left, but its message has not reached the home yet.
             None => outlet.return_credit(from, HubMessageClass::Deliver),
         }
     }
 
-    /// Returns whether a publication could be delivered immediately or queued.
+    /// Returns whether a publication could be delivered immediately or be queued.
     pub(crate) fn has_queue_room(&self, channel: &Channel) -> bool {
         match &channel.queue {
             None if is_immediate(channel) => true,
@@ -85,7 +87,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: delivers a publication to the live subscribers, immediately or by a sweep.
+    /// On the subscriber's worker: delivers a publication to the live subscribers, immediately or by a sweep.
     pub(crate) fn fan_out(
         &mut self,
         index: u32,
@@ -94,7 +96,8 @@ impl<E: Engine> Hub<E> {
         outlet: &mut impl Outlet,
     ) {
         let channel = &mut self.channels[index];
-        // A publication with a position must not be lost, even if the namespace has changed meanwhile.
+        // A publication with a position must not be dropped, even if the options of the namespace have changed
+        // meanwhile.
         let slow_miss =
             ordered.position.is_none() && self.namespaces.drops_when_slow(&channel.name);
         if is_immediate(channel) {
@@ -141,7 +144,7 @@ impl<E: Engine> Hub<E> {
         });
     }
 
-    /// Removes the swept batch from the channel's queue. Returns whether more is queued.
+    /// Removes the batch from the channel's queue after its sweep. Returns whether more publications are queued.
     fn end_sweep(&mut self, index: u32, outlet: &mut impl Outlet) -> bool {
         let channel = &mut self.channels[index];
         let queue = channel.queue.as_mut().expect("busy channels have a queue");
@@ -176,13 +179,13 @@ impl<E: Engine> Hub<E> {
     }
 }
 
-/// Returns whether there are few subscribers and no earlier publication is queued.
+/// Returns whether a publication can be delivered immediately: there are few subscribers, and no earlier one is queued.
 fn is_immediate(channel: &Channel) -> bool {
     channel.queue.is_none() && channel.subscribers.len() <= IMMEDIATE_MAX
 }
 
-/// Delivers at most `deliveries_max` of the channel's batch, starting a batch if none is in progress. Returns the
-/// number of deliveries and whether the batch is finished.
+/// Makes at most `deliveries_max` deliveries of the channel's batch, and starts a batch if none is in progress. Returns
+/// the number of deliveries made and whether the batch is finished.
 fn sweep_slice(
     channel: &mut Channel,
     session: impl Fn(u32) -> ConnectionId,
@@ -202,7 +205,7 @@ fn sweep_slice(
             let session = session(slot);
             while queue.next < batch {
                 let queued = &mut queue.waiting[queue.next];
-                // Earlier publications were ordered before this subscriber arrived.
+                // Publications that were ordered before this subscriber arrived are not for it.
                 if queue.cursor < queued.subscribers_below {
                     if used == deliveries_max {
                         return (used, false);

@@ -1,5 +1,5 @@
-//! Events of channels that wait until an engine has decided whether a channel has been occupied or vacated: the events of a
-//! channel stay in order.
+//! Events of channels that wait until the engine has decided whether a channel was occupied or vacated, so that the
+//! events of a channel stay in order.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use foldhash::quality::RandomState;
 
 use crate::ChannelEventKind;
 
-/// See the module's text.
+/// The waiting events by channel; see the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Undecided {
     by_name: HashMap<Arc<str>, VecDeque<Entry>, RandomState>,
@@ -17,9 +17,9 @@ pub(crate) struct Undecided {
 
 #[derive(Debug)]
 enum Entry {
-    /// The engine decides whether the channel has been occupied, or vacated.
+    /// The engine has not decided yet whether the channel was occupied (`true`) or vacated (`false`).
     Open(bool),
-    /// An event that follows a pending decision, with its time.
+    /// An event, with its time in milliseconds since 1970, that follows an open decision.
     Behind(u64, ChannelEventKind),
 }
 
@@ -28,14 +28,14 @@ impl Undecided {
         self.count
     }
 
-    /// Adds an event that is decided later.
+    /// Adds an open decision: whether the channel was occupied (`true`) or vacated.
     pub(crate) fn add(&mut self, channel: &Arc<str>, is_occupied: bool) {
         let entries = self.by_name.entry(Arc::clone(channel)).or_default();
         entries.push_back(Entry::Open(is_occupied));
         self.count += 1;
     }
 
-    /// Adds an event behind the pending decisions of its channel. Returns the event if there are none.
+    /// Queues an event behind the open decisions of its channel. Returns the event if there are none.
     pub(crate) fn add_behind(
         &mut self,
         channel: &Arc<str>,
@@ -53,7 +53,7 @@ impl Undecided {
         None
     }
 
-    /// Takes note of a decision. Returns the events that have waited for it alone.
+    /// Handles a decision of the engine. Returns the events that waited only for this decision.
     pub(crate) fn decide(
         &mut self,
         channel: &Arc<str>,
@@ -64,7 +64,7 @@ impl Undecided {
             return behind;
         };
         let before = entries.len();
-        // A decision that does not match the first entry concerns a change that the engine had lost.
+        // If the decision does not match the first entry, it concerns a change that was lost for lack of room.
         let is_first = |entry: &mut Entry| matches!(entry, Entry::Open(one) if *one == is_occupied);
         if entries.pop_front_if(is_first).is_none() {
             return behind;
@@ -97,7 +97,7 @@ mod tests {
         undecided.add(&room, false);
         assert_eq!(undecided.add_behind(&room, 3, empty()), None);
         assert_eq!(undecided.len(), 4);
-        // A decision that does not match the first entry.
+        // This decision does not match the first entry and must have no effect.
         assert_eq!(undecided.decide(&room, false), []);
         assert_eq!(undecided.decide(&other, true), []);
         assert_eq!(undecided.decide(&room, true), [(2, empty())]);

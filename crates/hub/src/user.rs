@@ -1,4 +1,4 @@
-//! Users: their connections, commands for them, and the time when they were last connected.
+//! Users: their connections, commands for these, and the time at which a user was last connected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use crate::{
     RequestOutcome, Ticket, UserCommand, UserStatus,
 };
 
-/// Maximum number of absent users per worker whose last-seen time is kept; beyond that the oldest are forgotten.
+/// Maximum number of absent users per worker whose last-seen time is kept. When it is reached, the older half is
+/// forgotten.
 const LAST_SEEN_MAX: usize = 100_000;
 
-/// When absent users were last connected, by the names of their personal channels.
+/// The times at which absent users were last connected, by the names of their personal channels.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
-    /// The users noted last: up to half of the capacity, then this map replaces `older`.
+    /// The users seen last. When this map has reached half of the maximum, it replaces `older`.
     recent: HashMap<Arc<str>, u64, RandomState>,
     older: HashMap<Arc<str>, u64, RandomState>,
 }
@@ -37,14 +38,15 @@ impl LastSeen {
 }
 
 impl<E: Engine> Hub<E> {
-    /// Returns the user of a session, by its subscription to a personal channel.
+    /// Returns the user of a session, which is known from its subscription to a personal channel.
     pub fn user_of(&self, session: ConnectionId) -> Option<&str> {
         let mut channels = self.channels_of(session);
         channels.find_map(|name| name.strip_prefix('#'))
     }
 
-    /// Sends a command to all connections of a user, on all workers. The reply, or [`RequestOutcome::Done`], has the number
-    /// of connections, and how many [`HubReply::CommandAcknowledged`](crate::HubReply::CommandAcknowledged) follow until the command is complete.
+    /// Sends a command to all connections of a user, on all workers. The reply, or [`RequestOutcome::Done`], contains
+    /// the number of connections, and how many [`HubReply::CommandAcknowledged`](crate::HubReply::CommandAcknowledged)
+    /// follow until the command is complete.
     pub fn send_user_command(
         &mut self,
         from: Option<(ConnectionId, Ticket)>,
@@ -83,7 +85,7 @@ impl<E: Engine> Hub<E> {
         self.sessions_of(name.map_or("", ChannelName::as_str))
     }
 
-    /// Home: broadcasts a command to all workers with subscribers.
+    /// At the channel's home: sends a command to all workers with connections of the user.
     pub(crate) fn broadcast_command(
         &mut self,
         channel: &str,
@@ -117,7 +119,8 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Local: executes a command for local sessions.
+    /// On the subscriber's worker: makes the sessions of this worker that are subscribed to the channel execute a
+    /// command.
     pub(crate) fn execute_locally(
         &self,
         channel: &str,
@@ -134,7 +137,7 @@ impl<E: Engine> Hub<E> {
         }
     }
 
-    /// Home: returns the online status of the user of a personal channel.
+    /// At the channel's home: returns the online status of the user of a personal channel.
     pub(crate) fn user_status(&self, channel: &str) -> UserStatus {
         let index = self.find(channel);
         let connections = index.map_or(0, |index| self.channels[index].total_subscribers());

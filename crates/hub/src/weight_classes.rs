@@ -1,15 +1,15 @@
-//! An approximate order by weight with constant-time updates: linked lists by weight class, each from its oldest member
-//! to its newest.
+//! An approximate order by weight with updates in constant time. Each weight class has a linked list, from its oldest
+//! member to its newest.
 //!
-//! The members live elsewhere and contain a [`ClassLink`] each.
+//! The members are stored elsewhere; each contains a [`ClassLink`].
 
-/// Marks the absence of a member.
+/// Stands for no member.
 pub(crate) const NO_MEMBER: u32 = u32::MAX;
 
-/// Weights below this one form a single class.
+/// All weights below this one form a single class.
 const LEAST: usize = 256;
 
-/// A member's class and its neighbours in it.
+/// The class of a member, and the member's neighbours in the list of the class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClassLink {
     older: u32,
@@ -17,7 +17,7 @@ pub(crate) struct ClassLink {
     class: u8,
 }
 
-/// Gives access to the links of the members.
+/// Gives access to the links of the members, which are stored elsewhere.
 pub(crate) trait Linked {
     fn link(&mut self, member: u32) -> &mut ClassLink;
 }
@@ -25,7 +25,7 @@ pub(crate) trait Linked {
 /// The lists of all weight classes.
 #[derive(Debug, Default)]
 pub(crate) struct WeightClasses {
-    /// A bit for each class that has members.
+    /// A bit mask: bit `i` is set if class `i` has members.
     classes: u64,
     ends: Vec<Ends>,
 }
@@ -118,7 +118,7 @@ impl WeightClasses {
         }
     }
 
-    /// Updates the weight of a member and makes it the newest of its class.
+    /// Updates the weight of a member and makes the member the newest of its class.
     pub(crate) fn touch(&mut self, all: &mut (impl Linked + ?Sized), member: u32, weight: usize) {
         let link = *all.link(member);
         if link.newer != NO_MEMBER || class_of(weight) != link.class {
@@ -128,7 +128,8 @@ impl WeightClasses {
     }
 }
 
-/// Returns the class: two per power of two, so that weights of one class differ by less than half.
+/// Returns the class of a weight. There are two classes per power of two, so the weights of one class differ by less
+/// than half.
 fn class_of(weight: usize) -> u8 {
     let halves = (weight / (LEAST / 2)).max(2);
     let power = halves.ilog2();
@@ -165,7 +166,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         let mut links = vec![ClassLink::NONE; 50];
         let mut ranks = WeightClasses::default();
-        // Members with their weights, the oldest of each class first.
+        // The members with their weights; within a class the oldest is first.
         let mut expected: Vec<(u32, usize)> = Vec::new();
         for _ in 0..20_000 {
             let member = random.u32(..50);

@@ -1,10 +1,10 @@
 //! Wildcard channels: a subscriber of `news:*` receives all publications of the namespace `news`.
 //!
-//! All channels of such a namespace share the home of its wildcard channel, so the home delivers to wildcard
-//! subscribers in the same step and in the same order. Nothing else differs. A wildcard channel has no history of its
-//! own: a publication has its position in the channel that it was published to.
+//! All channels of such a namespace have the same home as its wildcard channel, so the home delivers to wildcard
+//! subscribers in the same step and in the same order as to the channel's own subscribers. A wildcard channel has no
+//! history: the position of a publication is that in the channel to which it was published.
 //!
-//! Because homes depend on them, wildcards are the same for all hubs and never change during their lifetime.
+//! The wildcards are the same for all hubs and never change during a hub's lifetime, because homes depend on them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ impl<E: Engine> Hub<E> {
         self.namespaces.wildcards().channel_for(channel)
     }
 
-    /// Home: returns the entry of the wildcard channel, unless this is restricted to certain users.
+    /// At the channel's home: returns the entry of the wildcard channel that covers a channel; `None` if the channel is
+    /// restricted to certain users.
     pub(crate) fn wildcard_entry(&self, channel: &str) -> Option<u32> {
         let wildcard = self.wildcard_of(channel)?;
         if wildcard == channel || !Audience::of(channel, &self.namespaces).is_everyone() {
@@ -25,7 +26,8 @@ impl<E: Engine> Hub<E> {
         self.find(wildcard)
     }
 
-    /// Home: delivers an ordered publication of entry `index` to the wildcard subscribers. Returns their number.
+    /// At the channel's home: delivers an ordered publication of the entry `index` to the wildcard subscribers. Returns
+    /// their number.
     pub(crate) fn feed_wildcard_subscribers(
         &mut self,
         index: u32,
@@ -50,7 +52,7 @@ impl<E: Engine> Hub<E> {
             at_ms: ordered.at_ms,
             event: FeedEvent::Published,
             info: Some(Arc::new(info)),
-            // The payload belongs to another channel: a wildcard subscriber has no single preceding publication.
+            // No delta: the publication that a wildcard subscriber received last may belong to another channel.
             previous: None,
         };
         self.send_to_workers(wildcard, passed_on, outlet)

@@ -1,4 +1,5 @@
-//! A home without credit for deliveries: which publications wait, which continue, and in which order.
+//! A home without credit for deliveries: which publications wait, which continue, and in which order they are
+//! delivered.
 
 mod common;
 
@@ -19,7 +20,7 @@ const NEAR: WorkerId = WorkerId(1);
 const FAR: WorkerId = WorkerId(2);
 const SOURCE: WorkerId = WorkerId(3);
 
-/// An outlet with credits by worker that records its output as text.
+/// An outlet with a number of credits per worker. It records its output as text.
 #[derive(Default)]
 struct TestOutlet {
     credits: [usize; 4],
@@ -66,14 +67,14 @@ impl Outlet for TestOutlet {
     fn command_dispatched(&mut self, _: Caller, _: &Arc<UserCommand>) {}
 }
 
-/// Names of channels homed on worker 0 of 4.
+/// Returns the names of three channels whose home is worker 0 of four.
 fn names(hub: &Hub) -> Vec<String> {
     let all = (0..).map(|number| format!("channel-{number}"));
     let is_home = |text: &String| hub.home_of(name(text)) == HOME;
     all.filter(is_home).take(3).collect()
 }
 
-/// Subscribes a session of another worker through that worker's hub.
+/// Subscribes a session of another worker, by the messages of a hub on that worker.
 fn subscribe_from(worker: WorkerId, channel: &str, home: &mut Hub, outlet: &mut TestOutlet) {
     struct Carry<'a>(&'a mut Hub, &'a mut TestOutlet, WorkerId);
     impl Outlet for Carry<'_> {
@@ -327,7 +328,7 @@ fn joins_of_a_channel_without_credit_hold_up_no_others() {
     assert!(home.has_pending_output());
     assert!(!home.needs_sweep(), "only credit helps");
 
-    // With credit the waiting publications are delivered too, each to the remote and the local subscribers.
+    // With credit the waiting joins are delivered too, each to the subscribers on the other worker and on this one.
     outlet.credits[usize::from(FAR.0)] = usize::MAX;
     while home.sweep(1 << 20, &mut outlet) {}
     let sent = outlet.take();

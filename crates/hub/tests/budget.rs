@@ -1,4 +1,4 @@
-//! History budgets in bytes, also after changes of the configuration.
+//! History budgets in bytes, including changes of the budgets by a new configuration.
 
 mod common;
 
@@ -15,7 +15,7 @@ use veche_hub::{
 
 use common::{name, session, subscribe};
 
-/// Records the last reply.
+/// An outlet that records the last reply.
 #[derive(Default)]
 struct Last(Option<HubReply>);
 
@@ -37,7 +37,8 @@ fn remembering() -> Arc<Namespaces> {
     namespaces(None)
 }
 
-/// Returns namespaces in which all channels have history; the namespace `own` has the given budget.
+/// Returns namespaces in which all channels have history. The namespace `own` has a budget of `own` bytes, if not
+/// `None`.
 fn namespaces(own: Option<usize>) -> Arc<Namespaces> {
     let mut namespaces = Namespaces::new();
     let own = own.map(|bytes| namespaces.add_budget("own", bytes));
@@ -101,7 +102,8 @@ fn publish_as(hub: &mut Hub, user: &str, channel: &str, bytes: &[u8]) {
     assert!(matches!(outcome, Ok(RequestOutcome::Done(_))));
 }
 
-/// Returns the position at which the subscriber joins, and the recovered publications if a position was known.
+/// Subscribes session `index`. Returns the position at which it joins and, if it sent a known position, whether
+/// recovery was complete and how many publications were recovered.
 fn join(
     hub: &mut Hub,
     index: u32,
@@ -168,7 +170,8 @@ fn no_budget_is_too_small_to_go_on() {
                 }
                 _ => hub.maintain(),
             }
-            // Empty streams in use are limited only by the number of subscriptions.
+            // Streams without publications that are in use are limited only by the number of subscriptions, so they are
+            // added to the limit.
             base = base.max(hub.gauges().streams as usize * 300);
             let bytes = hub.gauges().history_bytes as usize;
             assert!(bytes <= bytes_max + base, "{bytes} of {bytes_max}");
@@ -208,7 +211,7 @@ fn a_flood_evicts_the_flooder() {
     assert!(hub.evicted_total() > 4_000);
 }
 
-/// Publishes an empty message of one user to each of `count` channels.
+/// Publishes an empty message of the same user to each of `count` channels.
 fn scatter(hub: &mut Hub, count: usize) {
     for number in 0..count {
         publish_as(hub, "mallory", &format!("tiny-{number}"), b"");
@@ -268,7 +271,7 @@ fn budgets_of_namespaces_are_kept_apart_and_changed_while_running() {
     let of_own = hub.budgets().find(|(name, ..)| *name == Some("own"));
     let (_, bytes, bytes_max) = of_own.expect("it has one");
     assert!(bytes <= bytes_max && bytes > bytes_max / 2, "{bytes}");
-    // Channels of a removed namespace share the common budget, and nothing is lost because of that.
+    // After the namespace has lost its budget, its channels share the common one; nothing is evicted because of that.
     let (held, evicted) = (hub.gauges().history_bytes, hub.evicted_total());
     hub.set_history(remembering(), 1 << 20);
     pass(&mut hub);
@@ -340,7 +343,7 @@ fn subscriptions_cost_no_publication() {
             hub.maintain();
         }
     }
-    // Channels without subscribers count the same.
+    // Streams of channels that have lost their subscribers must not displace publications either.
     for index in 0..5_000 {
         let channel = format!("silent-{index}");
         hub.unsubscribe(session(index), name(&channel), &mut Last::default());
@@ -366,7 +369,7 @@ fn silent_channels_without_subscribers_have_a_bound_of_their_own() {
         assert!(silent <= (1 << 18) + 400, "{silent} after {number}");
     }
     assert_eq!(kept(&mut hub, "kept"), 1);
-    // A subscribed channel keeps its position.
+    // The stream of a channel with a subscriber is not closed, so the channel keeps its position.
     let (position, _) = join(&mut hub, 0, "used", None);
     for number in 0..20_000 {
         kept(&mut hub, &format!("asked-{number}"));
@@ -403,7 +406,7 @@ fn a_channel_that_did_not_remember_for_a_while_begins_again() {
     let (position, recovered) = join(&mut hub, 1, "news", Some(known));
     assert_eq!(recovered, Some((false, 0)));
     assert_ne!(position.epoch, start.epoch);
-    // If nothing was delivered meanwhile, nothing is missing.
+    // If nothing was published while the channel had no history, a subscriber has missed nothing.
     publish(&mut hub, "news", b"two");
     hub.set_history(Arc::default(), 1 << 20);
     hub.set_history(remembering(), 1 << 20);

@@ -1,17 +1,18 @@
-//! Hubs connected by queues with credits, in random interleavings, compared with a plain model.
+//! Several hubs, connected by queues with credits, in random interleavings. Their behaviour is compared with a simple
+//! model.
 //!
-//! For each channel the model knows only the order in which its home took the publications, and for each subscription
-//! where in that order it was registered. Everything else follows: a subscriber receives the order from there on, up to
-//! now or to the moment it left.
+//! For each channel, the model contains only the order in which the home accepted the publications, and for each
+//! subscription the point in this order at which the home registered it. Everything else follows: a subscriber receives
+//! the publications from there on, up to the latest one or to the point at which it left.
 //!
-//! A failure prints its seed; `HUB_SEED=… cargo test -p veche-hub --test joined` repeats it.
+//! If a case fails, its seed is printed; `HUB_SEED=… cargo test -p veche-hub --test joined` repeats the case.
 
 mod common;
 mod world;
 
 use world::{Lanes, Setup, World};
 
-/// Prints the seed if the case fails.
+/// The seed of a case, which is printed if the case fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -22,7 +23,7 @@ impl Drop for Seed {
     }
 }
 
-/// Returns how many deliveries carried the preceding payload.
+/// Runs the case of a seed. Returns the number of deliveries that carried the payload of the preceding publication.
 fn run(seed: u64, steps: usize, is_logged: bool) -> u64 {
     let _seed = Seed(seed);
     let mut random = fastrand::Rng::with_seed(seed);
@@ -60,8 +61,8 @@ fn every_subscriber_gets_the_order_of_its_home() {
     run_all(false);
 }
 
-/// With slow logs, and processes that crash and restart with another number of workers. A crash preserves a random part
-/// of the data submitted to a log.
+/// Hubs have slow logs; processes crash and restart with another number of workers. After a crash, a random part of the
+/// data submitted to a log is left.
 #[test]
 fn delivered_and_acknowledged_publications_survive_a_crash() {
     run_all(true);

@@ -1,4 +1,4 @@
-//! A hub with a log: the entries that wait until they are durable, their order, and the limits.
+//! A hub with a log: publications that wait until they are durable, their order, and the limits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use veche_hub::{
     RestoredStream, SubscribeOptions, Ticket, UserCommand, Version, WorkerId,
 };
 
-/// Records the hub's output as text.
+/// An outlet that records the hub's output as text.
 #[derive(Default)]
 struct TestOutlet(Vec<String>);
 
@@ -62,7 +62,7 @@ impl Outlet for TestOutlet {
 struct World {
     hub: Hub,
     outlet: TestOutlet,
-    /// The last batch taken.
+    /// The number of the batch taken last.
     batch: u64,
 }
 
@@ -117,7 +117,7 @@ impl World {
         self.join(session, &SubscribeOptions::default());
     }
 
-    /// Subscribes at the home: the outcome is immediate and is added to the others.
+    /// Subscribes a session at the home. The outcome is immediate and is recorded like a reply.
     fn join(&mut self, session: ConnectionId, subscribe_options: &SubscribeOptions) {
         let (hub, outlet) = (&mut self.hub, &mut self.outlet);
         let outcome = hub.subscribe(session, channel(), Ticket(0), subscribe_options, outlet);
@@ -225,7 +225,8 @@ fn nothing_is_delivered_before_it_is_durable() {
     world.publish(2, "b", None).expect("room");
     assert_eq!(world.take(), ["published 1", "published 2"]);
     world.publish(3, "c", None).expect("room");
-    // A subscriber in between gets the delivered publications with its subscription, and not again.
+    // A subscriber that arrives meanwhile joins at the last delivered position, 0, and gets the waiting publications
+    // afterwards.
     world.subscribe(3);
     assert_eq!(world.outlet.take(), ["joined at 0"]);
     assert_eq!(world.offsets(), []);
@@ -269,7 +270,7 @@ fn unstored_publications_keep_their_order_and_wait_only_for_earlier_ones() {
         "5: to 1 at 2",
     ];
     assert_eq!(world.durable(), fed);
-    // When nothing waits, an unstored publication does not wait either.
+    // When no publication waits, replies to repeated and stale publications do not wait either.
     world.publish(6, "b", keyed("k")).expect("room");
     world.publish(7, "old", versioned(5)).expect("room");
     assert_eq!(world.outlet.take(), ["6: to 1 at 2", "7: to 0 at 2"]);
@@ -322,13 +323,14 @@ fn a_removal_is_answered_when_the_log_has_it() {
     let outcome = world.hub.query(from, channel(), query, &mut world.outlet);
     assert_eq!(outcome, RequestOutcome::Pending);
     world.publish(4, "c", None).expect("room");
-    // The batch that the reply waits for removes what was ordered before, including undelivered publications.
+    // The batch for which the reply waits removes all publications ordered before the removal, including undelivered
+    // ones.
     let appends = ["published 2", "below 3", "published 3", "below 2"];
     assert_eq!(world.take(), appends);
     assert_eq!(world.offsets(), []);
     let fed = ["2: to 0 at 2", "3: removed Ok(())", "4: to 0 at 3"];
     assert_eq!(world.durable(), fed);
-    // Publications ordered before the removal are gone, later ones are not; the same will hold on disk.
+    // Publications ordered before the removal are gone, later ones are not. The log will have the same content.
     assert_eq!(world.offsets(), [3]);
     world.publish(5, "d", None).expect("room");
     assert_eq!(world.take(), ["published 4", "below 3"]);
@@ -338,7 +340,7 @@ fn a_removal_is_answered_when_the_log_has_it() {
 fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
     let mut world = World::new();
     let at = |hub: &mut Hub, mono_ms, wall_ms| hub.set_now(Now { mono_ms, wall_ms });
-    // Years ahead, until NTP has set it.
+    // The wall clock is years ahead until NTP has set it.
     at(&mut world.hub, 1, 1_000_000_000_000);
     let epoch = Epoch::from_bits(7);
     let publications = [1, 2].map(|offset| Publication {
@@ -370,7 +372,7 @@ fn a_clock_that_is_ahead_at_a_start_has_nothing_forgotten() {
     assert_eq!(read(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 599_500, 10_000);
     assert_eq!(read(&mut world), (vec![1, 2], None));
-    // The grace period is over, and the publication has expired.
+    // The grace period has passed; the publications expire when they are older than their lifetime.
     at(&mut world.hub, 600_001, 60_899);
     assert_eq!(read(&mut world), (vec![1, 2], None));
     at(&mut world.hub, 600_002, 60_900);
@@ -390,7 +392,7 @@ fn changes_without_waiters_ride_along_with_the_next_batch() {
     }
     assert_eq!(world.take().len(), 6);
     world.durable();
-    // Three are stored.
+    // Three publications are stored; the removal of the others is a change for which nothing waits.
     assert_eq!(world.take(), [""; 0]);
     assert!(world.hub.has_changes());
     world.publish(6, "a", None).expect("room");
@@ -413,7 +415,7 @@ fn a_log_that_is_slow_pauses_publishers() {
         assert!(count < 1_000, "there is a limit");
     }
     assert_eq!(count, 8);
-    // Unstored publications continue, but not before earlier ones of their channel.
+    // A publication that is not stored does not wait for the log, but must not overtake earlier ones of its channel.
     assert_eq!(world.publish(98, "now", passing()), Err(NoCredit));
     let other = ChannelName::new("chat:2").expect("a name");
     let payload = PayloadRef {
@@ -488,19 +490,19 @@ fn restored_streams_continue_at_their_position() {
     world.publish(1, "b", None).expect("room");
     assert_eq!(world.take(), ["published 4"]);
     assert_eq!(world.durable(), ["1: to 0 at 4"]);
-    // There is a gap; publications after it are complete.
+    // One publication before the last one is missing: only those after the gap are restored.
     let mut world = World::new();
     let mut torn = restored.clone();
     torn.publications[0].position = publications[0].position;
     assert_eq!(world.hub.restore(torn), Ok(true));
     assert_eq!(world.offsets(), [3]);
-    // The log learns of a channel that no longer has history.
+    // The channel no longer has history, so its stream is not restored, and the log records that it was dropped.
     let mut world = World::new();
     world.hub.set_history(Arc::default(), usize::MAX);
     assert_eq!(world.hub.restore(restored.clone()), Ok(false));
     let batch = world.hub.take_batch(true).expect("it was dropped");
     assert!(matches!(batch.records[..], [LogRecord::Dropped { .. }]));
-    // Restored streams are subject to a budget too.
+    // Restored streams count to the budget, which is not exceeded.
     let mut world = World::new();
     world.hub.set_history(namespaces(3), 1_000_000);
     let payload = Payload {

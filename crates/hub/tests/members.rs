@@ -1,5 +1,5 @@
-//! Presence as reported by homes and observed by subscribers agrees with the subscriptions, whatever the order of
-//! events, with any number of workers.
+//! Presence as homes report it, and presence as subscribers see it by joins and leaves, agree with the subscriptions,
+//! whatever the order of events and the number of workers.
 
 mod common;
 
@@ -14,11 +14,13 @@ use veche_hub::{
 
 use common::{name, session, subscribe};
 
-/// In `room` connections join and leave, in `hall` users do, half a minute after their last connection.
+/// In `room:1` connections join and leave; in `hall:1` users do, and leave [`DELAY_MS`] after their last connection has
+/// gone.
 const CHANNELS: [&str; 2] = ["room:1", "hall:1"];
 const DELAY_MS: u64 = 30_000;
 
-/// Sessions of each worker; the first only observes, from the beginning to the end.
+/// Number of sessions per worker. The first session of each worker observes from the beginning to the end of the test
+/// and is no member.
 const SESSIONS: u32 = 7;
 
 fn namespaces() -> Arc<Namespaces> {
@@ -35,22 +37,22 @@ fn namespaces() -> Arc<Namespaces> {
     Arc::new(namespaces)
 }
 
-/// The members according to the events seen by an observer.
+/// The members of a channel according to the joins and leaves that an observer has received.
 #[derive(Default)]
 struct Seen {
     clients: BTreeSet<String>,
     users: BTreeSet<String>,
 }
 
-/// Everything outside of the hubs.
+/// The environment of the hubs: lanes, credits, and what sessions have received.
 #[derive(Default)]
 struct Wires {
     lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
     taken: BTreeMap<(WorkerId, WorkerId), usize>,
-    /// By worker and channel.
+    /// The members as seen by the observer, by worker and channel.
     seen: BTreeMap<(WorkerId, String), Seen>,
     answers: Vec<(ConnectionId, Ticket, HubReply)>,
-    /// Joins and leaves delivered to any session.
+    /// The number of joins and leaves delivered to all sessions together.
     presence_events: usize,
 }
 
@@ -59,7 +61,7 @@ struct Port<'w> {
     wires: &'w mut Wires,
 }
 
-/// Deliveries in flight from one worker to another.
+/// Maximum number of deliveries in flight from one worker to another.
 const CREDITS: usize = 3;
 
 impl Outlet for Port<'_> {
@@ -120,7 +122,7 @@ struct World {
     hubs: Vec<Hub>,
     wires: Wires,
     generations: Vec<Vec<u32>>,
-    /// The subscribers besides the observers.
+    /// The members, that is, all subscribers except the observers.
     members: BTreeMap<(WorkerId, ConnectionId, usize), Arc<ClientInfo>>,
     now_ms: u64,
 }
@@ -207,7 +209,7 @@ impl World {
         if self.members.contains_key(&(worker, session, channel)) {
             return;
         }
-        // Some are anonymous, and some users have several connections.
+        // Some clients are anonymous, and some users have several connections.
         let user = ["", "ann", "bob", "eve"][random.usize(..4)];
         let client = Arc::new(ClientInfo {
             user: user.into(),
@@ -289,7 +291,7 @@ impl World {
         }
     }
 
-    /// Checks the state at rest, after all leave delays.
+    /// Checks presence and the observers' views when nothing is in flight and all leave delays have ended.
     fn check(&mut self) {
         self.settle();
         self.pass(DELAY_MS);
@@ -391,7 +393,7 @@ fn a_page_reload_is_no_leave_and_no_join() {
         hub.close(session(generation), &mut port);
         world.pass(DELAY_MS - 1);
         world.settle();
-        // Announcing it twice would fail an assertion in the outlet.
+        // The user is announced once. A second announcement would fail an assertion in the outlet.
         assert_eq!((users(&world), count(&mut world)), (1, 1));
         join(&mut world, generation + 1);
         assert_eq!((users(&world), count(&mut world)), (1, 1));
@@ -409,7 +411,7 @@ fn a_page_reload_is_no_leave_and_no_join() {
 fn last_members_may_return() {
     let mut world = World::new(1, 1);
     let worker = WorkerId(0);
-    // Removes the observer, so that the channel has no other subscribers.
+    // Closes the observer, so that the channel has no subscribers besides the two users.
     let (hub, mut port) = world.at(worker);
     hub.close(session(0), &mut port);
     let users = ["ann", "bob"];
@@ -463,7 +465,7 @@ fn last_members_may_return() {
     join(&mut world, 0);
     world.settle();
     for generation in 0..3 {
-        // All clients disconnect for a moment.
+        // All clients disconnect, and return before the leave delay ends.
         leave(&mut world, generation);
         world.pass(DELAY_MS - 1);
         assert_eq!(present(&mut world), named(generation));

@@ -1,4 +1,4 @@
-//! Allocations of the hub: none per push to a user, and little memory per session.
+//! Allocations of the hub: none per publication to a user, and little memory per session.
 
 mod common;
 
@@ -13,7 +13,7 @@ use veche_hub::{
 
 use common::{name, session};
 
-/// Counts deliveries and accepts everything.
+/// An outlet that counts deliveries and accepts everything.
 #[derive(Default)]
 struct Tally(u64);
 
@@ -47,7 +47,8 @@ fn subscribe(hub: &mut Hub, index: u32, channel: &str) {
     .expect("there is room");
 }
 
-/// Returns the bytes per item of `count` items added by `add`, at the worst moment of table growth within a doubling.
+/// Adds `count` items with `add` and returns the memory per item in bytes, as the worst case while tables double in
+/// size.
 fn bytes_each(mut add: impl FnMut(u32)) -> u64 {
     let mut worst = 0;
     let mut total = 0;
@@ -134,7 +135,7 @@ fn a_large_fan_out_allocates_per_publication_only() {
     };
     burst(&mut hub);
     let allocated = measure(|| burst(&mut hub));
-    // The bytes of each, and the reference count of `Bytes`; the queue is reused.
+    // One allocation for the bytes of each publication and one for their reference count; the queue itself is reused.
     assert!(allocated.count_total <= 2 * 16, "{}", allocated.count_total);
     assert_eq!(tally.0, 2 * 16 * 5_000);
 }
@@ -156,7 +157,7 @@ fn a_crowded_channel_returns_its_memory() {
             assert!(hub.unsubscribe(session(index), channel, &mut Tally::default()));
         }
     });
-    // Slots are kept for reuse; the list of the channel is not.
+    // The slots of subscriptions are kept for reuse; the channel's list of subscribers is freed.
     let list_bytes = 20_000 * size_of::<u32>() as i64;
     assert!(
         left.bytes_current < -list_bytes * 9 / 10,
@@ -164,7 +165,7 @@ fn a_crowded_channel_returns_its_memory() {
         left.bytes_current
     );
     assert!(subscribed.bytes_current > list_bytes);
-    // Few reallocations, not one for each departure.
+    // The list shrinks in a few reallocations, not one per departure.
     assert!(left.count_total < 30, "{}", left.count_total);
 }
 
@@ -193,7 +194,7 @@ fn subscriber_churn_under_a_filled_queue_takes_no_memory() {
                 assert!(hub.unsubscribe(session(index), channel, &mut tally));
                 subscribe(&mut hub, index, "news");
             }
-            // A publication arrives during each sweep, so the queue is never empty.
+            // A publication arrives during each sweep, so the queue is never empty and never removed.
             hub.sweep(1, &mut tally);
             publish(&mut hub, &mut tally);
             assert!(hub.sweep(STAYING as usize - 1, &mut tally));
@@ -218,7 +219,7 @@ fn tables_grow_in_few_allocations() {
             subscribe(&mut hub, index as u32, user);
         }
     });
-    // One allocation for each name, the rest for the growth of tables.
+    // One allocation per channel name; the others are for the growth of tables.
     let steps = allocated.count_total - u64::from(MANY);
     assert!(steps < 200, "{steps}");
 }
@@ -281,7 +282,7 @@ fn counted_history_bytes_match_allocated_bytes() {
         let counted = (hub.gauges().history_bytes - before) as f64;
         counted / allocated as f64
     };
-    // A power of two leaves no spare capacity.
+    // With a power of two as their number, the publications leave no spare capacity.
     let allocated = measure(|| (0..1 << 13).for_each(|_| publish(&mut hub, "one")));
     let records = share(&hub, 0, allocated.bytes_current);
     println!("counted of the bytes of publications: {records:.2}");

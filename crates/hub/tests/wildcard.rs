@@ -1,5 +1,5 @@
-//! Wildcard channels: a wildcard subscriber receives the same as subscribers of each channel, in the same order,
-//! whatever the order of events, with any number of workers and few credits.
+//! A subscriber of a wildcard channel receives the same publications as the subscribers of each channel, in the same
+//! order, whatever the order of events, with any number of workers and few credits.
 
 mod common;
 
@@ -15,21 +15,21 @@ use veche_hub::{
 use common::{name, session, subscribe};
 
 const WILDCARD: &str = "news:*";
-/// Channels under the wildcard, and one outside of it.
+/// The channels that the wildcard channel covers; the next constant has those that it does not cover.
 const HEARD: [&str; 3] = ["news:1", "news:2", "news:3"];
 const UNHEARD: [&str; 3] = ["news:$secret", "news:4#ann", "chat:1"];
 
-/// Credits of each lane for publications; there is one more for deliveries, and one in reserve.
+/// Credits per lane for publications. For deliveries there is one more, and one is in reserve.
 const CREDITS: usize = 2;
 
-/// A subscriber by worker and session.
+/// The worker and the index of a subscriber's session.
 type Who = (WorkerId, u32);
 
 #[derive(Default)]
 struct Wires {
     lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
     taken: BTreeMap<(WorkerId, WorkerId), usize>,
-    /// The publications that each session received: the channel and the number.
+    /// The publications that each session has received: the channel and the number.
     given: BTreeMap<Who, Vec<(String, u32)>>,
 }
 
@@ -143,7 +143,7 @@ impl World {
         assert!(hub.unsubscribe(session(index), name(channel), &mut port));
     }
 
-    /// Publishes the next number in a channel. Returns whether the publication was accepted.
+    /// Publishes the next number to a channel. Returns whether the publication was accepted.
     fn publish(&mut self, worker: WorkerId, channel: &str) -> bool {
         let number = self.published.to_be_bytes();
         let payload = PayloadRef {
@@ -216,7 +216,7 @@ impl World {
         taken
     }
 
-    /// Checks that all subscribers of a channel received the same.
+    /// Checks that all subscribers of a channel have received the same publications.
     fn check(&self, taken: &BTreeMap<&'static str, u32>) {
         let mut orders: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for (session, subscribed) in &self.subscribed {
@@ -258,7 +258,7 @@ fn wildcard_and_direct_subscribers_receive_the_same() {
                 .all(|home| *home == world.hubs[0].home_of(name(WILDCARD)))
         );
         for worker in 0..workers {
-            // Few are served immediately, many by sweeps.
+            // With 3 subscribers, publications are delivered immediately; with 24, by sweeps.
             let many = [3, 24][random.usize(..2)];
             for index in 0..many {
                 world.subscribe(WorkerId(worker), index, WILDCARD);
@@ -277,7 +277,7 @@ fn wildcard_and_direct_subscribers_receive_the_same() {
         );
         world.check(&taken);
 
-        // After unsubscribing nothing is received, while others still receive everything.
+        // A session that has unsubscribed receives nothing more, while the others still receive everything.
         let all: Vec<_> = world.subscribed.clone().into_iter().collect();
         for (session, channel) in all {
             if channel == WILDCARD && random.bool() {

@@ -1,6 +1,6 @@
-//! Measures nanoseconds per message between two threads, wake-ups included.
+//! Measures the time per message between two threads in nanoseconds, wake-ups included.
 //!
-//! `cargo run --release -p veche-mailbox --example throughput`. The receiver sleeps whenever it has nothing to do, like a
+//! `cargo run --release -p veche-mailbox --example throughput`. The receiver sleeps whenever it has no message, like a
 //! worker.
 
 use std::sync::Arc;

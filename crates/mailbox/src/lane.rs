@@ -1,32 +1,33 @@
-//! The shared state of one direction between two workers.
+//! The state of one direction between two workers, shared by both.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use crate::sync::{AtomicBool, AtomicU32, Mutex};
 
-/// The resource that a message needs.
+/// The class of a message, which determines the limit that applies to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Takes a credit, which returns when the receiver has processed the message. Without credit the source has to
-    /// wait.
+    /// The message takes a credit, which returns to the sender when the receiver has processed the message. Without a
+    /// credit the sender has to wait.
     Data,
-    /// Replies, membership, closes: these have reserved room, so that a lane full of data never blocks the replies that
-    /// would empty it.
+    /// Replies, membership changes and closes. They have a limit of their own, so that a lane full of data never blocks
+    /// the replies whose processing would empty it.
     Control,
 }
 
-/// Messages from one worker to another.
+/// The messages from one worker to another.
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     queue: Mutex<Queue<T>>,
-    /// Whether the queue is not empty: exact under the lock, otherwise a hint.
+    /// Whether the queue contains messages. Exact while the lock is held, otherwise a hint.
     waiting: AtomicBool,
-    /// The numbers of data messages that the receiver has processed (`finished`) and of control messages that it has
-    /// taken (`taken`) since the start. Both wrap; only their difference from the number posted counts.
+    /// Counters since the start: data messages that the receiver has processed (`finished`), and control messages that
+    /// it has taken from the queue (`taken`). Both wrap; only their difference from the sender's counter of posted
+    /// messages is used.
     pub(crate) finished: AtomicU32,
     pub(crate) taken: AtomicU32,
-    /// Whether the sender was refused a credit and has to be woken when one returns.
+    /// Whether the sender was refused a credit and must be woken when one returns.
     pub(crate) starved: AtomicBool,
 }
 
@@ -50,7 +51,8 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Moves a batch in; `batch` is empty afterwards and keeps a buffer.
+    /// Moves the messages of `batch` into the queue; `control` of them are control messages. Afterwards `batch` is
+    /// empty but keeps an allocated buffer.
     pub(crate) fn push(&self, batch: &mut VecDeque<T>, control: u32) {
         let mut queue = self.queue.lock();
         if queue.mail.is_empty() {
@@ -62,9 +64,10 @@ impl<T> Lane<T> {
         self.waiting.store(true, Ordering::Relaxed);
     }
 
-    /// Moves all messages out into `batch`, which must be empty.
+    /// Moves all messages of the queue into `batch`, which must be empty.
     pub(crate) fn take(&self, batch: &mut VecDeque<T>) {
-        // A concurrent push that this load misses notifies the receiver afterwards.
+        // If this load misses a concurrent push, the sender notifies the receiver after the push, so the message is not
+        // lost.
         if !self.waiting.load(Ordering::Relaxed) {
             return;
         }

@@ -1,8 +1,8 @@
 //! The bounded queue between worker threads, with its wake.
 //!
-//! A worker never waits for another and never touches another's state: it posts messages. There is one first-in
-//! first-out lane per ordered pair of workers. The messages of a turn for one worker are pushed under one short lock,
-//! and the receiver swaps the whole batch out under another; the receiver is woken only if it sleeps.
+//! A worker never waits for another and never touches another's state: it posts messages. Each ordered pair of workers
+//! has one first-in first-out lane. All messages that a worker posts to another one in a turn are pushed under one
+//! short lock, and the receiver swaps the whole queue out under another lock; the receiver is woken only if it sleeps.
 //!
 //! The crate does not interpret messages except for their [`Class`].
 

@@ -1,4 +1,4 @@
-//! A worker's end of all its lanes.
+//! One worker's end of all its lanes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,8 +28,8 @@ impl Default for Options {
     }
 }
 
-/// The lane has no room for the message's class: no credit for data, or the maximum of control messages. Contains the
-/// message.
+/// Error: the limit of the message's class is reached in the lane, the credits for data or the maximum of control
+/// messages. Returns the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
@@ -41,10 +41,10 @@ impl<T> fmt::Display for Full<T> {
 
 impl<T: fmt::Debug> std::error::Error for Full<T> {}
 
-/// The state shared by all ends.
+/// The lanes and wake flags, shared by the ends of all workers.
 struct Mesh<T> {
     workers: usize,
-    /// The lane from `a` to `b` is at `a * workers + b`.
+    /// The lane from worker `a` to worker `b` has the index `a * workers + b`.
     lanes: Vec<Lane<T>>,
     wake_flags: Vec<WakeFlag>,
 }
@@ -55,37 +55,38 @@ impl<T> Mesh<T> {
     }
 }
 
-/// Messages posted by this end to one worker.
+/// This end's messages to one worker that are not flushed yet, with counters of all messages posted to it.
 struct Outgoing<T> {
     batch: VecDeque<T>,
     batch_control: u32,
-    /// Counts since the start, wrapping, to compare with the lane's counters.
+    /// The numbers of data and control messages posted since the start. They wrap and are compared with the lane's
+    /// counters.
     data_posted: u32,
     control_posted: u32,
 }
 
-/// A worker's end: posts to all workers and receives from all.
+/// A worker's end: posts messages to all workers and receives messages from all.
 ///
-/// In a turn, a worker calls [`pop`](Self::pop) and works, calls [`post`](Self::post) as needed, then
-/// [`flush`](Self::flush); then [`sleep`](Self::sleep) decides whether it may wait, and [`awake`](Self::awake) follows
-/// the wait.
+/// In a turn, a worker takes messages with [`pop`](Self::pop) and processes them, posts messages with
+/// [`post`](Self::post), then calls [`flush`](Self::flush). Then [`sleep`](Self::sleep) returns whether the worker may
+/// wait, and after the wait it calls [`awake`](Self::awake).
 pub struct Mailbox<T> {
     me: usize,
     mesh: Arc<Mesh<T>>,
     options: Options,
     outgoing: Vec<Outgoing<T>>,
-    /// Targets with a non-empty batch.
+    /// The workers for which messages were posted and not flushed yet.
     dirty: Vec<usize>,
-    /// Batches taken from the lanes, by sender.
+    /// The messages taken from the lanes and not popped yet, by sender.
     incoming: Vec<VecDeque<T>>,
-    /// The number of messages in `incoming`, and the current sender.
+    /// The number of messages in `incoming`, and the sender whose messages are popped at present.
     incoming_count: usize,
     cursor: usize,
 }
 
 impl<T> Mailbox<T> {
-    /// Creates the ends of `workers` workers, each connected to each, including itself; end `i` belongs to worker `i`.
-    /// Other threads that send or receive messages use ends of their own.
+    /// Creates the ends for `workers` workers, all connected to each other and to themselves; end `i` belongs to worker
+    /// `i`. Other threads that send or receive messages use further ends.
     #[must_use]
     pub fn mesh(workers: usize, options: &Options) -> Vec<Self> {
         let mesh = Arc::new(Mesh {
@@ -114,8 +115,8 @@ impl<T> Mailbox<T> {
             .collect()
     }
 
-    /// Sets the wake that ends this end's wait. Call it once before the first [`sleep`](Self::sleep); messages posted
-    /// earlier are not lost.
+    /// Sets the function that wakes the owner of this end. Must be called before the first [`sleep`](Self::sleep);
+    /// messages posted earlier are not lost.
     pub fn attach(&self, wake: impl Wake + 'static) {
         self.mesh.wake_flags[self.me].attach(Box::new(wake));
     }
@@ -132,20 +133,22 @@ impl<T> Mailbox<T> {
         self.mesh.workers
     }
 
-    /// Returns the number of data messages posted to `to` that are not processed, at most the number of credits.
+    /// Returns the number of data messages posted to worker `to` that it has not processed, at most the number of
+    /// credits.
     #[must_use]
     pub fn unfinished(&self, to: usize) -> u32 {
         let finished = self.mesh.lane(self.me, to).finished.load(Ordering::Acquire);
         self.outgoing[to].data_posted.wrapping_sub(finished)
     }
 
-    /// Returns whether there is credit for a data message to `to`. If not, this end is woken when credit returns.
+    /// Returns whether there is a credit for a data message to worker `to`. If not, this end is woken when a credit
+    /// returns.
     #[inline]
     pub fn has_credit(&mut self, to: usize) -> bool {
         if self.unfinished(to) < self.options.credits {
             return true;
         }
-        // Request a wake, then check again: the credit may return in between.
+        // Request a wake, then check again, since a credit may have returned in between.
         self.mesh
             .lane(self.me, to)
             .starved
@@ -154,10 +157,10 @@ impl<T> Mailbox<T> {
         self.outgoing[to].data_posted.wrapping_sub(finished) < self.options.credits
     }
 
-    /// Adds a message to this turn's batch for `to`; it leaves with [`flush`](Self::flush).
+    /// Adds a message to this turn's batch for worker `to`; [`flush`](Self::flush) sends the batch.
     ///
     /// # Errors
-    /// [`Full`] returns the message: no credit, or too many control messages waiting.
+    /// Returns [`Full`] with the message if there is no credit, or if too many control messages are waiting.
     #[inline]
     pub fn post(&mut self, to: usize, class: Class, mail: T) -> Result<(), Full<T>> {
         match class {
@@ -184,7 +187,7 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    /// Hands over the posted messages: one lock per target, and a wake for sleeping receivers.
+    /// Sends the posted messages, with one lock per receiver, and wakes the receivers that sleep.
     pub fn flush(&mut self) {
         for to in self.dirty.drain(..) {
             let outgoing = &mut self.outgoing[to];
@@ -196,8 +199,8 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns the next message and its sender. Messages of one sender come in the order of posting; a sender's batch
-    /// is finished before that of the next one.
+    /// Returns the next message with the index of its sender; `None` if there is none. The messages of one sender come
+    /// in the order of posting. All messages taken from one sender are returned before those of the next sender.
     #[inline]
     pub fn pop(&mut self) -> Option<(usize, T)> {
         if self.incoming_count == 0 && !self.collect() {
@@ -212,7 +215,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes the waiting messages from all lanes if this end was notified.
+    /// Takes the waiting messages from all lanes if this end was notified. Returns whether there were any.
     fn collect(&mut self) -> bool {
         if !self.mesh.wake_flags[self.me].take_notified() {
             return false;
@@ -221,7 +224,7 @@ impl<T> Mailbox<T> {
             self.mesh.lane(from, self.me).take(batch);
             self.incoming_count += batch.len();
         }
-        // The start rotates: otherwise a flood of worker 0 would starve the others.
+        // The first sender rotates: otherwise a flood of messages from worker 0 would starve the other senders.
         self.cursor = (self.cursor + 1) % self.mesh.workers;
         self.incoming_count != 0
     }
@@ -236,14 +239,14 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns whether this end may wait because there are no messages. If so, any message, and any credit that was
-    /// refused, ends the wait through the wake.
+    /// Prepares for a wait. Returns whether this end may wait: `false` if there may be messages to pop. If `true`, a
+    /// new message or the return of a refused credit ends the wait through [`Wake`].
     #[inline]
     pub fn sleep(&mut self) -> bool {
         self.incoming_count == 0 && self.mesh.wake_flags[self.me].sleep()
     }
 
-    /// Ends the wait: senders need not wake this end any more.
+    /// Marks the wait as ended, so that senders don't wake this end any more.
     #[inline]
     pub fn awake(&mut self) {
         self.mesh.wake_flags[self.me].awake();

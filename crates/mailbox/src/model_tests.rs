@@ -1,6 +1,6 @@
-//! Two workers with one credit, in thousands of schedules chosen by a model checker. A lost wake leaves both asleep,
-//! which the checker reports as a deadlock with the schedule that led to it. Run by `cargo test -p veche-mailbox
-//! --features model --lib model_tests` and `make test`.
+//! Two workers with one credit, under thousands of thread schedules chosen by a model checker. If a wake were lost,
+//! both would sleep, which the checker reports as a deadlock together with the schedule. Run by `cargo test -p
+//! veche-mailbox --features model --lib model_tests` and `make test`.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use shuttle::thread;
 
 use crate::{Class, Mailbox, Options, Wake};
 
-/// Number of schedules of each kind per model.
+/// The number of schedules per model, for each of the checker's strategies.
 const ORDERS: usize = 3000;
 
-/// Messages per worker: enough for a credit to return while its source falls asleep, and again after that.
+/// Messages per worker: enough for a credit to return twice while the sender that waits for it is about to sleep.
 const MAIL: u32 = 4;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -31,7 +31,7 @@ fn one_credit() -> [Mailbox<u32>; 2] {
     ends.try_into().expect("two ends")
 }
 
-/// The wait of one worker, without a timeout.
+/// The wait of one worker, which only a wake ends: it has no timeout.
 #[derive(Clone, Default)]
 struct Wait(Arc<(Mutex<bool>, Condvar)>);
 
@@ -52,10 +52,10 @@ impl Wait {
     }
 }
 
-/// What a worker does after a turn.
+/// The worker's next step after a turn.
 #[derive(PartialEq)]
 enum Next {
-    /// Takes another turn, as for an event of a socket.
+    /// Takes another turn at once, as a worker does for a socket's event.
     Turn,
     /// Sleeps if the mailbox permits it.
     Sleep,
@@ -78,7 +78,7 @@ fn run(mut mailbox: Mailbox<u32>, mut turn: impl FnMut(&mut Mailbox<u32>) -> Nex
     }
 }
 
-/// Sends a number in each turn and waits if there is no credit.
+/// Posts a number to the other worker in each turn; without a credit it waits.
 #[derive(Default)]
 struct Source {
     sent: u32,
@@ -136,7 +136,8 @@ fn a_waiter_is_woken_by_the_only_credit() {
     });
 }
 
-/// Another message of the same turn takes the returned credit before the waiting source retries.
+/// Another message of the same turn takes the returned credit before the waiting source retries; the source must still
+/// be woken when the next credit returns.
 #[test]
 fn a_waiter_is_woken_although_another_took_the_credit() {
     const URGENT: u32 = 1000;

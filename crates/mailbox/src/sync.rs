@@ -1,5 +1,5 @@
-//! Synchronisation types of a lane: the real ones, or, with the feature `model`, those of a model checker that chooses
-//! which thread runs next. With that feature only the tests in `model_tests.rs` work.
+//! Synchronisation types of a lane. They are the real ones or, with the feature `model`, those of a model checker that
+//! chooses which thread runs next. With that feature only the tests in `model_tests.rs` work.
 
 #[cfg(not(feature = "model"))]
 pub(crate) use parking_lot::Mutex;
@@ -15,7 +15,7 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
 mod model {
     use shuttle::sync::MutexGuard;
 
-    /// Has the interface of `parking_lot`.
+    /// A mutex of the model checker with the interface of `parking_lot`'s.
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 

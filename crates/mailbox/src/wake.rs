@@ -1,11 +1,12 @@
-//! How a thread ends the wait of another one.
+//! The interface by which a thread ends the wait of another thread.
 //!
-//! This crate determines *when* a wake is needed; the receiver provides its implementation (an eventfd, or a condition
+//! This crate determines *when* a wake is needed; the receiver provides the implementation (an eventfd, or a condition
 //! variable in a test).
 
-/// Ends the receiver's current wait, or its next one if it is not waiting.
+/// Ends the receiver's current wait or, if the receiver is not waiting, its next one.
 ///
-/// Called from any thread, possibly several times for one wait; it must neither block nor fail: the receiver relies on
+/// It is called from any thread, possibly several times for one wait. It must neither block nor fail, because the
+/// receiver relies on every wake.
 /// every wake.
 pub trait Wake: Send + Sync {
     /// Makes the receiver's current or next wait return.

@@ -1,4 +1,5 @@
-//! The sleep flag of a receiver: no message is missed, and wakes are rare.
+//! The sleep flag of a receiver, which ensures that no message is missed and that a receiver is woken only if it
+//! sleeps.
 //!
 //! A sender first stores its message, then sets `notified`, then checks `sleeping`. The receiver first sets `sleeping`,
 //! then checks `notified`. All four operations are sequentially consistent, so at least one side sees the other: either the
@@ -20,31 +21,32 @@ pub(crate) struct WakeFlag {
 }
 
 impl WakeFlag {
-    /// Sets the wake of the receiver; later calls have no effect.
+    /// Sets the function that wakes the receiver. Later calls have no effect.
     pub(crate) fn attach(&self, wake: Box<dyn Wake>) {
         let _ = self.wake.set(wake);
     }
 
-    /// Any thread: notifies the receiver that there is something to check.
+    /// Called by any thread: notifies the receiver that its lanes have to be checked.
     #[inline]
     pub(crate) fn notify(&self) {
         self.notified.store(true, Ordering::SeqCst);
         // The load before the swap keeps the cache line of a busy receiver shared among the senders.
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
-            // A receiver sleeps only after `attach`.
+            // The function is set, because a receiver sleeps only after `attach`.
             if let Some(wake) = self.wake.get() {
                 wake.wake();
             }
         }
     }
 
-    /// Receiver: returns whether it was notified since the last call. If so, all lanes must be checked.
+    /// Called by the receiver: returns whether it was notified since the last call. If so, it must check all lanes.
     #[inline]
     pub(crate) fn take_notified(&self) -> bool {
         self.notified.load(Ordering::Relaxed) && self.notified.swap(false, Ordering::SeqCst)
     }
 
-    /// Receiver: announces that it is about to wait. Returns `false` if it must not, because it was notified.
+    /// Called by the receiver: announces that it is about to wait. Returns `false` if it must not wait, because it was
+    /// notified.
     #[inline]
     pub(crate) fn sleep(&self) -> bool {
         debug_assert!(
@@ -59,7 +61,7 @@ impl WakeFlag {
         true
     }
 
-    /// Receiver: ends the wait, for whatever reason.
+    /// Called by the receiver: marks its wait as ended, whatever ended it.
     #[inline]
     pub(crate) fn awake(&self) {
         if self.sleeping.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Order, limits and wake-ups of the mesh.
+//! The order and the limits of messages between workers, and the wakes of sleeping workers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -250,7 +250,7 @@ fn an_end_knows_its_number_and_how_many_there_are() {
     assert_eq!(Full(7).to_string(), "the lane to that worker is full");
 }
 
-/// A wake-up that must not be lost: the sleeping worker waits on a channel with one slot.
+/// A wake that must not be lost: the sleeping worker waits to receive from an `mpsc` channel with one slot.
 struct Unpark(mpsc::SyncSender<()>);
 
 impl Wake for Unpark {
@@ -259,7 +259,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Signals to the other threads that the owning thread has panicked; they would wait for its credits forever.
+/// Signals to the other threads that the owning thread has panicked; otherwise they would wait for its credits forever.
 struct Failure(Arc<AtomicBool>);
 
 impl Drop for Failure {
@@ -270,8 +270,8 @@ impl Drop for Failure {
     }
 }
 
-/// Three workers pass data around a ring with few credits and sleep whenever they have nothing to do. After a lost
-/// wake-up, for mail or for credits, one of them would sleep forever; the timeout of its wait turns that into a panic.
+/// Three workers pass data around a ring with few credits and sleep whenever they have nothing to do. If a wake for a
+/// message or for a credit were lost, a worker would sleep forever; the timeout of its wait turns that into a panic.
 #[test]
 fn no_wake_is_lost() {
     const WORKERS: usize = 3;
@@ -304,7 +304,7 @@ fn no_wake_is_lost() {
                     if starved && mailbox.has_credit(to) {
                         starved = false;
                     }
-                    // Uneven batches vary the point at which each worker falls asleep.
+                    // Batches of different sizes vary the point at which each worker sleeps.
                     for _ in 0..(sent % 5) + 1 {
                         if sent < MAIL && !starved {
                             if mailbox.post(to, Class::Data, sent).is_err() {
@@ -315,7 +315,7 @@ fn no_wake_is_lost() {
                         }
                     }
                     mailbox.flush();
-                    // Running out of credits produces no mail: check instead of sleeping.
+                    // A worker without credits has nothing to post, so it may sleep until a credit returns.
                     let finished = sent == MAIL && received == MAIL;
                     if !finished && (starved || sent == MAIL) && mailbox.sleep() {
                         let woke = woken.recv_timeout(Duration::from_secs(20));

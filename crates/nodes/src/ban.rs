@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A ban or revocation. It is in force until it is lifted or expires; times are in seconds since 1970.
+/// A ban or revocation. It is in force until it expires or is lifted. Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ban {
@@ -10,10 +10,10 @@ pub enum Ban {
     User {
         /// The name of the user to refuse.
         user: String,
-        /// When the ban expires; `None`: not until the user is allowed again.
+        /// The time at which the ban expires; `None`: it lasts until the user is allowed again.
         until_s: Option<u64>,
     },
-    /// Allows a banned user to connect again.
+    /// Lifts the ban of a user, who may then connect again.
     #[serde(rename = "user_allowed")]
     UserAllowed {
         /// The name of the user to allow.
@@ -23,22 +23,23 @@ pub enum Ban {
     Token {
         /// The token's `jti` (RFC 7519, section 4.1.7).
         id: String,
-        /// When the revocation expires; `None`: never.
+        /// The time at which the revocation expires; `None`: never.
         until_s: Option<u64>,
     },
     /// Revokes all tokens of a user.
     TokensOf {
-        /// The user of the tokens.
+        /// The user whose tokens are revoked.
         user: String,
-        /// Applies to tokens issued before, by `iat` (RFC 7519, section 4.1.6), and to those without this claim.
+        /// Only tokens issued before this time, according to `iat` (RFC 7519, section 4.1.6), and tokens without this
+        /// claim.
         issued_before_s: u64,
-        /// When the revocation expires; `None`: never.
+        /// The time at which the revocation expires; `None`: never.
         until_s: Option<u64>,
     },
 }
 
 impl Ban {
-    /// Returns the time at which it expires; `None`: never.
+    /// Returns the time at which the ban or revocation expires; `None`: never.
     #[must_use]
     pub fn until_s(&self) -> Option<u64> {
         match self {
@@ -50,14 +51,14 @@ impl Ban {
     }
 }
 
-/// Why a ban is not in force, or only temporarily.
+/// The reason why a ban is not in force, or may not last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum BanError {
-    /// The limit of bans is reached.
+    /// The maximum number of bans is reached, so the ban is not in force.
     #[error("too many users and tokens are banned")]
     TooMany,
-    /// The ban is in force, but could not be saved: the next process may not have it.
+    /// The ban is in force, but could not be saved: it ends with this server process.
     #[error("the ban is in force, but could not be saved and ends with the server process: {0}")]
     NotWritten(String),
 }

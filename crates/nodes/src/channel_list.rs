@@ -10,7 +10,7 @@ use crate::wire;
 /// Maximum number of channels in a list.
 pub const CHANNELS_LISTED_MAX: usize = 10_000;
 
-/// Channels with their numbers of subscribers.
+/// A list of channels, each with its number of subscribers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelList {
     #[serde(with = "wire::channels")]
@@ -19,7 +19,8 @@ pub struct ChannelList {
 }
 
 impl ChannelList {
-    /// Adds a channel and its number of subscribers. Returns `false` once the list exceeds [`CHANNELS_LISTED_MAX`].
+    /// Adds a channel and its number of subscribers. Returns `false` if the list has reached [`CHANNELS_LISTED_MAX`],
+    /// so that the channel was not added.
     pub fn push(&mut self, channel: Arc<str>, clients: u32) -> bool {
         match self.channels.len() < CHANNELS_LISTED_MAX {
             true => self.channels.push((channel, clients)),
@@ -28,13 +29,13 @@ impl ChannelList {
         !self.is_too_long
     }
 
-    /// Adds the channels of another worker.
+    /// Adds the channels of another worker of the same node. No channel is in both lists.
     pub fn add(&mut self, more: Self) {
         self.channels.extend(more.channels);
         self.is_too_long |= more.is_too_long || self.channels.len() > CHANNELS_LISTED_MAX;
     }
 
-    /// Adds the channels of another node: subscribers of one channel add up.
+    /// Adds the channels of another node. The numbers of subscribers of a channel in both lists are added.
     pub fn merge(&mut self, more: Self) {
         self.is_too_long |= more.is_too_long;
         let known = self.channels.iter().enumerate();

@@ -11,33 +11,33 @@ use crate::wire;
 /// Maximum number of connections in a list.
 pub const CONNECTIONS_LISTED_MAX: usize = 1000;
 
-/// A connection as shown to back ends.
+/// The properties of a connection, as back ends see them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionInfo {
-    /// The client id: that of its protocol, or a unique one.
+    /// The client id that the client protocol assigned, or a unique id if the protocol has none.
     pub client: Box<str>,
     /// The user; empty for an anonymous connection.
     pub user: Box<str>,
-    /// The handler of its route, such as `push`.
+    /// The handler of the connection's route, such as `push`.
     pub handler: Cow<'static, str>,
-    /// The transport of its messages, such as `websocket`.
+    /// The transport that carries the messages, such as `websocket`.
     pub transport: Cow<'static, str>,
-    /// The encoding of its messages, if the protocol has several.
+    /// The encoding of the messages, if the client protocol has several.
     pub protocol: Cow<'static, str>,
-    /// The path of its route.
+    /// The path of the connection's route.
     pub route: Box<str>,
-    /// The client's address, as determined by trusted proxies.
+    /// The client's IP address; behind trusted proxies, the one that these report.
     pub address: IpAddr,
-    /// The name that the client sent, if its protocol has one.
+    /// The name that the client sent, if the client protocol has one.
     pub name: Box<str>,
-    /// The version that the client sent.
+    /// The version that the client sent, if the client protocol has one.
     pub version: Box<str>,
-    /// The channels that it is subscribed to.
+    /// The channels to which the client is subscribed.
     #[serde(with = "wire::texts")]
     pub channels: Box<[Arc<str>]>,
 }
 
-/// A list of connections of several workers.
+/// A list of connections, collected from several workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionList {
     all: Vec<ConnectionInfo>,
@@ -45,7 +45,8 @@ pub struct ConnectionList {
 }
 
 impl ConnectionList {
-    /// Adds a connection. Returns `false` once the list exceeds [`CONNECTIONS_LISTED_MAX`].
+    /// Adds a connection. Returns `false` if the list has reached [`CONNECTIONS_LISTED_MAX`], so that the connection
+    /// was not added.
     pub fn push(&mut self, one: ConnectionInfo) -> bool {
         match self.all.len() < CONNECTIONS_LISTED_MAX {
             true => self.all.push(one),

@@ -1,4 +1,5 @@
-//! Commands that arrive on another connection than the response of their session, and the address of that response.
+//! Client commands for HTTP fallback transports. They arrive on another connection than the one with the streaming
+//! response of their session, so they carry the address of that response.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,16 +9,16 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::wire;
 
-/// Length of the secret, which is random and known only to the client of a response.
+/// Length of the secret in bytes. It is random and known only to the client that receives the response.
 const SECRET_BYTES: usize = 16;
 
-/// The address of a response, with a secret that authorises commands of its client.
+/// The address of a streaming response. It contains a secret that authorises the client to send commands for it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulationAddress {
-    /// The worker of the response.
+    /// The worker that holds the response.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
-    /// The connection of the response.
+    /// The connection that carries the response.
     #[serde(with = "wire::WireConnection")]
     pub session: ConnectionId,
     #[serde(with = "wire::raw")]
@@ -25,7 +26,7 @@ pub struct EmulationAddress {
 }
 
 impl EmulationAddress {
-    /// Creates an address; only the client may learn the secret.
+    /// Creates an address. The secret must be sent only to the client of the response.
     #[must_use]
     pub fn new(worker: WorkerId, session: ConnectionId, secret: [u8; SECRET_BYTES]) -> Self {
         Self {
@@ -35,7 +36,7 @@ impl EmulationAddress {
         }
     }
 
-    /// Compares in constant time.
+    /// Returns whether both addresses are equal. The time does not depend on the secrets.
     #[must_use]
     pub fn equals_constant_time(&self, other: &Self) -> bool {
         let is_there = self.worker == other.worker && self.session == other.session;
@@ -53,7 +54,7 @@ impl EmulationAddress {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Parses an address sent by a client.
+    /// Parses an address sent by a client; `None` if it is malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
@@ -78,10 +79,10 @@ impl std::fmt::Debug for EmulationAddress {
     }
 }
 
-/// Commands of a client for its response.
+/// Commands that a client sends for its streaming response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulationRequest {
-    /// The address of the response.
+    /// The address of the streaming response.
     pub to: EmulationAddress,
     /// The commands as sent by the client.
     #[serde(with = "wire::raw")]

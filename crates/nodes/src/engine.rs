@@ -1,15 +1,15 @@
-//! Orders to an engine outside this process and the events that it sends back, as plain data.
+//! Orders to an engine outside this process, and the events that the engine sends back, as plain data.
 //!
-//! An engine has two kinds of clients: the home of channels on each worker ([`channel`]), and the node itself for its
-//! messages to other nodes ([`peer`]). Each has its own port to the carrier, which owns the connections. Orders of one
-//! port are executed in sequence. A carrier answers each order with a ticket once, unless it sends
-//! [`Down`](channel::Event::Down) first: then unanswered orders may or may not have been executed, and no answer to
-//! them follows.
+//! Two parts of a server use an engine: each worker's hub, as the home of channels ([`channel`]), and the node, for its
+//! messages to other nodes ([`peer`]). Each has a port of its own to the carrier, which owns the connections to the
+//! store. The orders of one port are executed in sequence. A carrier answers each order that has a ticket exactly once,
+//! unless the connection is lost and it sends [`Down`](channel::Event::Down): then unanswered orders may or may not
+//! have been executed, and they get no answer.
 
 pub mod channel;
 pub mod peer;
 
-/// The state of the store after a new connection, compared with the recorded state of the cluster.
+/// The state of the store when a connection was opened, compared with its state before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreState {
     /// The store is unchanged.

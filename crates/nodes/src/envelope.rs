@@ -1,4 +1,4 @@
-//! The serialised form: a header of fixed length, followed by the message in MessagePack.
+//! The serialised form of a message between nodes: a header of fixed length, followed by the message in MessagePack.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -15,10 +15,10 @@
 //! # Versions
 //!
 //! Nodes with the same major version understand each other. A minor version adds kinds, variants and fields, and
-//! changes none: a node ignores unknown fields, and ignores and counts messages of unknown kinds or variants. An older
-//! node would ignore a field that narrows the effect of a message and then do too much: such a message is a kind or
-//! variant of its own. A field missing in the message of an older node has a default. The files in `tests/vectors` are
-//! never changed, only added to.
+//! changes none: a node ignores unknown fields, and it ignores and counts messages of unknown kinds or variants. A
+//! field that restricts the effect of a message must not be added, because an older node would ignore it and do too
+//! much; such a message gets a kind or variant of its own. A field that is missing in the message of an older node has
+//! a default. The files in `tests/vectors` are never changed; new ones are added.
 
 use std::sync::Arc;
 
@@ -30,16 +30,16 @@ use crate::{NodeId, NodeMessage};
 /// Major and minor version sent by this program.
 pub const VERSION: (u8, u8) = (1, 0);
 
-/// Maximum length of a message with its header. Longer messages are neither sent nor accepted.
+/// Maximum length of a message including its header, in bytes. Longer messages are neither sent nor accepted.
 pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
 
 const MAGIC: [u8; 4] = *b"vche";
 const HEADER_BYTES: usize = 28;
 
-/// Maximum nesting depth of a message, including ignored fields.
+/// Maximum nesting depth of a message. Ignored fields count.
 const DEPTH_MAX: usize = 32;
 
-/// The bit in the kind of sequenced messages.
+/// The bit that is set in the kind of sequenced messages.
 const SEQUENCED: u16 = 0x8000;
 
 const ANNOUNCE: u16 = 1;
@@ -56,14 +56,15 @@ const BLOCK: u16 = SEQUENCED | 2;
 /// A message with its metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The sending node. Callers and addresses in the message refer to that node, except the caller of a reply and the
-    /// target of a request or order, which refer to the receiving node.
+    /// The sending node. The callers and addresses in the message belong to this node, except the caller in a reply and
+    /// the target of a request or order, which belong to the receiving node.
     pub source: NodeId,
-    /// Number of the message among those to one receiver; see [`Sequencer`](crate::Sequencer).
+    /// The sequence number of the message or, if it has none of its own, of the last command before it; see
+    /// [`Sequencer`](crate::Sequencer).
     pub sequence: u64,
-    /// Replies that leave the receiver later than this after the arrival of the query are useless; 0 without limit.
+    /// The time after the arrival of a query within which a reply is useful, in milliseconds; 0: no limit.
     pub within_ms: u32,
-    /// The content of the envelope.
+    /// The message that the envelope contains.
     pub message: NodeMessage,
 }
 
@@ -74,15 +75,15 @@ pub struct EnvelopeHeader {
     pub minor: u8,
     /// The kind of the message.
     pub kind: u16,
-    /// The sending node, as of [`Envelope::source`].
+    /// The sending node; see [`Envelope::source`].
     pub source: NodeId,
-    /// Number of the message, as of [`Envelope::sequence`].
+    /// The sequence number; see [`Envelope::sequence`].
     pub sequence: u64,
-    /// Time limit in milliseconds, as of [`Envelope::within_ms`].
+    /// The time limit for a reply in milliseconds; see [`Envelope::within_ms`].
     pub within_ms: u32,
 }
 
-/// Why a message can't be encoded.
+/// The reason why a message can't be encoded.
 #[derive(Debug, Error)]
 pub enum EncodeError {
     /// The message would be longer than [`MESSAGE_BYTES_MAX`].
@@ -93,7 +94,7 @@ pub enum EncodeError {
     Codec(#[from] rmp_serde::encode::Error),
 }
 
-/// Why received bytes are ignored.
+/// The reason why received bytes are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The bytes are not a node message.
@@ -102,7 +103,7 @@ pub enum DecodeError {
     /// The message is longer than [`MESSAGE_BYTES_MAX`].
     #[error("a node message longer than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// The major version differs; with that version.
+    /// The message has another major version, which is contained.
     #[error("a node message of the unsupported version {0}")]
     OtherVersion(u8),
     /// The kind or a variant is unknown to this version.
@@ -113,7 +114,7 @@ pub enum DecodeError {
     Malformed(EnvelopeHeader),
 }
 
-/// Numbers of ignored messages by reason.
+/// The numbers of ignored messages by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeErrorCounts {
     /// Messages ignored as [`DecodeError::Foreign`].
@@ -129,7 +130,7 @@ pub struct DecodeErrorCounts {
 }
 
 impl DecodeErrorCounts {
-    /// Counts an ignored message.
+    /// Counts an ignored message under its reason.
     pub fn add(&mut self, ignored: DecodeError) {
         let count = match ignored {
             DecodeError::Foreign => &mut self.foreign,
@@ -143,7 +144,8 @@ impl DecodeErrorCounts {
 }
 
 impl DecodeError {
-    /// Returns the header if it could be parsed: its sequence number counts even if the message is ignored.
+    /// Returns the header if it could be parsed. Its sequence number must be tracked even though the message is
+    /// ignored.
     #[must_use]
     pub fn header(&self) -> Option<&EnvelopeHeader> {
         match self {
@@ -154,7 +156,7 @@ impl DecodeError {
 }
 
 impl EnvelopeHeader {
-    /// Returns whether the message has a sequence number of its own, also for unknown kinds.
+    /// Returns whether the message has a sequence number of its own. Known for unknown kinds, too.
     #[must_use]
     pub fn is_sequenced(&self) -> bool {
         self.kind & SEQUENCED != 0
@@ -187,7 +189,7 @@ impl EnvelopeHeader {
 
 /// Kind, source, sequence number and time limit.
 type Fields = ([u8; 2], [u8; 8], [u8; 8], [u8; 4]);
-/// The version, and the fields of the header.
+/// The version, and the other fields of the header.
 type Versioned = ([u8; 2], Fields);
 
 fn split(bytes: &[u8]) -> Option<(Versioned, &[u8])> {
@@ -204,7 +206,7 @@ impl Envelope {
     /// Encodes the envelope.
     ///
     /// # Errors
-    /// It is too large, as a long list of connections may be.
+    /// The message is too large, as a long list of connections may be.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 100);
         bytes.extend_from_slice(&MAGIC);
@@ -223,7 +225,7 @@ impl Envelope {
     /// Decodes an envelope from untrusted bytes.
     ///
     /// # Errors
-    /// The bytes are to be ignored.
+    /// The bytes must be ignored.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (header, body) = EnvelopeHeader::read(bytes)?;
         match NodeMessage::read(header.kind, body) {
@@ -233,7 +235,8 @@ impl Envelope {
                 within_ms: header.within_ms,
                 message,
             }),
-            // Additions of a later version within a known kind can't be distinguished from malformed messages.
+            // For a sender of a later version, the message may contain additions to a known kind, which look malformed:
+            // it counts as unknown.
             Err(_) if header.minor <= VERSION.1 => Err(DecodeError::Malformed(header)),
             Ok(None) | Err(_) => Err(DecodeError::Unknown(header)),
         }
@@ -272,7 +275,7 @@ impl NodeMessage {
         }
     }
 
-    /// Parses the body; `None` for an unknown kind.
+    /// Parses the body of a message; `None` if its kind is unknown.
     fn read(kind: u16, body: &[u8]) -> Result<Option<Self>, rmp_serde::decode::Error> {
         Ok(Some(match kind {
             ANNOUNCE => Self::Announce(whole(body)?),
@@ -290,7 +293,7 @@ impl NodeMessage {
     }
 }
 
-/// Deserialises all of the bytes as a single value.
+/// Deserialises a value, which must consist of all the bytes.
 fn whole<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, rmp_serde::decode::Error> {
     let mut deserializer = rmp_serde::Deserializer::new(bytes);
     deserializer.set_max_depth(DEPTH_MAX);

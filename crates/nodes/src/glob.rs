@@ -8,17 +8,18 @@ use serde::{Deserialize, Serialize};
 /// Maximum length of a pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
 
-/// A glob pattern: `*` matches any text, `?` any character, `[a-cx]` one of these characters, `[!a-cx]` any other one,
-/// `{chat:*,news}` any of these patterns; `\` escapes the next character.
+/// A glob pattern: `*` matches any text, `?` any one character, `[a-cx]` one of the characters a, b, c and x, `[!a-cx]`
+/// any other character, `{chat:*,news}` any of these patterns; `\` escapes the next character.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Glob(Form);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Form {
-    /// Only `*` and `?` are special.
+    /// A pattern in which only `*` and `?` are special.
     Wildcards(Box<str>),
-    /// Matched by simulating its automaton, in time proportional to pattern times name.
+    /// Any other pattern. Matched by simulating an automaton, in time proportional to the product of the lengths of
+    /// pattern and name.
     Steps {
         /// The pattern as written.
         pattern: Box<str>,
@@ -26,37 +27,37 @@ enum Form {
     },
 }
 
-/// An instruction of the automaton. Matching tracks the set of reachable instructions.
+/// An instruction of the automaton. While a name is matched, the set of reachable instructions is tracked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     /// Consumes exactly this character.
     Is(char),
     /// Consumes any one character.
     Any,
-    /// Consumes a character inside these ranges if `true`, else one outside of them.
+    /// With `true`, consumes a character inside one of these ranges; with `false`, one outside all of them.
     Within(Box<[(char, char)]>, bool),
-    /// Continues at both the next step and the given one.
+    /// Continues both at the next instruction and at the one with this index.
     Fork(usize),
-    /// Continues at the given step.
+    /// Continues at the instruction with this index.
     Jump(usize),
 }
 
-/// Why a text is not a valid pattern.
+/// The reason why a text is not a valid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GlobError {
-    /// A `[` or `{` without its end, or a set without characters.
+    /// A `[` or `{` is not closed, or a `[]` contains no characters.
     #[error("a [ or {{ is not closed")]
     Open,
-    /// A `}` without its start.
+    /// A `}` has no opening `{`.
     #[error("a }} without an opening {{")]
     Close,
-    /// A range whose end precedes its start.
+    /// The end of a range precedes its start.
     #[error("a range ends before it begins")]
     Range,
-    /// A `\` at the end.
+    /// The pattern ends with a `\`, which escapes nothing.
     #[error("nothing follows the last \\")]
     Escape,
-    /// More than [`PATTERN_BYTES_MAX`] bytes.
+    /// The pattern is longer than [`PATTERN_BYTES_MAX`] bytes.
     #[error("a pattern may have at most {PATTERN_BYTES_MAX} bytes")]
     Long,
 }
@@ -84,7 +85,7 @@ impl Glob {
         }))
     }
 
-    /// Returns the source text.
+    /// Returns the pattern as text.
     #[must_use]
     pub fn pattern(&self) -> &str {
         match &self.0 {
@@ -92,7 +93,7 @@ impl Glob {
         }
     }
 
-    /// Returns whether a name matches. Takes time proportional to the product of both lengths.
+    /// Returns whether a name matches. Takes time proportional to the product of the lengths of pattern and name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         match &self.0 {
@@ -116,7 +117,7 @@ impl TryFrom<String> for Glob {
     }
 }
 
-/// Returns whether an automaton accepts a name.
+/// Returns whether the automaton with these instructions accepts a name.
 fn accepts(steps: &[Step], name: &str) -> bool {
     let end = steps.len();
     let (mut here, mut next) = (StateSet::new(end), StateSet::new(end));
@@ -145,10 +146,11 @@ fn accepts(steps: &[Step], name: &str) -> bool {
     here.is_reached[end]
 }
 
-/// Returns whether a text matches. Takes at most time proportional to the product of both lengths.
+/// Returns whether a text matches a pattern in which only `*` and `?` are special. Takes at most time proportional to
+/// the product of both lengths.
 fn fits(text: &str, pattern: &str) -> bool {
     let (mut text, mut pattern) = (text.chars(), pattern.chars());
-    // The position after the last `*`, and the position in the text where its match is assumed to end.
+    // For backtracking: where the match of the last `*` is assumed to end in the text, and the pattern after this `*`.
     let mut again = None;
     loop {
         let at = (text.clone(), pattern.clone());
@@ -175,11 +177,11 @@ fn fits(text: &str, pattern: &str) -> bool {
     }
 }
 
-/// A set of automaton states.
+/// A set of instructions that the automaton has reached.
 struct StateSet {
     list: Vec<usize>,
     is_reached: Vec<bool>,
-    /// States whose successors are still to be added.
+    /// Instructions whose successors are not added yet.
     open: Vec<usize>,
 }
 
@@ -192,7 +194,7 @@ impl StateSet {
         }
     }
 
-    /// Adds a state and those reachable from it without a character.
+    /// Adds an instruction and those that are reachable from it without consuming a character.
     fn reach(&mut self, place: usize, steps: &[Step]) {
         self.open.push(place);
         while let Some(place) = self.open.pop() {
@@ -214,8 +216,8 @@ struct Reader<'p> {
 }
 
 impl Reader<'_> {
-    /// Parses up to the end, or to the `,` or `}` that ends an alternative, which is not consumed. `depth` is the
-    /// number of open alternatives.
+    /// Parses up to the end of the pattern or, inside an alternative, up to the `,` or `}` that ends it, which is not
+    /// consumed. `depth` is the number of open `{`.
     fn sequence(&mut self, depth: usize) -> Result<(), GlobError> {
         while let Some(&character) = self.rest.peek() {
             if depth > 0 && matches!(character, ',' | '}') {
@@ -246,7 +248,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Parses the alternatives between `{` and `}`.
+    /// Parses the alternatives after a `{`, including the closing `}`.
     fn alternatives(&mut self, depth: usize) -> Result<(), GlobError> {
         let mut ends = Vec::new();
         loop {
@@ -270,7 +272,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Parses the ranges between `[` and `]`.
+    /// Parses the ranges after a `[`, including the closing `]`.
     fn ranges(&mut self) -> Result<(), GlobError> {
         let is_within = self
             .rest
@@ -288,7 +290,7 @@ impl Reader<'_> {
             if self.rest.next_if_eq(&'-').is_some() {
                 to = match self.rest.next().ok_or(GlobError::Open)? {
                     ']' => {
-                        // The `-` was a literal character.
+                        // A `-` before the `]` is a literal character.
                         ranges.extend([(from, from), ('-', '-')]);
                         break;
                     }
@@ -353,7 +355,7 @@ mod tests {
                 assert!(!glob.matches(name), "{name} {pattern}");
             }
         }
-        // These patterns take exponential time with backtracking.
+        // With backtracking, these patterns would take exponential time.
         let name = "a".repeat(250);
         for pattern in ["*a".repeat(100) + "b", "{a,a}".repeat(150) + "b"] {
             assert!(!Glob::new(&pattern).expect("a pattern").matches(&name));

@@ -7,7 +7,7 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::wire;
 
-/// A node, identified by a random number chosen at the start of its process: a restarted node is another node.
+/// A node, identified by a random number chosen at the start of its process. After a restart it is another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u64);
 
@@ -17,15 +17,15 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Identifies a request of a session; the hub returns it with the reply and does not interpret it.
+/// Identifies a request of a session. The hub does not interpret it and returns it with the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub u32);
 
-/// A request that waits for a reply: an API call of a back end, or a request of another session. The worker, session
-/// and ticket belong to the requesting node.
+/// The session and ticket that wait for the reply to a request: an API call of a back end, or a request of another
+/// session. Worker, session and ticket are those of the requesting node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Caller {
-    /// The worker of its connection.
+    /// The worker of the session.
     #[serde(with = "wire::WireWorker")]
     pub worker: WorkerId,
     /// The connection that sent the request.

@@ -1,18 +1,19 @@
 //! Messages between nodes and their serialised form.
 //!
 //! A *node* is a server process with its workers. Workers of one node exchange two sorts of messages: those that are
-//! meaningful only there, and those that mean the same on another node. The second sort is defined here, as plain data
-//! without handles, shared state or callbacks; `WorkerMessage::into_node_message` distinguishes the sorts. A
-//! [`NodeTransport`] transports them: the mailbox between workers passes their parts as values, and a transport between
-//! processes uses the [serialised form](envelope).
+//! meaningful only within the node, and those that mean the same on another node. The second sort is defined here, as
+//! plain data without handles, shared state or callbacks; `WorkerMessage::into_node_message` distinguishes the sorts. A
+//! [`NodeTransport`] carries them: the mailbox between workers passes them as values, and a transport between processes
+//! uses the [serialised form](envelope).
 //!
 //! # Within one node
 //!
-//! A channel has a home on each node, so everything that concerns the order of a channel stays there: subscriptions,
-//! publications on their way to the home and from it to workers with subscribers, queries for history and presence that
-//! the home answers from its engine, waiting for the log, and the steps by which a home dispatches a command and counts
-//! its execution. Nodes share channels through their engine: a publication to a user or a channel, a join, a member's
-//! presence and a history reach other nodes by the engine's feed and reads, not by messages.
+//! A channel has a home on each node, so everything that concerns the order of a channel stays within a node:
+//! subscriptions; publications on their way to the home, and from there to the workers with subscribers; queries for
+//! history and presence, which the home answers from its engine; waiting for the log; and the steps by which a home
+//! dispatches a user command and counts its execution. Nodes share channels through their engine: a publication to a
+//! user or a channel, a join, a member's presence and a history reach other nodes by the engine's feed and reads, not
+//! by messages.
 //!
 //! # Between nodes
 //!
@@ -27,17 +28,18 @@
 //! | [`Relay`](NodeMessage::Relay) | the node of the response | noticed by the client's own timeout | executes a command twice: must not be repeated by a transport | on the response |
 //! | [`App`](NodeMessage::App) | the node of the connections; a search to all | as a message to a connection that has just closed | must not be repeated by a transport | a search by each node |
 //!
-//! *Order.* Messages from one node to another arrive in the order of sending. There is no order between nodes: a ban
-//! and its withdrawal given to two nodes may arrive in either order.
+//! *Order.* Messages from one node to another arrive in the order of sending. Messages of different nodes have no
+//! order: if a ban is sent by one node and its withdrawal by another, they may arrive in either order.
 //!
-//! *Addresses.* A [`NodeId`] and a worker number form an address. [`Caller`]s, [`ConnectionAddress`]es and [`EmulationAddress`]es contain
-//! the worker and belong to the source or the target of their envelope; applications are identified by name.
+//! *Addresses.* A [`NodeId`] and a worker number form an address. [`Caller`]s, [`ConnectionAddress`]es and
+//! [`EmulationAddress`]es contain only the worker; the node is the source or the target of their envelope. Applications are
+//! identified by name.
 //!
-//! *Time.* Clocks of nodes differ, so an envelope says for how many milliseconds after its arrival a reply is useful.
-//! The caller's own clock ends its wait.
+//! *Time.* The clocks of nodes differ, so an envelope states for how many milliseconds after its arrival a reply is
+//! useful. The caller's own clock determines when the caller stops waiting.
 //!
-//! *Sequence.* Commands are numbered by their source, and every message carries the number of the last command:
-//! [`Sequencer`], [`SequenceTracker`].
+//! *Sequence.* Commands are numbered by the node that sends them, and every message carries the number of the node's
+//! last command: [`Sequencer`], [`SequenceTracker`].
 
 #![forbid(unsafe_code)]
 

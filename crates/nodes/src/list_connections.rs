@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Caller, wire};
 
-/// Lists the connections subscribed to a channel, which may be a personal one. Every worker answers for its own
-/// connections.
+/// Requests the list of connections subscribed to a channel, which may be a personal one. Every worker answers for its
+/// own connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListConnections {
     /// Name of the channel whose subscribers are listed.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
-    /// Only clients that reported this name.
+    /// Restricts the list to clients that sent this name; `None`: all.
     pub name: Option<Box<str>>,
     /// The caller that waits for the answers.
     pub caller: Caller,

@@ -1,4 +1,4 @@
-//! The types of messages.
+//! The types of messages between nodes.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use crate::{
     UserCommand, UserStatus,
 };
 
-/// A message between nodes; the [crate](crate) documents the guarantees of each.
+/// A message between nodes. The [crate](crate) documents the guarantees for each type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeMessage {
-    /// Announces the node, every few seconds.
+    /// Announces the sending node; sent every few seconds.
     Announce(Box<Announcement>),
-    /// The node has ended and has no connections.
+    /// The sending node has ended and has no connections any more.
     Leave,
-    /// Orders an action on the connections of a user.
+    /// Commands an action on the connections of a user.
     Instruct(UserCommandRequest),
-    /// Bans a user or revokes a token, or lifts a ban.
+    /// Bans a user, revokes tokens, or lifts a ban.
     Block(BanRequest),
     /// Requests a list of connections.
     Connections(Arc<ListConnections>),
     /// Requests a list of channels.
     Channels(ChannelsQuery),
-    /// Requests the status of a user.
+    /// Requests the online status of a user.
     UserStatus(UserStatusQuery),
-    /// The reply to one of the above.
+    /// The reply to one of the messages above.
     Answer(NodeReply),
-    /// Commands of a client whose response is on the receiving node.
+    /// Commands of a client for its streaming response, which the receiving node holds.
     Relay(EmulationRequest),
     /// A message for the same application on the receiving node.
     App(AppMessage),
@@ -45,17 +45,17 @@ pub struct Announcement {
     pub version: Box<str>,
     /// A hash of the settings that must be equal on all nodes.
     pub settings: u64,
-    /// The time since its start, in seconds.
+    /// The time since the start of the node, in seconds.
     pub uptime_s: u64,
     /// The number of open sessions.
     pub clients: u64,
-    /// Users among them; a user with connections to two nodes is counted by both.
+    /// The number of users of these sessions; a user with connections to two nodes is counted by both.
     pub users: u64,
-    /// Channels with subscribers on the node.
+    /// The number of channels with subscribers on the node.
     pub channels: u64,
-    /// Subscriptions of the sessions.
+    /// The number of subscriptions of the sessions.
     pub subscriptions: u64,
-    /// The node accepts no new connections and will end soon.
+    /// Whether the node accepts no new connections and will end soon.
     pub is_draining: bool,
 }
 
@@ -68,45 +68,45 @@ pub struct UserCommandRequest {
     /// The action, and the connections of the user that it applies to.
     #[serde(with = "wire::shared")]
     pub instruction: Arc<UserCommand>,
-    /// The receiver of [`NodeAnswer::Instructed`].
+    /// The caller that receives [`NodeAnswer::Instructed`], if any.
     pub caller: Option<Caller>,
 }
 
-/// A block of a user or a token: [`NodeMessage::Block`].
+/// A ban or revocation, or the end of a ban: [`NodeMessage::Block`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanRequest {
-    /// The ban or revocation.
+    /// The ban or revocation, or the end of a ban.
     pub block: Ban,
-    /// The receiver of [`NodeAnswer::Blocked`].
+    /// The caller that receives [`NodeAnswer::Blocked`], if any.
     pub caller: Option<Caller>,
 }
 
-/// A query for occupied channels: [`NodeMessage::Channels`].
+/// A query for the channels that have subscribers: [`NodeMessage::Channels`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelsQuery {
     /// The pattern of the channel names.
     #[serde(with = "wire::shared")]
     pub pattern: Arc<Glob>,
-    /// The receiver of [`NodeAnswer::Channels`].
+    /// The caller that receives [`NodeAnswer::Channels`].
     pub caller: Caller,
 }
 
-/// A query for the status of a user: [`NodeMessage::UserStatus`].
+/// A query for the online status of a user: [`NodeMessage::UserStatus`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserStatusQuery {
     /// Name of the user to look up.
     #[serde(with = "wire::text")]
     pub user: Arc<str>,
-    /// The receiver of [`NodeAnswer::UserStatus`].
+    /// The caller that receives [`NodeAnswer::UserStatus`].
     pub caller: Caller,
 }
 
-/// The answer of one node to a caller of another: [`NodeMessage::Answer`].
+/// The answer of one node to a caller on another node: [`NodeMessage::Answer`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReply {
-    /// The caller of the answered message.
+    /// The caller in the message that is answered.
     pub caller: Caller,
-    /// The answer of one node for its own connections.
+    /// The answer of the node, which covers only its own connections.
     pub answer: NodeAnswer,
 }
 
@@ -114,22 +114,23 @@ pub struct NodeReply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeAnswer {
-    /// All connections of the user on the node have executed the command, and their channels have counted the changes.
+    /// All connections of the user on the node have executed the command, and the homes of their channels have counted
+    /// the changes.
     Instructed {
-        /// The number of connections.
+        /// The number of connections of the user on the node.
         connections: u32,
     },
-    /// The ban is in force on the node.
+    /// Whether the ban is in force on the node.
     Blocked(Result<(), BanError>),
-    /// The connections of the node.
+    /// The matching connections of the node.
     Connections(ConnectionList),
     /// The channels with subscribers on the node, with their numbers of subscribers.
     Channels(ChannelList),
-    /// The user's connections to the node, and when the last one ended.
+    /// The number of the user's connections to the node, and the time at which the last one ended.
     UserStatus(UserStatus),
 }
 
-/// Orders between parts of one application: [`NodeMessage::App`].
+/// Orders from an application to the same application on another node: [`NodeMessage::App`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppMessage {
     /// The name of the application.
@@ -139,7 +140,7 @@ pub struct AppMessage {
     pub orders: Vec<AppOrder>,
 }
 
-/// The address of a connection on its node.
+/// The address of a connection, without its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ConnectionAddress {
     /// The worker of the connection.
@@ -174,20 +175,20 @@ pub enum AppOrder {
         /// The reason, sent with the code.
         reason: String,
     },
-    /// Finds the connections of a user to the application.
+    /// Requests the connections of a user that belong to the application.
     Find {
         /// Name of the user to search for.
         user: String,
         /// The maximum number of connections to return.
         limit: u32,
-        /// The receiver of [`Found`](Self::Found).
+        /// The call that receives [`Found`](Self::Found).
         caller: AppCaller,
     },
     /// The answer to [`Find`](Self::Find).
     Found {
-        /// The call that requested them.
+        /// The call that requested the connections.
         caller: AppCaller,
-        /// The matching connections of the answering node.
+        /// The matching connections on the answering node.
         places: Vec<ConnectionAddress>,
     },
 }
@@ -203,7 +204,7 @@ pub struct AppCaller {
 }
 
 impl NodeMessage {
-    /// Returns whether the message has a sequence number of its own, so that each node notices its loss.
+    /// Returns whether the message has a sequence number of its own, so that every node notices if it is lost.
     #[must_use]
     pub fn is_sequenced(&self) -> bool {
         matches!(self, Self::Instruct(_) | Self::Block(_))

@@ -7,9 +7,9 @@ use crate::{Envelope, NodeId, NodeMessage};
 /// Maximum number of nodes that are tracked.
 const NODES_MAX: usize = 1024;
 
-/// Assigns sequence numbers to the messages of a node: a sequenced message gets the next number, from 1 on, and any
-/// other message the number of the last sequenced one. So every message reveals a missing command, including the
-/// latest.
+/// Assigns sequence numbers to the messages of a node: a sequenced message gets the next number, beginning with 1, and
+/// any other message repeats the number of the last sequenced one. So any later message reveals that a command is
+/// missing.
 #[derive(Debug)]
 pub struct Sequencer {
     source: NodeId,
@@ -25,15 +25,16 @@ pub struct SequenceTracker {
 /// The result of checking a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SequenceCheck {
-    /// No message is missing before it.
+    /// No command before the message is missing.
     InOrder,
-    /// The source was unknown. It is tracked from now on; commands before this number were not seen.
+    /// The first message of this node, which is tracked from now on; commands with lower numbers were not received.
     First,
-    /// A sequenced message that was already received and is ignored.
+    /// The message is sequenced and was already received, so it must be ignored.
     Repeated,
-    /// Commands after this number, up to that of the message, are missing. From now on they count as seen.
+    /// Commands with numbers above `after` and up to the number of the message are missing. From now on they count as
+    /// received.
     Gap {
-        /// The last received number.
+        /// The last number received before.
         after: u64,
     },
 }
@@ -45,7 +46,7 @@ impl Sequencer {
         Self { source, last: 0 }
     }
 
-    /// Wraps a message in an envelope.
+    /// Puts a message into an envelope with its sequence number.
     pub fn wrap(&mut self, message: NodeMessage, within_ms: u32) -> Envelope {
         self.last += u64::from(message.is_sequenced());
         Envelope {
@@ -58,7 +59,8 @@ impl Sequencer {
 }
 
 impl SequenceTracker {
-    /// Checks the sequence number of a message that has arrived, whether it was parsed or ignored.
+    /// Checks the sequence number of an arrived message, even if its content is ignored. `is_numbered`: the message is
+    /// sequenced.
     pub fn check(&mut self, source: NodeId, sequence: u64, is_numbered: bool) -> SequenceCheck {
         let Some(last) = self.last.get_mut(&source) else {
             if self.last.len() < NODES_MAX {
@@ -99,7 +101,7 @@ mod tests {
             (4, true, SequenceCheck::InOrder),
             (4, true, SequenceCheck::Repeated),
             (2, true, SequenceCheck::Repeated),
-            // Sent before the last command over another path.
+            // A message sent before the last command, which has arrived later on another path.
             (3, false, SequenceCheck::InOrder),
             (4, false, SequenceCheck::InOrder),
             (6, true, SequenceCheck::Gap { after: 4 }),

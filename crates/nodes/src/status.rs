@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 /// The online status of a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserStatus {
-    /// The user's connections on all workers.
+    /// The number of the user's connections on all workers.
     pub connections: u32,
-    /// When the last connection ended, in milliseconds since 1970, if there is none and the time is known.
+    /// The time at which the user's last connection ended, in milliseconds since 1970; `None` if it is unknown.
     pub last_seen_ms: Option<u64>,
 }
 
 impl UserStatus {
-    /// Returns the status of a user with connections to two nodes.
+    /// Returns the combined status of a user from the statuses on two nodes.
     #[must_use]
     pub fn join(self, other: Self) -> Self {
         let connections = self.connections.saturating_add(other.connections);

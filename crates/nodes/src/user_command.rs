@@ -7,15 +7,15 @@ use veche_types::{Payload, Since};
 
 use crate::wire;
 
-/// A command for the connections of a user. Sessions execute it according to their protocol.
+/// A command for the connections of a user. Each session executes it as its client protocol requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserCommand {
-    /// Applies only to the connection with this client id.
+    /// If set, the command applies only to the connection with this client id.
     pub client: Option<Box<str>>,
-    /// Applies only to the connection whose connect reply had this session id, that is, a connection without a
-    /// WebSocket.
+    /// If set, the command applies only to the connection whose connect reply contained this session id; only
+    /// connections without a WebSocket have one.
     pub session: Option<Box<str>>,
-    /// Does not apply to connections with these client ids.
+    /// The client ids of connections to which the command does not apply.
     #[serde(default)]
     pub except: Box<[Box<str>]>,
     /// The action to perform.
@@ -31,7 +31,7 @@ pub enum UserAction {
     Disconnect {
         /// The close code of the client protocol.
         code: u16,
-        /// A reason for humans, sent with the code.
+        /// The reason as text for humans, sent with the code.
         #[serde(with = "wire::text")]
         reason: Arc<str>,
     },
@@ -43,13 +43,13 @@ pub enum UserAction {
         #[serde(with = "wire::text")]
         channel: Arc<str>,
     },
-    /// Extends or ends the lifetime of the connection.
+    /// Changes the expiry of the connection, or ends the connection.
     Refresh {
-        /// Ends the connection now.
+        /// Whether the connection ends now.
         is_expired: bool,
-        /// The new expiry in seconds since 1970; `None`: it does not expire.
+        /// The new expiry in seconds since 1970; `None`: the connection does not expire.
         expires_at_s: Option<u64>,
-        /// The new public data of the connection, if it changes.
+        /// The new public data of the connection; `None`: unchanged.
         #[serde(default, with = "wire::payload")]
         info: Option<Payload>,
     },
@@ -61,18 +61,18 @@ pub struct SubscribeAction {
     /// Name of the channel to subscribe to.
     #[serde(with = "wire::text")]
     pub channel: Arc<str>,
-    /// The position up to which the client knows the channel.
+    /// The position up to which the client has received the channel's publications.
     #[serde(default, with = "wire::since")]
     pub since: Option<Since>,
     /// Public data of the subscription.
     #[serde(default, with = "wire::payload")]
     pub chan_info: Option<Payload>,
-    /// Data for the client itself.
+    /// Data that only the client receives, with the subscription.
     #[serde(default, with = "wire::payload")]
     pub data: Option<Payload>,
-    /// The expiry in seconds since 1970; `None`: as long as the connection.
+    /// The expiry in seconds since 1970; `None`: the subscription ends with the connection.
     pub expires_at_s: Option<u64>,
-    /// Hides the subscription from presence, joins and leaves.
+    /// Whether the subscription is hidden from presence, joins and leaves.
     pub is_hidden: bool,
     /// Whether the client gets joins and leaves without requesting them; `None`: as configured for the namespace.
     #[serde(rename = "push_join_leave")]
@@ -90,7 +90,7 @@ impl UserCommand {
         }
     }
 
-    /// Returns whether the command applies to the client, as far as [`session`](Self::session) does not exclude it.
+    /// Returns whether the command applies to the client, apart from the restriction by [`session`](Self::session).
     pub fn applies_to(&self, client: &str) -> bool {
         self.client.as_deref().is_none_or(|only| only == client)
             && !self.except.iter().any(|except| &**except == client)

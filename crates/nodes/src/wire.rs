@@ -1,7 +1,7 @@
-//! Serialisation of bytes, shared texts and types of other crates.
+//! Serialisation of bytes, shared texts, and types of other crates.
 //!
-//! The names in this module and in types that derive `Serialize` are part of the wire format; the test vectors pin
-//! them.
+//! The names in this module, and in all types that derive `Serialize`, are part of the wire format. The test vectors
+//! fail if they change.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -53,7 +53,7 @@ struct WireSince {
     offset: u64,
 }
 
-/// Bytes as one byte string, not as a sequence of numbers.
+/// Serialises bytes as one byte string instead of a sequence of numbers.
 pub(crate) mod raw {
     use super::*;
 
@@ -90,7 +90,7 @@ pub(crate) mod raw {
     }
 }
 
-/// A shared text as a string.
+/// Serialises a shared text as a string.
 pub(crate) mod text {
     use super::*;
 
@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A list of shared texts.
+/// Serialises a list of shared texts as a list of strings.
 pub(crate) mod texts {
     use super::*;
 
@@ -136,7 +136,7 @@ pub(crate) mod texts {
     }
 }
 
-/// Channels and their numbers of subscribers.
+/// Serialises a list of channels with their numbers of subscribers.
 pub(crate) mod channels {
     use super::*;
 
@@ -159,7 +159,7 @@ pub(crate) mod channels {
     }
 }
 
-/// A value in an [`Arc`].
+/// Serialises the value in an [`Arc`].
 pub(crate) mod shared {
     use super::*;
 
@@ -177,7 +177,7 @@ pub(crate) mod shared {
     }
 }
 
-/// A payload that may be absent.
+/// Serialises a payload that may be absent.
 pub(crate) mod payload {
     use super::*;
 
@@ -212,7 +212,7 @@ pub(crate) mod payload {
     }
 }
 
-/// An optional position in a channel's stream.
+/// Serialises an optional position in a channel's stream.
 pub(crate) mod since {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Invalid input: from a later version, from another program, or made up.
+//! Invalid input: messages of a later version, bytes of another program, and random bytes.
 
 #[path = "../../../fuzz/src/nodes.rs"]
 #[expect(unreachable_pub, reason = "public in the fuzz crate")]
@@ -21,7 +21,7 @@ const INSTRUCT: u16 = 0x8001;
 const USER_STATUS: u16 = 5;
 const LATER_COMMAND: u16 = 0xffff;
 
-/// A message of this kind from a node of version 1.`minor`.
+/// Returns a message of the given kind from a node of version 1.`minor`.
 fn message(minor: u8, kind: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = b"vche\x01".to_vec();
     bytes.push(minor);
@@ -218,7 +218,7 @@ fn deep_nesting_is_refused() {
             let deep = [&whole[..HEADER], &vec![byte; 1 << 20]].concat();
             assert!(Envelope::decode(&deep).is_err(), "{name}");
         }
-        // An additional field, which would be ignored.
+        // A message with an additional field, which is ignored and nested too deeply.
         let mut more = whole.clone();
         more[HEADER] += 1;
         more.extend_from_slice(b"\xa1x");

@@ -1,7 +1,7 @@
-//! The serialised form of version 1.0, pinned: vectors stay readable forever, and messages are still encoded the same
-//! way.
+//! Pins the serialised form of version 1.0: the recorded messages (vectors) must stay readable forever, and messages
+//! must still be encoded to the same bytes.
 //!
-//! `VECHE_BLESS=1` writes the file of vectors; that of a released version is never written again.
+//! With `VECHE_BLESS=1` the test writes the file of vectors. That of a released version must never be written again.
 
 mod samples;
 
@@ -13,7 +13,7 @@ use veche_nodes::{Envelope, VERSION};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/1.0.txt");
 
-/// Bytes of a line of the file.
+/// Number of bytes per line of the file.
 const LINE_BYTES: usize = 40;
 
 fn written() -> String {
@@ -32,7 +32,7 @@ fn written() -> String {
     text
 }
 
-/// The bytes by their name.
+/// Returns the bytes of each vector by its name.
 fn vectors(text: &str) -> BTreeMap<&str, Vec<u8>> {
     let blocks = text.split("\n\n").skip(1);
     blocks

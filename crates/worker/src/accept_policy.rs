@@ -1,18 +1,18 @@
-//! Which listeners accept connections at the connection limit and during a drain.
+//! The listeners that accept connections at the connection limit and during a drain.
 
 use veche_frontends::ListenerRole;
 
 /// Selects the listeners that accept connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AcceptPolicy {
-    /// Every listener: nothing restricts accepting.
+    /// All listeners accept connections.
     #[default]
     Everything,
-    /// Only listeners for back ends accept: the process is at its connection limit.
+    /// Only listeners for back ends accept connections, because the process has reached its connection limit.
     BackEndsOnly,
-    /// All but push listeners: a drain has no clients left that pushes could reach.
+    /// All but push listeners accept connections: in a drain without remaining clients, pushes would reach none.
     ClientsOnly,
-    /// None: another process has taken over, or a drain is finished.
+    /// No listener accepts connections: another process has taken over, or a drain has finished.
     Nothing,
 }
 

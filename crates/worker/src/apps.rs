@@ -1,4 +1,4 @@
-//! The worker's interface to applications beyond the calls of sessions.
+//! The worker's interface to applications, in addition to the calls that sessions make.
 
 use std::any::Any;
 
@@ -13,18 +13,19 @@ use veche_types::{AppId, ConnectionId, MessageKind};
 
 use crate::worker::Worker;
 
-/// The applications of a worker. Sessions call them through [`Apps`]; the worker knows their concrete type.
+/// The applications of a worker. Sessions call them through the trait [`Apps`]; the worker knows their concrete type.
 pub trait AppHost: Apps {
-    /// A message between the applications of different workers.
+    /// A message from the applications of one worker to those of another.
     type Message;
 
-    /// Returns the application that made the hub request with this session id; `None` if it belongs to a connection.
+    /// Returns the application that made a hub request, given the session id of the request; `None` if the id belongs
+    /// to a connection.
     fn requesting_app(session: ConnectionId) -> Option<AppId> {
         let _ = session;
         None
     }
 
-    /// Handles a message of another worker's applications.
+    /// Handles a message from the applications of another worker.
     fn handle_message(&mut self, message: Self::Message, shared: &mut Context);
 
     /// Returns whether [`next_message`](Self::next_message) has a message for any worker.
@@ -32,14 +33,14 @@ pub trait AppHost: Apps {
         false
     }
 
-    /// Takes the next message for a worker's applications.
+    /// Takes the next message for the applications of worker `to`.
     fn next_message(&mut self, to: usize) -> Option<Self::Message> {
         let _ = to;
         None
     }
 
-    /// Lets an application decide on a command. It adds exactly one decision to the worker's hook decisions, now or
-    /// later. A `timeout_ms` of 0 means no limit.
+    /// Makes an application decide on a client's command. It adds exactly one decision to the worker's hook decisions,
+    /// during this call or later. A `timeout_ms` of 0 means no time limit.
     fn decide_hook(
         &mut self,
         app: AppId,
@@ -48,7 +49,7 @@ pub trait AppHost: Apps {
         shared: &mut Context,
     );
 
-    /// Reports to an application the result of a token renewal that it requested for a session.
+    /// Reports to an application the result of a token renewal that the application has requested for a session.
     fn handle_renewed(
         &mut self,
         renewal: &TokenRenewal,
@@ -56,7 +57,8 @@ pub trait AppHost: Apps {
         shared: &mut Context,
     );
 
-    /// Handles channel events and the number of events lost before them; returns whether an application now has work.
+    /// Handles channel events; `lost` is the number of events lost before them. Returns whether an application now has
+    /// work, so that another turn is needed.
     fn handle_channel_event(&mut self, events: &[ChannelEvent], lost: u64) -> bool {
         let _ = (events, lost);
         false
@@ -72,24 +74,25 @@ pub trait AppHost: Apps {
         true
     }
 
-    /// Returns whether an application still holds a client, possibly only because its last handler has not ended.
+    /// Returns whether an application still has a client, including a disconnected one whose last handler has not
+    /// ended.
     fn has_clients(&self) -> bool {
         false
     }
 
-    /// Requests services to stop; those still running at this monotonic time in milliseconds are ended. May be called
-    /// again with an earlier time.
+    /// Requests services to stop. Those still running at `until_ms`, in monotonic milliseconds, are aborted. May be
+    /// called again with an earlier time.
     fn stop_services(&mut self, until_ms: u64, shared: &mut Context) {
         let _ = (until_ms, shared);
     }
 
-    /// Returns whether services were requested to stop and none is running.
+    /// Returns whether services were requested to stop and none is running any more.
     fn have_services_ended(&self) -> bool {
         true
     }
 }
 
-/// The applications of a worker whose routes lead to none.
+/// The type of the applications of a worker without applications. No value of it exists.
 #[derive(Debug)]
 pub enum NoApps {}
 
@@ -197,7 +200,8 @@ impl AppHost for NoApps {
 }
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Calls the applications, which are moved out of the context for the call; `None` if there are none.
+    /// Calls a function with the applications, which are moved out of the context during the call. Returns `None` if
+    /// there are none.
     pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut A, &mut Context) -> R) -> Option<R> {
         let result = self.shared.with_apps(|apps, shared| {
             let apps: &mut dyn Any = apps;
@@ -216,8 +220,9 @@ impl<A: AppHost, T> Worker<A, T> {
         apps.downcast_mut()
     }
 
-    /// Runs the applications and resumes what waited for them. The effects are handled in the next turn, so that
-    /// two applications that answer each other immediately cannot hold the worker.
+    /// Runs the applications' turn, and resumes the connections that waited for an application. Effects that this
+    /// causes are handled in the next turn, so that two applications that answer each other immediately can't occupy
+    /// the worker forever.
     pub(crate) fn run_apps(&mut self) {
         if self
             .shared
@@ -263,7 +268,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Passes a hub answer to the application that made the request; returns it if no application did.
+    /// Passes a hub reply to the application that made the request. Returns the reply if a session made the request.
     pub(crate) fn answer_app(
         &mut self,
         id: ConnectionId,
@@ -278,7 +283,7 @@ impl<A: AppHost, T> Worker<A, T> {
         None
     }
 
-    /// Returns the milliseconds until applications have work; `None` for never.
+    /// Returns the time until applications have work, in milliseconds; `None` if they have none until an event.
     pub(crate) fn apps_due_in_ms(&self) -> Option<u64> {
         let shared = &self.shared;
         let apps = shared.apps.as_ref()?;

@@ -1,6 +1,7 @@
-//! Drain: applications stop first, then clients are closed evenly over the drain time, then services stop and back ends
-//! are closed, and last the connections to other servers. If another process takes over, services and back ends are
-//! closed at once, so that their publications reach the clients of the new process.
+//! Drain: the closing of all connections, evenly over the drain time, before the worker ends. Applications stop first,
+//! then clients are closed, then services stop and back ends are closed, and last the connections to other servers. If
+//! another process takes over, services and back ends are closed at once, so that their publications reach the clients
+//! of the new process.
 
 use veche_frontends::ShutdownReason;
 use veche_types::codes::CloseCode;
@@ -8,32 +9,32 @@ use veche_types::codes::CloseCode;
 use crate::apps::AppHost;
 use crate::worker::{ExternalRequest, Worker};
 
-/// A drain in progress: the connections with indexes `next..end` still have to be closed.
+/// A drain in progress: the clients at the connection indices `next..end` still have to be closed.
 pub(crate) struct Drain {
     next: u32,
     end: u32,
-    /// Start of closing clients.
+    /// The time at which the first client is closed, in monotonic milliseconds like all times here.
     from_ms: u64,
     until_ms: u64,
-    /// End of the drain time.
+    /// The end of the drain time.
     ends_ms: u64,
-    /// Latest start of closing connections to other servers.
+    /// The latest time at which the closing of connections to other servers begins.
     servers_ms: u64,
     apps: AppsStage,
     clients: ClientsStage,
-    /// No index below this one belongs to a client.
+    /// No connection with an index below this one belongs to a client any more.
     passed: u32,
     services: ServicesStage,
-    /// Latest time to stop services.
+    /// The latest time at which services are requested to stop.
     services_from_ms: u64,
-    /// Latest start of closing back ends.
+    /// The latest time at which the closing of back ends begins.
     back_ends_from_ms: u64,
     has_closed_back_ends: bool,
-    /// Whether closing of connections to other servers has begun; it follows that of clients.
+    /// Whether the closing of connections to other servers has begun, which comes after that of clients.
     has_stopped_servers: bool,
 }
 
-/// Progress of stopping applications.
+/// The progress of stopping applications.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 enum AppsStage {
     Stopping,
@@ -43,7 +44,7 @@ enum AppsStage {
     StoppedEverywhere,
 }
 
-/// Progress of closing clients.
+/// The progress of closing clients.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ClientsStage {
     /// This worker may still have clients.
@@ -54,7 +55,7 @@ enum ClientsStage {
     GoneEverywhere,
 }
 
-/// Progress of stopping services.
+/// The progress of stopping services.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ServicesStage {
     Running,
@@ -65,18 +66,18 @@ enum ServicesStage {
     EndedEverywhere,
 }
 
-/// Services that have not ended after this time are stopped.
+/// Maximum time that services have to end after the request to stop, in milliseconds; then they are aborted.
 const SERVICES_MS_MAX: u64 = 10_000;
 
-/// Time for the final publications of applications to reach clients before these are closed.
+/// Time for the final publications of applications to reach the clients before these are closed, in milliseconds.
 const LAST_PUBLICATIONS_MS: u64 = 20;
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Begins to drain within this many milliseconds. [`ExternalRequest::AppsStopped`] follows once the applications of this
-    /// worker have stopped.
+    /// Begins a drain that takes `within_ms` milliseconds. [`ExternalRequest::AppsStopped`] follows once the
+    /// applications of this worker have stopped.
     pub fn handle_drain(&mut self, within_ms: u64, shutdown_reason: ShutdownReason) {
         self.shared.start_draining(shutdown_reason);
-        // Before connections are closed, since `app.stop` may send to them.
+        // Before any connection is closed, since `app.stop` may send to connections.
         self.with_apps(|apps, shared| apps.stop(shared));
         let began_ms = self.shared.now.mono_ms;
         let before = self.drain.take();
@@ -91,9 +92,9 @@ impl<A: AppHost, T> Worker<A, T> {
         self.drain = Some(Drain {
             next: 0,
             end: self.slab.end(),
-            // Applications may use the first quarter of the time.
+            // Clients are not closed during the first quarter of the time, unless applications stop earlier.
             from_ms: began_ms + within_ms / 4,
-            // The last fifth is reserved for closing handshakes.
+            // The last fifth of the time is reserved for closing handshakes.
             until_ms: began_ms + (within_ms - within_ms / 5),
             ends_ms,
             servers_ms,
@@ -105,13 +106,13 @@ impl<A: AppHost, T> Worker<A, T> {
             passed: 0,
             services,
             services_from_ms: match shutdown_reason {
-                // Clients may depend on services, so these run until the clients are closed.
+                // The remaining clients need the services, so services stop in the last tenth of the time.
                 ShutdownReason::Stopping => ends_ms - within_ms / 10,
-                // Services of the other process wait for these to end.
+                // The new process starts its services only when those of this process have ended.
                 ShutdownReason::Replaced => began_ms,
             },
             back_ends_from_ms: match shutdown_reason {
-                // Pushes of back ends still reach the remaining clients.
+                // Until then, pushes of back ends still reach the remaining clients.
                 ShutdownReason::Stopping => servers_ms,
                 ShutdownReason::Replaced => began_ms,
             },
@@ -120,7 +121,7 @@ impl<A: AppHost, T> Worker<A, T> {
         });
     }
 
-    /// Ends the drain: remaining connections are aborted.
+    /// Handles the end of the drain time: aborts the remaining connections.
     pub fn handle_drain_over(&mut self) {
         for index in 0..self.slab.end() {
             if let Some(id) = self.slab.id_at(index) {
@@ -129,8 +130,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles lost commands about users of this worker, such as a disconnect or a refresh: each client with a user has
-    /// to connect again.
+    /// Handles the loss of commands for users of this worker, such as a disconnect or a refresh. Because any user may
+    /// have been meant, all clients with a user are disconnected and have to connect again.
     pub fn handle_commands_lost(&mut self) {
         let (code, reason) = CloseCode::InsufficientState.parts();
         for index in 0..self.slab.end() {
@@ -142,7 +143,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// The applications of all workers have stopped.
+    /// Handles that the applications of all workers have stopped.
     pub fn handle_apps_stopped(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         if let Some(drain) = &mut self.drain
@@ -153,7 +154,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles the end of the last client of all workers.
+    /// Handles that no worker has a client any more.
     pub fn handle_clients_gone(&mut self) {
         if let Some(drain) = &mut self.drain {
             drain.clients = ClientsStage::GoneEverywhere;
@@ -173,7 +174,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.drain.is_some()
     }
 
-    /// Returns whether new outbound connections are refused.
+    /// Returns whether the drain has begun to close connections to other servers; new ones are then refused.
     #[must_use]
     pub fn has_stopped_servers(&self) -> bool {
         self.drain
@@ -181,7 +182,7 @@ impl<A: AppHost, T> Worker<A, T> {
             .is_some_and(|drain| drain.has_stopped_servers)
     }
 
-    /// Closes the clients that are due.
+    /// Closes the clients that are due by now.
     pub(crate) fn drain_clients(&mut self) {
         let has_stopped = self.drain.is_some() && self.apps().is_none_or(AppHost::has_stopped);
         let Some(drain) = &mut self.drain else { return };
@@ -199,7 +200,7 @@ impl<A: AppHost, T> Worker<A, T> {
             0 => drain.end,
             within => (u64::from(drain.end) * elapsed.min(within) / within) as u32,
         };
-        // The first connection is due immediately.
+        // The connection at index 0 is due immediately.
         let due = due.max(drain.end.min(1));
         let from = drain.next;
         drain.next = due.max(from);
@@ -214,7 +215,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Starts to close back ends once the process has no clients left that they could reach, or when they are due.
+    /// Starts to close back ends at their time, or once the process has no clients left, which pushes could reach.
     pub(crate) fn drain_back_ends(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let Some(drain) = &mut self.drain else { return };
@@ -235,8 +236,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Reports when the last client of this worker is gone. Connections with only a transport left do not count: a peer
-    /// that does not close it delays nothing.
+    /// Reports once this worker has no client left. A connection whose session has ended and whose transport is still
+    /// open does not count, so a peer that does not close its transport delays nothing.
     fn check_clients_gone(&mut self) {
         let Some(drain) = &mut self.drain else { return };
         if drain.clients != ClientsStage::Connected || drain.apps != AppsStage::StoppedEverywhere {
@@ -256,7 +257,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy = true;
     }
 
-    /// Stops services once the process has no clients left or the time has come, and reports their end.
+    /// Requests services to stop at their time, or once the process has no clients left, and reports when they have
+    /// ended.
     pub(crate) fn drain_services(&mut self) {
         self.check_clients_gone();
         let now_ms = self.shared.now.mono_ms;
@@ -279,12 +281,12 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Closes the connections to other servers once no application, client or service needs them, or when they are due.
+    /// Closes the connections to other servers at their time, or once no application, client or service needs them.
     pub(crate) fn drain_servers(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let has_clients = self.shared.stats.connections.read() > 0;
         let Some(drain) = &mut self.drain else { return };
-        // Services may use them after the request to stop; the remaining time is for closing handshakes.
+        // Until then services may use these connections; the remaining time is for closing handshakes.
         let is_late = now_ms >= drain.servers_ms;
         let is_needed = drain.apps != AppsStage::StoppedEverywhere
             || has_clients

@@ -1,9 +1,9 @@
 //! One worker: its connections, its part of the hub, its applications, and the only implementation of a turn.
 //!
 //! [`Worker`] is a state machine without I/O. A driver passes events in (`handle_*`), runs the turn
-//! ([`Worker::finish_turn`]) and collects the resulting work (`poll_*`). The server drives it with sockets, TLS and
-//! mailboxes; the simulator, the front ends' tests and the fuzz targets drive it with bytes in memory. It reaches no
-//! socket, clock, thread or global randomness, and no other code contains steps of a turn.
+//! ([`Worker::finish_turn`]) and takes the resulting work out (`poll_*`). The server drives it with sockets, TLS and
+//! mailboxes; the simulator, the front ends' tests and the fuzz targets drive it with bytes in memory. The crate uses
+//! no socket, clock, thread or global random number, and no other code contains steps of a turn.
 //!
 //! Messages between the workers of a node are plain values. [`WorkerMessage::into_node_message`] lists those that also
 //! exist between nodes; `veche-nodes` defines and serialises them.

@@ -1,48 +1,48 @@
-//! Limits on the work of one turn, and the time of the next.
+//! Limits on the work of one turn, and the time at which the next turn begins.
 
-/// Deliveries of queued fan-outs per turn: about two milliseconds of sends.
+/// Deliveries of queued fan-outs per turn: about two milliseconds of work.
 const DELIVERIES_MAX: usize = 512;
 
-/// Messages of other workers per turn.
+/// Messages from other workers per turn.
 const MESSAGES_MAX: usize = 4096;
 
-/// Work of one connection per turn: about a millisecond.
+/// Work of one connection per turn, in units of about a nanosecond: about a millisecond.
 const CONNECTION_WORK: u64 = 1_000_000;
 
-/// Work of all connections per turn for new events.
+/// Work of all connections per turn for new events, in the same units: about six milliseconds.
 const EVENT_WORK: u64 = 6_000_000;
 
-/// Work of all connections per turn for input left by earlier turns.
+/// Work of all connections per turn for input left over from earlier turns, in the same units: about four milliseconds.
 const BACKLOG_WORK: u64 = 4_000_000;
 
-/// The default of [`TurnLimits::app_credits`]. A lane has 1,024 credits; the remainder is reserved for the hub.
+/// The default of [`TurnLimits::app_credits`]. A lane has 1,024 credits; the others are reserved for the hub.
 pub const APP_CREDITS: u32 = 256;
 
-/// Retry interval of work that waits for credit, for room below a limit or for a disk.
+/// Time until work is retried that waits for a credit, for a queue to drain or for a disk, in milliseconds.
 pub(crate) const RETRY_MS: u64 = 1;
 
-/// Retry interval of less urgent work: a failing disk, the next connections of a drain.
+/// Time until less urgent work is retried, in milliseconds: while the disk fails, or during a drain.
 pub(crate) const RETRY_LATER_MS: u64 = 20;
 
-/// Interval of freeing spare memory and expired history, while there is any.
+/// Interval at which spare memory is freed and history expired, in milliseconds, as long as there is any.
 pub(crate) const MAINTENANCE_MS: u64 = 1000;
 
 /// Limits on the work of one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnLimits {
-    /// Deliveries of queued fan-outs, at least 1.
+    /// Maximum number of deliveries of queued fan-outs, at least 1.
     pub deliveries: usize,
-    /// Messages of other workers, at least 1.
+    /// Maximum number of messages from other workers, at least 1.
     pub messages: usize,
-    /// Work of one connection, at least 1, in [units](veche_frontends::work_budget) of about a nanosecond.
+    /// Maximum work of one connection, at least 1, in [units](veche_frontends::work_budget) of about a nanosecond.
     pub connection_work: u64,
-    /// Work of all connections for new events, in the same units. When it is used up, further input waits for a later
-    /// turn, in which the connection served longest ago continues first.
+    /// Maximum work of all connections for new events, in the same units. Input beyond it waits for a later turn, in
+    /// which the connection served longest ago continues first.
     pub event_work: u64,
-    /// Work of all connections for input left by earlier turns, at least 1, in the same units.
+    /// Maximum work of all connections for input left over from earlier turns, at least 1, in the same units.
     pub backlog_work: u64,
-    /// Number of unacknowledged data messages in a lane from which on applications and emulation requests stop sending,
-    /// at least 1.
+    /// Applications and emulation requests send no further message on a lane that has this many unprocessed data
+    /// messages. At least 1.
     pub app_credits: u32,
     /// Whether spare memory is freed and history expired once a second.
     pub maintains: bool,
@@ -62,11 +62,11 @@ impl Default for TurnLimits {
     }
 }
 
-/// When the next turn has to begin without further events.
+/// The time at which the next turn has to begin if no event arrives earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnState {
-    /// Immediately: work is left.
+    /// Immediately, because work is left.
     Busy,
-    /// After this many milliseconds or with the next event; `None`: only with an event.
+    /// After this many milliseconds, or earlier with the next event; `None`: only with the next event.
     Idle(Option<u64>),
 }

@@ -1,4 +1,4 @@
-//! Messages between workers: plain values on ordered lanes with credit-based flow control for data.
+//! Messages between workers: plain values on ordered lanes, with flow control by credits for data messages.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::worker::Worker;
 /// A message from one worker to another.
 #[derive(Debug)]
 pub enum WorkerMessage<M> {
-    /// Mail for the receiver's hub.
+    /// A message for the receiver's hub.
     Hub(HubMessage),
-    /// A message for the receiver's applications, from the same applications of the sender.
+    /// A message for an application on the receiving worker, from the same application on the sending worker.
     App(M),
-    /// Client commands for a streaming response of the receiver (HTTP fallback transports).
+    /// Commands of a client for its streaming response, which the receiver holds (HTTP fallback transports).
     Relay(EmulationRequest),
     /// A request to list connections.
     ListConnections(Arc<ListConnections>),
-    /// Client commands for a response of another node, to the cluster.
+    /// Commands of a client for its streaming response, which another node holds. Sent on the lane to the cluster.
     RelayTo(NodeId, EmulationRequest),
-    /// A block for all nodes, to the cluster.
+    /// A ban for all nodes. Sent on the lane to the cluster.
     Block(BanRequest),
 }
 
@@ -49,23 +49,23 @@ pub struct OutgoingMail<M> {
 }
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Sets the number of data messages to a worker that it has not processed yet. To be called for each worker before
-    /// the first [`handle_message`](Self::handle_message) of a turn and after the last
+    /// Sets the number of data messages sent to worker `to` that it has not processed yet. Must be called for each
+    /// worker before the first [`handle_message`](Self::handle_message) of a turn and after the last
     /// [`poll_message`](Self::poll_message).
     #[inline]
     pub fn handle_credits(&mut self, to: usize, unfinished: u32) {
         self.shared.requests.mailer.lanes[to].unfinished = unfinished;
     }
 
-    /// Returns whether this turn accepts another message; further ones wait for the next turn.
+    /// Returns whether this turn can handle another message. If not, further messages wait for the next turn.
     #[must_use]
     #[inline]
     pub fn wants_message(&self) -> bool {
         self.messages < self.limits.messages
     }
 
-    /// Handles a message of another worker. Answers in it reach their sessions before the next message is handled, so a
-    /// subscriber receives the answer to its subscription before publications that follow it.
+    /// Handles a message from another worker. Replies that it contains reach their sessions before the next message is
+    /// handled, so a subscriber receives the reply to its subscription before the publications that follow it.
     pub fn handle_message(&mut self, from: usize, message: WorkerMessage<A::Message>) {
         self.messages += 1;
         match message {
@@ -85,19 +85,20 @@ impl<A: AppHost, T> Worker<A, T> {
                 self.shared.requests.mailer.lanes[from].finished += 1;
             }
             WorkerMessage::ListConnections(list_request) => self.answer_list_request(&list_request),
-            // These are for the cluster, which is not a worker.
+            // Sent only on the lane to the cluster; no worker receives these.
             WorkerMessage::RelayTo(..) | WorkerMessage::Block(_) => {}
         }
     }
 
-    /// Takes the number of a worker's data messages processed in this turn, which are credits to return.
+    /// Takes the number of data messages of worker `of` that were processed in this turn. The driver returns as many
+    /// credits.
     #[inline]
     pub fn poll_finished(&mut self, of: usize) -> u32 {
         std::mem::take(&mut self.shared.requests.mailer.lanes[of].finished)
     }
 
-    /// Takes the next message for another worker. To be called after [`finish_turn`](Self::finish_turn) until it
-    /// returns `None`; messages to one worker must be sent in this order.
+    /// Takes the next message for another worker. Must be called after [`finish_turn`](Self::finish_turn) until it
+    /// returns `None`; messages to the same worker must be sent in this order.
     #[inline]
     pub fn poll_message(&mut self) -> Option<OutgoingMail<A::Message>> {
         if !self.shared.requests.blocks.is_empty() {
@@ -128,16 +129,16 @@ impl<A: AppHost, T> Worker<A, T> {
         outgoing
     }
 
-    /// Takes back a message that did not fit in its lane. It is the first of the next turn, which visits the lanes from
-    /// the beginning, so that none is starved.
+    /// Takes back a message that did not fit into its lane. In the next turn it is returned first; that turn visits the
+    /// lanes from the first one on again, so that none is starved.
     pub fn put_back(&mut self, outgoing: OutgoingMail<A::Message>) {
         self.outgoing.push_front(outgoing);
         (self.next_lane, self.next_relay) = (0, 0);
         self.is_busy = true;
     }
 
-    /// Takes an application message; applications may use only a part of the credits, so that they do not block the
-    /// hub.
+    /// Takes a message of an application. Applications may use only a part of a lane's credits, so that they can't
+    /// block the hub.
     fn poll_app_message(&mut self) -> Option<OutgoingMail<A::Message>> {
         if !self.apps().is_some_and(AppHost::has_messages) {
             return None;
@@ -156,7 +157,8 @@ impl<A: AppHost, T> Worker<A, T> {
         })
     }
 
-    /// Takes the first relay from `next_relay` on whose lane has room, which preserves the order within each lane.
+    /// Takes the first relay, from index `next_relay` on, whose lane has credit. This preserves the order within each
+    /// lane.
     fn poll_relay(&mut self) -> Option<OutgoingMail<A::Message>> {
         let (me, credits) = (self.index(), self.limits.app_credits);
         let nodes = self.shared.requests.nodes;
@@ -173,7 +175,7 @@ impl<A: AppHost, T> Worker<A, T> {
                 continue;
             }
             let relay = relays.remove(self.next_relay)?;
-            // Clients can forge addresses of workers that do not exist.
+            // A client can forge the address in a relay; a relay to a worker that does not exist is dropped.
             if is_known {
                 lanes[to].unfinished += 1;
                 let message = WorkerMessage::Relay(relay);
@@ -183,7 +185,7 @@ impl<A: AppHost, T> Worker<A, T> {
         None
     }
 
-    /// Takes messages that are for the cluster and not for the hub of a worker.
+    /// Takes a relay to a response on another node, for the lane to the cluster.
     fn poll_for_nodes(&mut self) -> Option<OutgoingMail<A::Message>> {
         let ports = &mut self.shared.requests;
         let to = usize::from(ports.nodes?.0);
@@ -197,7 +199,7 @@ impl<A: AppHost, T> Worker<A, T> {
         Some(OutgoingMail { to, message })
     }
 
-    /// Passes bans to the cluster, before user commands that follow them.
+    /// Passes bans to the cluster. They precede the user commands that follow from them.
     fn hand_out_blocks(&mut self) {
         let ports = &mut self.shared.requests;
         let Some(nodes) = ports.nodes else {
@@ -211,7 +213,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Starts the queries to all workers that this worker has to make.
+    /// Sends the requests for lists of connections to all workers, or to the cluster if this node is part of one.
     pub(crate) fn send_list_requests(&mut self) {
         if self.shared.requests.list_requests.is_empty() {
             return;
@@ -256,7 +258,7 @@ impl<A: AppHost, T> Worker<A, T> {
         ports.send_message(worker, mail);
     }
 
-    /// Delivers the relays for responses of this worker.
+    /// Delivers the relays whose responses this worker holds.
     pub(crate) fn deliver_relays(&mut self) {
         for _ in 0..self.shared.requests.relays.len() {
             let Some(relay) = self.shared.requests.relays.pop_front() else {

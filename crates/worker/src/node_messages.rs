@@ -10,7 +10,7 @@ use veche_types::{ConnectionId, WorkerId};
 
 use crate::message::WorkerMessage;
 
-/// Prefix of a personal channel's name, followed by the user.
+/// Prefix of a personal channel's name; the user's name follows.
 const PERSONAL: char = '#';
 
 impl<M> WorkerMessage<M> {
@@ -28,18 +28,18 @@ impl<M> WorkerMessage<M> {
             Self::Relay(relay) => Ok(NodeMessage::Relay(relay)),
             Self::ListConnections(list_request) => Ok(NodeMessage::Connections(list_request)),
             Self::Block(command) => Ok(NodeMessage::Block(command)),
-            // The node is chosen when the message is sent.
+            // The node's id is not part of the message: it determines where the message is sent.
             Self::RelayTo(_, relay) => Ok(NodeMessage::Relay(relay)),
-            // Applications choose their own form within a node.
+            // Messages of applications exist only within a node.
             Self::App(message) => Err(Self::App(message)),
         }
     }
 
-    /// Converts a message of another node to the equivalent message for a worker, the inverse of
+    /// Converts a message from another node to the equivalent message for a worker. The inverse of
     /// [`into_node_message`](Self::into_node_message).
     ///
     /// # Errors
-    /// The message is for the process, not for a worker.
+    /// Returns the message if it is for the process as a whole, not for a worker.
     pub fn from_node_message(message: NodeMessage) -> Result<Self, NodeMessage> {
         Ok(match message {
             NodeMessage::Instruct(UserCommandRequest {
@@ -158,7 +158,7 @@ fn handle_node_mail(
                 }
             }
         }
-        // Channel ordering and related mail belong to the channel's home worker on this node.
+        // The ordering of a channel stays on its node, because each node has a home worker for the channel.
         HubMessage::Subscribe { .. }
         | HubMessage::Refused { .. }
         | HubMessage::Subscribed { .. }
@@ -168,7 +168,7 @@ fn handle_node_mail(
         | HubMessage::Query { .. }
         | HubMessage::Lost { .. }
         | HubMessage::LogFull { .. }
-        // A user command already split up within the node; other nodes send it whole.
+        // Parts of a user command that was split among the workers of the node; other nodes get the whole command.
         | HubMessage::Command { .. }
         | HubMessage::Acknowledge { .. } => return Err(mail),
     })

@@ -1,4 +1,4 @@
-//! The connections of a worker: one entry holds the whole state of a connection, at the index of its id.
+//! The connections of a worker. One entry holds the whole state of a connection, at the index in its id.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,23 @@ use veche_types::ConnectionId;
 
 use crate::worker::TransportCommand;
 
-/// One connection. `T` is the driver's own state for it, such as TLS.
+/// One connection. `T` is the driver's own state of the connection, such as TLS.
 pub(crate) struct ConnectionEntry<T> {
     pub(crate) connection: Connection,
     pub(crate) transport: T,
     generation: u32,
-    /// When the transport's timer fires, in monotonic milliseconds; `u64::MAX` if it is not set.
+    /// The time at which the transport's timer fires, in monotonic milliseconds; `u64::MAX` if the timer is not set.
     pub(crate) armed_ms: u64,
     pub(crate) stall: WriteStall,
-    /// Whether the transport was paused.
+    /// Whether receiving on the transport is paused.
     pub(crate) is_paused: bool,
-    /// Whether the driver holds the connection's input, regardless of the connection's own state.
+    /// Whether the driver pauses the connection's input, whatever the connection's own state.
     pub(crate) is_held: bool,
 }
 
 impl<T> ConnectionEntry<T> {
-    /// Updates the transport after a change of the connection: an earlier deadline, receiving or not.
+    /// Updates the transport after the connection has changed: sets its timer to an earlier deadline, pauses or resumes
+    /// it.
     #[inline]
     pub(crate) fn update_timer(
         &mut self,
@@ -40,7 +41,7 @@ impl<T> ConnectionEntry<T> {
         }
     }
 
-    /// Sets the transport's timer if it would fire later.
+    /// Sets the transport's timer to the deadline, unless it fires by then anyway.
     #[inline]
     pub(crate) fn arm(
         &mut self,
@@ -55,15 +56,15 @@ impl<T> ConnectionEntry<T> {
     }
 }
 
-/// Tracks how long unsent bytes have made no progress.
+/// Tracks for how long none of the unsent bytes have been sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WriteStall {
-    /// Monotonic milliseconds; 0: nothing is unsent.
+    /// The time of the last progress in monotonic milliseconds; 0 if no bytes are unsent.
     since_ms: u64,
 }
 
 impl WriteStall {
-    /// Records an incomplete send; returns whether nothing was unsent before.
+    /// Records an incomplete send. Returns whether no bytes were unsent before it.
     pub(crate) fn begin(&mut self, now_ms: u64) -> bool {
         let is_first = self.since_ms == 0;
         if is_first {
@@ -72,12 +73,12 @@ impl WriteStall {
         is_first
     }
 
-    /// Records progress that left `unsent` bytes.
+    /// Records that bytes were sent and `unsent` bytes are left.
     pub(crate) fn progress(&mut self, unsent: usize, now_ms: u64) {
         self.since_ms = if unsent == 0 { 0 } else { now_ms.max(1) };
     }
 
-    /// Returns the time of the last progress while bytes are unsent, in monotonic milliseconds.
+    /// Returns the time of the last progress in monotonic milliseconds; `None` if no bytes are unsent.
     pub(crate) fn since_ms(&self) -> Option<u64> {
         (self.since_ms != 0).then_some(self.since_ms)
     }
@@ -144,7 +145,7 @@ impl<T> ConnectionSlab<T> {
         self.entries.len() as u32
     }
 
-    /// Returns whether the index has a client connection that is not over.
+    /// Returns whether the connection at the index is a client's and has not ended.
     pub(crate) fn is_client(&self, index: u32) -> bool {
         let entry = self.entries.get(index as usize).and_then(Option::as_ref);
         entry.is_some_and(|ConnectionEntry { connection, .. }| {

@@ -1,4 +1,4 @@
-//! The turn: the only definition of the order of its steps.
+//! The turn of a worker. This is the only definition of the order of its steps.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::limits::{MAINTENANCE_MS, RETRY_LATER_MS, RETRY_MS, TurnState};
 use crate::worker::{ExternalRequest, Worker, begin_work};
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Processes the effects of the turn's events and messages. Afterwards the driver polls the resulting work in the
-    /// order documented at [`Worker`].
+    /// Runs the steps of the turn after its events and messages were handled. Afterwards the driver takes the resulting
+    /// work in the order documented at [`Worker`].
     pub fn finish_turn(&mut self) {
         self.is_busy = false;
         self.finish_messages();
@@ -40,8 +40,8 @@ impl<A: AppHost, T> Worker<A, T> {
         self.shared.stats.mailbox_depth.set(depth as u64);
     }
 
-    /// Continues connections that used up their share of an earlier turn, each at most once, the one served longest ago
-    /// first.
+    /// Continues connections that used up their work limit in an earlier turn, each at most once, beginning with the
+    /// connection served longest ago.
     fn continue_connections(&mut self) {
         let waiting = self.shared.waiting_for_turn.len();
         if waiting > 0 {
@@ -59,9 +59,9 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Continues connections whose input waited, if their wait is over. A connection that used its credit
-    /// and needs another goes behind those without one: otherwise a pipeline of publications would starve all others
-    /// when credit is scarce.
+    /// Resumes connections whose input was paused, if the reason is gone. A connection that has used a credit and needs
+    /// another one goes to the end of the queue, behind connections that got none: otherwise, when credits are scarce,
+    /// one connection that pipelines publications would starve all others.
     fn resume_connections(&mut self) {
         if self.resumable.is_empty() && self.shared.waiting_for_credit.is_empty() {
             return;
@@ -84,7 +84,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.ids = ids;
     }
 
-    /// Applies what hub and sessions requested of other connections in this turn.
+    /// Applies the actions on other connections that the hub and the sessions have requested in this turn.
     fn apply_disconnects(&mut self) {
         self.send_list_requests();
         self.deliver_answers();
@@ -117,24 +117,24 @@ impl<A: AppHost, T> Worker<A, T> {
         if self.shared.requests.outboxes.has_slow() {
             self.handle_slow_clients();
         }
-        // A batch whose previous command was just answered continues in the next turn.
+        // A batch of API commands may have continued with a list request, which the next turn sends.
         self.is_busy |= !self.shared.requests.list_requests.is_empty();
     }
 
-    /// Reports completed user commands to the home workers concerned and to the callers.
+    /// Reports executed user commands to the affected home workers, and to the callers.
     fn finish_user_commands(&mut self, settling: Vec<(Caller, Arc<UserCommand>)>) {
         for (caller, instruction) in settling {
             let (hub, ports) = (&mut self.shared.hub, &mut self.shared.requests);
             hub.acknowledge_command(caller, &instruction, ports);
         }
         self.deliver_answers();
-        // The continued batches may have added user commands.
+        // API batches that have continued may have added user commands, which the next turn executes.
         let ports = &self.shared.requests;
         self.is_busy |= !(ports.disconnects.is_empty() && ports.user_commands.is_empty());
         self.is_busy |= !ports.finished_user_commands.is_empty();
     }
 
-    /// Handles sessions that missed publications or whose queue exceeded its limit.
+    /// Handles sessions that have lost publications for slowness, or whose outbox exceeded its limit.
     fn handle_slow_clients(&mut self) {
         let mut ids = std::mem::take(&mut self.ids);
         self.shared.requests.outboxes.take_fallen_behind(&mut ids);
@@ -152,7 +152,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.ids = ids;
     }
 
-    /// Delivers the hub's answers to the requesting sessions and applications.
+    /// Delivers the hub's replies to the sessions and applications that made the requests.
     pub(crate) fn deliver_answers(&mut self) {
         while let Some((id, ticket, answer)) = self.shared.requests.answers.pop_front() {
             if let Some(answer) = self.answer_app(id, ticket, answer) {
@@ -163,8 +163,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Sends the turn's hook requests and delivers available decisions. Their effects are handled in the next turn, so
-    /// that a client whose commands are all refused immediately cannot hold the worker.
+    /// Sends the hook requests of this turn and delivers the decisions that have arrived. Their effects are handled in
+    /// the next turn, so that a client whose commands are all refused immediately can't occupy the worker forever.
     fn send_hook_requests(&mut self) {
         self.deliver_app_requests();
         if self.shared.requests.hook_decisions.is_empty() {
@@ -180,7 +180,7 @@ impl<A: AppHost, T> Worker<A, T> {
             }
         }
         self.deliver_app_requests();
-        // The application may have published or received a decision.
+        // A session may have continued and caused work, which the next turn handles.
         self.is_busy = true;
     }
 
@@ -191,7 +191,7 @@ impl<A: AppHost, T> Worker<A, T> {
                     self.with_apps(|apps, shared| {
                         apps.decide_hook(app, timeout_ms, &request, shared);
                     });
-                    // The session may have published or begun new work.
+                    // The application may have published or begun other work, which the next turn handles.
                     self.is_busy = true;
                 }
                 HookTarget::BackEnd(_) => self.requests.push_back(ExternalRequest::Hook(request)),
@@ -214,34 +214,35 @@ impl<A: AppHost, T> Worker<A, T> {
         self.lost_events += lost;
     }
 
-    /// Takes the next request to the outside. To be called after [`finish_turn`](Self::finish_turn) until it returns
-    /// `None`.
+    /// Takes the next request to the outside of the worker. Must be called after [`finish_turn`](Self::finish_turn)
+    /// until it returns `None`.
     pub fn poll_request(&mut self) -> Option<ExternalRequest> {
         self.requests.pop_front()
     }
 
-    /// Returns the channel events for the back end since the last call and the number of lost events. To be called once
-    /// per turn; events left in the list are returned again.
+    /// Returns the channel events for the back end that have not been taken yet, and the number of events lost since
+    /// the last call. Must be called once per turn. The caller removes the events that it takes; those left in the list
+    /// are returned again.
     pub fn poll_channel_events(&mut self) -> (&mut Vec<ChannelEvent>, u64) {
         let lost = std::mem::take(&mut self.lost_events);
         (&mut self.channel_events, lost)
     }
 
-    /// Takes the turn's batch for the history log. Not to be called while the log has no room: the hub buffers up to
-    /// its limit and then refuses publications.
+    /// Takes the turn's batch for the history log. Must not be called while the log can't accept a batch: the hub then
+    /// keeps the records up to its limit, and refuses further publications.
     pub fn poll_history(&mut self) -> Option<LogBatch> {
         let is_all = self.limits.maintains && self.shared.now.mono_ms >= self.maintain_at_ms;
         self.shared.hub.take_batch(is_all)
     }
 
-    /// Handles that the log has stored everything up to this batch.
+    /// Handles that the log has durably stored the batch with this number and all earlier ones.
     pub fn handle_durable(&mut self, batch: u64) {
         self.shared
             .hub
             .batch_durable(batch, &mut self.shared.requests);
     }
 
-    /// Takes events of an engine outside the process.
+    /// Handles events of an engine outside the process.
     pub fn handle_engine(&mut self, events: Vec<Event>) {
         let Some(engine) = self.shared.hub.engine().remote() else {
             return;
@@ -254,7 +255,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Returns the pending orders for an engine outside the process; `None` without such an engine.
+    /// Returns the orders for an engine outside the process, from which the caller removes those it sends; `None`
+    /// without such an engine.
     pub fn engine_orders(&mut self) -> Option<&mut Vec<Order>> {
         self.shared
             .hub
@@ -263,12 +265,12 @@ impl<A: AppHost, T> Worker<A, T> {
             .map(RemoteEngine::take_orders)
     }
 
-    /// Sets whether the log makes no progress, in which case waiting for it needs no early turn.
+    /// Sets whether the log fails to make progress. If so, work that waits for it is retried less often.
     pub fn set_log_failing(&mut self, is_failing: bool) {
         self.is_log_failing = is_failing;
     }
 
-    /// Ends the turn after all work was polled: frees memory and expires history when due.
+    /// Ends the turn after the driver has taken all work. Once a second it frees spare memory and expires history.
     pub fn end_turn(&mut self) {
         let now_ms = self.shared.now.mono_ms;
         let is_due = now_ms >= self.maintain_at_ms && self.limits.maintains;
@@ -277,12 +279,12 @@ impl<A: AppHost, T> Worker<A, T> {
         }
         self.is_trimmed = is_due && !self.shared.trim();
         begin_work(&self.limits, &mut self.shared);
-        // Clients that just became unreachable are reported in the next turn.
+        // Maintenance may have ended leave delays; the resulting leaves and events are sent in the next turn.
         self.is_busy |= is_due && self.shared.hub.has_pending_output();
     }
 
-    /// Returns the time at which the next turn has to begin. After [`end_turn`](Self::end_turn) it depends only on
-    /// applications, so drivers call it right before they wait.
+    /// Returns the time at which the next turn has to begin. After [`end_turn`](Self::end_turn) only applications can
+    /// change it, so drivers call it right before they wait.
     #[must_use]
     pub fn state(&self) -> TurnState {
         let apps = self.apps_due_in_ms();
@@ -311,7 +313,7 @@ impl<A: AppHost, T> Worker<A, T> {
         TurnState::Idle(own.into_iter().chain(apps).min())
     }
 
-    /// Sets the gauges of this worker's part of the hub.
+    /// Updates the metrics of this worker's part of the hub.
     fn set_gauges(&self) {
         let counts = self.shared.hub.gauges();
         let stats = Arc::as_ref(&self.shared.stats);

@@ -1,4 +1,4 @@
-//! [`Worker`]: its state, the events of connections, and the commands for transports.
+//! The [`Worker`]: its state, the events of its connections, and the commands for their transports.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -16,7 +16,8 @@ use crate::limits::TurnLimits;
 use crate::message::OutgoingMail;
 use crate::slab::ConnectionSlab;
 
-/// One worker without I/O. `A` is the type of its applications, `T` the driver's own state of each connection.
+/// One worker without I/O. `A` is the type of its applications; `T` is the state that the driver keeps for each
+/// connection.
 ///
 /// # Calls of a turn
 ///
@@ -61,77 +62,78 @@ pub struct Worker<A: AppHost, T = ()> {
     pub(crate) slab: ConnectionSlab<T>,
     pub(crate) commands: VecDeque<TransportCommand>,
     pub(crate) requests: VecDeque<ExternalRequest>,
-    /// Messages outside the hub's lanes.
+    /// Messages to other workers outside the hub's queues: bans, list requests, and messages that were put back.
     pub(crate) outgoing: VecDeque<OutgoingMail<A::Message>>,
-    /// Connections to continue in the next turn.
+    /// Connections to resume in the next turn.
     pub(crate) resumable: Vec<ConnectionId>,
-    /// Scratch space, empty between uses.
+    /// A buffer for reuse, empty between uses.
     pub(crate) ids: Vec<ConnectionId>,
-    /// Scratch space: connections that continued in this turn and wait for credit again.
+    /// A buffer for reuse: connections that were resumed in this turn and wait for a credit again.
     pub(crate) resumed: Vec<ConnectionId>,
     pub(crate) touched: Vec<u32>,
     pub(crate) next_write: usize,
-    /// The turn is finished and its writes were not polled yet.
+    /// Whether the turn is finished and its writes were not all polled yet.
     pub(crate) has_writes: bool,
     pub(crate) unsent: Vec<ConnectionId>,
     pub(crate) next_unsent: usize,
     pub(crate) next_lane: usize,
     pub(crate) next_relay: usize,
-    /// Messages handled in this turn.
+    /// The number of messages handled in this turn.
     pub(crate) messages: usize,
     pub(crate) channel_events: Vec<ChannelEvent>,
     pub(crate) lost_events: u64,
     pub(crate) drain: Option<Drain>,
     pub(crate) is_log_failing: bool,
-    /// There is work that can continue immediately.
+    /// Whether work is left, so that the next turn must begin immediately.
     pub(crate) is_busy: bool,
-    /// When spare memory is freed and history expired next, in monotonic milliseconds.
+    /// The time of the next maintenance, which frees spare memory and expires history, in monotonic milliseconds.
     pub(crate) maintain_at_ms: u64,
-    /// No spare memory was left, and nothing has happened since.
+    /// Whether the last turn ended with maintenance that left nothing to free or expire, so that no further one is
+    /// scheduled.
     pub(crate) is_trimmed: bool,
     apps: PhantomData<A>,
 }
 
-/// A command for a transport.
+/// A command for the transport of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportCommand {
-    /// Stop receiving until [`Resume`](Self::Resume).
+    /// Stop receiving on the transport until [`Resume`](Self::Resume).
     Pause(ConnectionId),
     /// Resume receiving on the transport.
     Resume(ConnectionId),
-    /// Call [`Worker::handle_timeout`] at this monotonic time in milliseconds; replaces a later time.
+    /// Call [`Worker::handle_timeout`] at this time, in monotonic milliseconds. Replaces a timer that fires later.
     SetTimer(ConnectionId, u64),
-    /// Close immediately; [`Worker::handle_closed`] follows.
+    /// Close the transport immediately; [`Worker::handle_closed`] follows.
     Close(ConnectionId),
 }
 
-/// A request to the world outside the worker.
+/// A request to the code outside the worker.
 #[derive(Debug)]
 pub enum ExternalRequest {
     /// A hook request for the back end, answered exactly once by [`Worker::handle_hook_decision`].
     Hook(HookRequest),
-    /// The applications of this worker have stopped; once those of all workers have, [`Worker::handle_apps_stopped`] is
-    /// called.
+    /// The applications of this worker have stopped. Once those of all workers have stopped, the driver calls
+    /// [`Worker::handle_apps_stopped`].
     AppsStopped,
-    /// The last client of this worker is gone in a drain; once no worker has clients, [`Worker::handle_clients_gone`]
-    /// is called.
+    /// In a drain: this worker has no client left. Once no worker has any, the driver calls
+    /// [`Worker::handle_clients_gone`].
     ClientsGone,
-    /// The services of this worker have ended in a drain; once those of all workers have,
-    /// [`Worker::handle_services_ended`] is called.
+    /// In a drain: the services of this worker have ended. Once those of all workers have ended, the driver calls
+    /// [`Worker::handle_services_ended`].
     ServicesEnded,
 }
 
-/// The remainder of a closed connection.
+/// The remaining data of a closed connection.
 #[derive(Debug)]
 pub struct ClosedConnection<T> {
-    /// The driver's own state.
+    /// The state that the driver kept for the connection.
     pub transport: T,
-    /// The IP address of the client.
+    /// The IP address of the peer.
     pub peer: IpAddr,
 }
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Creates a worker without connections; its index is that of its hub part.
+    /// Creates a worker without connections. Its index is that of the hub in `shared`.
     pub fn new(mut shared: Context, limits: TurnLimits) -> Self {
         begin_work(&limits, &mut shared);
         Self {
@@ -164,7 +166,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Replaces the limits of later turns.
+    /// Sets the limits of the following turns.
     pub fn set_limits(&mut self, limits: TurnLimits) {
         self.limits = limits;
         begin_work(&limits, &mut self.shared);
@@ -194,12 +196,13 @@ impl<A: AppHost, T> Worker<A, T> {
         &self.shared
     }
 
-    /// Returns the context for changes: before the first turn, or for state that no step of a turn uses.
+    /// Returns the shared context mutably. Only for use before the first turn, or for state that no step of a turn
+    /// uses.
     pub fn shared_mut(&mut self) -> &mut Context {
         &mut self.shared
     }
 
-    /// Sets the time of the turn.
+    /// Sets the current time for the following calls.
     pub fn set_now(&mut self, now: Now) {
         self.shared.set_now(now);
     }
@@ -211,7 +214,7 @@ impl<A: AppHost, T> Worker<A, T> {
         outboxes.set_outbox_bytes_max(outbox_bytes_max);
     }
 
-    /// Handles a connection accepted by the listener with this index.
+    /// Handles a connection that the listener with index `listener` has accepted.
     pub fn handle_accepted(&mut self, id: ConnectionId, listener: u16, peer: IpAddr, transport: T) {
         self.shared.stats.connections.add(1);
         let connection = Connection::accept(id, listener, peer, &mut self.shared);
@@ -219,7 +222,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.update_connection(id);
     }
 
-    /// Handles an outbound connection that is being opened for an application.
+    /// Handles that an outgoing connection for an application is being opened.
     pub fn handle_dialed(
         &mut self,
         id: ConnectionId,
@@ -233,15 +236,15 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= self.has_writes;
     }
 
-    /// Handles an outbound connection that could not be opened.
+    /// Reports to its application that an outgoing connection could not be opened.
     pub fn handle_dial_failed(&mut self, caller: DialId, why: &str) {
         self.with_apps(|apps, shared| apps.client_failed(caller.app, caller.token, why, shared));
         self.is_busy |= self.has_writes;
     }
 
-    /// Aborts an outbound connection that is being opened, for its application.
+    /// Aborts the opening of an outgoing connection because its application has abandoned it.
     pub fn hang_up(&mut self, caller: DialId) {
-        // A linear search, since this is rare.
+        // A linear search is fast enough, since this call is rare.
         let found = (0..self.slab.end()).find_map(|index| {
             let id = self.slab.id_at(index)?;
             let entry = self.slab.get(id)?;
@@ -253,7 +256,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles received bytes, which may be overwritten.
+    /// Handles received bytes. The call may overwrite them, because WebSocket frames are unmasked in place.
     #[inline]
     pub fn handle_received(&mut self, id: ConnectionId, bytes: &mut [u8]) {
         self.with(id, |connection, shared| {
@@ -261,12 +264,12 @@ impl<A: AppHost, T> Worker<A, T> {
         });
     }
 
-    /// Handles the peer's FIN.
+    /// Handles that the peer has ended its direction of the transport (FIN).
     pub fn handle_ended(&mut self, id: ConnectionId) {
         self.with(id, |connection, shared| connection.handle_ended(id, shared));
     }
 
-    /// Handles an expired timer of a transport.
+    /// Handles that the timer of a transport has fired.
     pub fn handle_timeout(&mut self, id: ConnectionId) {
         let Some(entry) = self.slab.get_mut(id) else {
             return;
@@ -283,7 +286,7 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles an expired timer of a transport whose preliminaries (TLS handshake, PROXY header) are late.
+    /// Handles that the timer of a transport has fired before its TLS handshake or PROXY header was complete.
     pub fn handle_late(&mut self, id: ConnectionId, why: &str) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.armed_ms = u64::MAX;
@@ -291,14 +294,15 @@ impl<A: AppHost, T> Worker<A, T> {
         self.handle_failed(id, why);
     }
 
-    /// Handles a connection that failed for this reason.
+    /// Handles that a connection has failed; `why` is the reason for logs.
     pub fn handle_failed(&mut self, id: ConnectionId, why: &str) {
         self.with(id, |connection, shared| {
             connection.handle_failed(id, why, shared)
         });
     }
 
-    /// Handles a closed transport, with the reason unless it was requested. Returns the remainder of the connection.
+    /// Handles that a transport was closed; `why` is the reason, or `None` if the worker requested it. Returns the
+    /// remaining data of the connection.
     pub fn handle_closed(
         &mut self,
         id: ConnectionId,
@@ -321,27 +325,27 @@ impl<A: AppHost, T> Worker<A, T> {
         })
     }
 
-    /// Handles a trusted client certificate, before the client's first byte.
+    /// Handles a trusted client certificate. Called before the client's first byte is received.
     pub fn handle_certificate(&mut self, id: ConnectionId, certificate_names: CertificateNames) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.connection.handle_certificate(certificate_names);
         }
     }
 
-    /// Handles the client address from a PROXY header, before the client's first byte.
+    /// Handles the client address from a PROXY header. Called before the client's first byte is received.
     pub fn handle_proxy_header(&mut self, id: ConnectionId, client: IpAddr) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.connection.handle_proxy_header(client);
         }
     }
 
-    /// Counts a connection for an address; returns whether the address is within its limit.
+    /// Counts a connection towards the limit of an IP address. Returns whether the address is within its limit.
     pub fn count_address(&mut self, id: ConnectionId, client: IpAddr) -> bool {
         let entry = self.slab.get_mut(id);
         entry.is_none_or(|entry| entry.connection.count_address(client, &self.shared))
     }
 
-    /// Sends these bytes and ends the connection.
+    /// Sends the given bytes and ends the connection.
     pub fn reject(&mut self, id: ConnectionId, answer: &[u8]) {
         self.with(id, |connection, shared| {
             connection.reject(id, answer, shared);
@@ -355,7 +359,7 @@ impl<A: AppHost, T> Worker<A, T> {
         });
     }
 
-    /// Handles the decision on a command of a session.
+    /// Handles a hook decision on a command of a session.
     pub fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
@@ -368,7 +372,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.is_busy |= self.has_writes;
     }
 
-    /// Returns the driver's own state of a connection.
+    /// Returns the state that the driver keeps for a connection.
     #[inline]
     pub fn transport_mut(&mut self, id: ConnectionId) -> Option<&mut T> {
         self.slab.get_mut(id).map(|entry| &mut entry.transport)
@@ -380,13 +384,13 @@ impl<A: AppHost, T> Worker<A, T> {
         self.slab.get(id).map(|entry| &entry.connection)
     }
 
-    /// Returns whether the peer has sent FIN.
+    /// Returns whether the peer has ended its direction of the transport (FIN).
     #[must_use]
     pub fn has_ended(&self, id: ConnectionId) -> bool {
         self.connection(id).is_some_and(Connection::has_ended)
     }
 
-    /// Holds or releases a connection's input, in addition to the connection's own pauses.
+    /// Pauses (`true`) or releases a connection's input, independently of the pauses of the connection itself.
     pub fn hold(&mut self, id: ConnectionId, is_held: bool) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.is_held = is_held;
@@ -394,8 +398,8 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Ensures that a transport's timer fires by this monotonic time in milliseconds. An early timer is checked and set
-    /// again, so activity never touches it.
+    /// Ensures that the transport's timer fires at `deadline_ms`, in monotonic milliseconds, or earlier. A timer that
+    /// fires early is set again for the actual deadline, so activity on the connection need not move the timer.
     pub fn arm(&mut self, id: ConnectionId, deadline_ms: u64) {
         if let Some(entry) = self.slab.get_mut(id) {
             entry.arm(id, deadline_ms, &mut self.commands);
@@ -408,7 +412,7 @@ impl<A: AppHost, T> Worker<A, T> {
         self.commands.pop_front()
     }
 
-    /// Runs a connection's handler, then updates its transport.
+    /// Calls a function with a connection, then updates the connection's transport.
     #[inline]
     pub(crate) fn with(
         &mut self,
@@ -429,7 +433,7 @@ impl<A: AppHost, T> Worker<A, T> {
     }
 }
 
-/// Sets the work limits of the next turn's events.
+/// Resets the work budgets for the events of the next turn.
 pub(crate) fn begin_work(limits: &TurnLimits, shared: &mut Context) {
     shared.work.set_share(limits.connection_work.max(1));
     shared.work.set_left(limits.event_work);

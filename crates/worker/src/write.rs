@@ -1,4 +1,4 @@
-//! Writes: each touched outbox once per turn, and monitoring of unsent bytes.
+//! Writes: the output of each connection is sent once per turn, and the progress of unsent bytes is monitored.
 
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
 use veche_frontends::{TransportEnd, WaitReason};
@@ -12,19 +12,20 @@ use crate::worker::{TransportCommand, Worker};
 pub struct PendingWrite {
     /// The id of the connection.
     pub id: ConnectionId,
-    /// Its bytes, possibly empty before an end. To be returned by [`Worker::recycle`].
+    /// The bytes to send, possibly none before the end of the transport. The driver returns the buffer with
+    /// [`Worker::recycle`].
     pub bytes: Vec<u8>,
-    /// The state of the transport after the bytes.
+    /// How the transport ends after the bytes, if it does.
     pub end: TransportEnd,
 }
 
 impl<A: AppHost, T> Worker<A, T> {
-    /// Takes the next write. To be called after [`finish_turn`](Self::finish_turn) until it returns `None`; each
-    /// connection occurs at most once.
+    /// Takes the next write. Must be called after [`finish_turn`](Self::finish_turn) until it returns `None`. Each
+    /// connection occurs at most once per turn.
     ///
-    /// With [`TransportEnd::Abort`] the bytes are empty and the transport is to be closed. An incomplete send is reported by
-    /// [`handle_stalled`](Self::handle_stalled); after a transport was shut down for [`TransportEnd::Shutdown`],
-    /// [`handle_shut_down`](Self::handle_shut_down) follows.
+    /// With [`TransportEnd::Abort`] there are no bytes, and the driver closes the transport. The driver reports an
+    /// incomplete send with [`handle_stalled`](Self::handle_stalled), and the shutdown of a transport after
+    /// [`TransportEnd::Shutdown`] with [`handle_shut_down`](Self::handle_shut_down).
     #[inline]
     pub fn poll_write(&mut self) -> Option<PendingWrite> {
         if self.has_writes && self.next_write == 0 {
@@ -63,8 +64,9 @@ impl<A: AppHost, T> Worker<A, T> {
         stats.message_bytes_sent.add(sent.bytes);
     }
 
-    /// Takes the next connection whose input waits for its own output to be sent; the driver answers with
-    /// [`handle_unsent`](Self::handle_unsent). To be called after [`poll_write`](Self::poll_write) has returned `None`.
+    /// Takes the next connection whose input is paused until its own output has been sent. The driver answers with
+    /// [`handle_unsent`](Self::handle_unsent). Must be called after [`poll_write`](Self::poll_write) has returned
+    /// `None`.
     #[inline]
     pub fn poll_unsent(&mut self) -> Option<ConnectionId> {
         if self.next_unsent == 0 {
@@ -79,17 +81,18 @@ impl<A: AppHost, T> Worker<A, T> {
         id
     }
 
-    /// Handles the number of a connection's unsent bytes: it continues in the next turn if there are few, otherwise
-    /// after [`handle_sent`](Self::handle_sent).
+    /// Handles the driver's number of unsent bytes of a connection. If it is small, the connection's input is resumed
+    /// in the next turn, otherwise after [`handle_sent`](Self::handle_sent).
     pub fn handle_unsent(&mut self, id: ConnectionId, unsent: usize) {
-        // Connection and worker must use the same number, or they would wait for each other forever.
+        // The connection compares the same number when it is resumed; with different numbers it could wait forever.
         self.shared.requests.outboxes.set_unsent(id, unsent);
         if unsent <= ANSWERS_BYTES_HIGH {
             self.resumable.push(id);
         }
     }
 
-    /// Handles an incomplete send that left `unsent` bytes, whose progress is monitored from now on.
+    /// Handles an incomplete send that left `unsent` bytes. From now on, the connection is aborted if they make no
+    /// progress.
     pub fn handle_stalled(&mut self, id: ConnectionId, unsent: usize) {
         self.shared.requests.outboxes.set_unsent(id, unsent);
         let now_ms = self.shared.now.mono_ms;
@@ -101,14 +104,14 @@ impl<A: AppHost, T> Worker<A, T> {
         }
     }
 
-    /// Handles a transport that sends FIN after `unsent` bytes.
+    /// Handles that a transport will send FIN after `unsent` bytes.
     pub fn handle_shut_down(&mut self, id: ConnectionId, unsent: usize) {
         if unsent == 0 && self.has_ended(id) {
             self.commands.push_back(TransportCommand::Close(id));
         }
     }
 
-    /// Handles sending progress; `unsent` bytes are left.
+    /// Handles that bytes of a connection were sent and `unsent` bytes are left.
     pub fn handle_sent(&mut self, id: ConnectionId, unsent: usize) {
         self.shared.requests.outboxes.set_unsent(id, unsent);
         let Some(entry) = self.slab.get_mut(id) else {
@@ -118,13 +121,14 @@ impl<A: AppHost, T> Worker<A, T> {
         if unsent == 0 {
             entry.connection.handle_all_sent(&self.shared);
         }
-        // Before that the connection would only wait again.
+        // With more unsent bytes the connection would only be paused again.
         if unsent <= ANSWERS_BYTES_HIGH
             && entry.connection.wait_reason() == Some(WaitReason::Output)
         {
             self.resumable.push(id);
         }
-        // Output of the current turn is sent at its end, and completion is checked then.
+        // The peer has ended its direction and ours is complete: close. Output of this turn is sent at its end and
+        // checked then.
         if entry.connection.has_ended() && self.shared.requests.outboxes.of(id).is_over() {
             self.commands.push_back(TransportCommand::Close(id));
         }

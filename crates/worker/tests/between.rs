@@ -1,4 +1,4 @@
-//! Conversion between messages between nodes and messages to workers.
+//! Conversion of messages between nodes to messages between workers, and back.
 
 #[path = "../../nodes/tests/samples/mod.rs"]
 mod samples;
@@ -8,11 +8,11 @@ use veche_nodes::NodeMessage;
 use veche_types::{ConnectionId, WorkerId};
 use veche_worker::WorkerMessage;
 
-/// The worker of all callers.
+/// The worker from which all requests in the samples come.
 const WORKER: WorkerId = WorkerId(3);
 const OTHER: WorkerId = WorkerId(4);
 
-/// Prefixes of the names of messages for the process.
+/// Prefixes of the names of the samples that are for the process, not for a worker.
 const FOR_THE_PROCESS: [&str; 7] = [
     "announce",
     "leave",
@@ -37,7 +37,7 @@ fn worker_messages_survive_a_round_trip() {
             Ok(between_workers) => {
                 assert!(!is_for_process, "{name}");
                 assert_eq!(between_workers.is_data(), message.is_data(), "{name}");
-                // A request comes from its caller, and the reply returns there.
+                // A request goes from its caller to the other worker, and the reply returns.
                 let (from, to) = match message {
                     NodeMessage::Answer(_) => (OTHER, WORKER),
                     _ => (WORKER, OTHER),

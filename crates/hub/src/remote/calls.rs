@@ -1,4 +1,4 @@
-//! The calls of the hub.
+//! The calls of the hub, which are those of the trait [`Engine`].
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::{
     SubscribeOutcome,
 };
 
-/// The maximum number of waiting publications; beyond it publishers pause.
+/// Maximum number of waiting publications; [`WAITING_BYTES_MAX`] limits their bytes. When a limit is reached,
+/// publishers have to wait.
 const WAITING_MAX: usize = 1 << 16;
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
@@ -174,7 +175,7 @@ impl Engine for RemoteEngine {
             channel: Arc::clone(kept.name),
             keep: self.keep(kept.history),
             since: query.since.map(|since| since.offset),
-            // One more than the limit shows that there are too many.
+            // If one publication more than the limit is returned, there are too many.
             limit: query.limit.min(answer_max.saturating_add(1)),
             direction: match query.is_reverse {
                 true => Direction::Reverse,

@@ -26,10 +26,10 @@ const EVENTS: [FeedEvent; 3] = [FeedEvent::Published, FeedEvent::Joined, FeedEve
 const HAS_INFO: u8 = 1 << 4;
 const HEAD_BYTES: usize = 18;
 
-/// The maximum number of decoded tags.
+/// Maximum number of tags that are decoded.
 const TAGS_MAX: usize = 1024;
 
-/// Encodes a publication with this id.
+/// Encodes a publication for the store. `id` distinguishes it from all others.
 pub(crate) fn encode(
     id: u64,
     payload: PayloadRef<'_>,
@@ -59,8 +59,7 @@ pub(crate) fn encode(
     out.into()
 }
 
-/// Decodes a publication without its position, which is transferred separately. `None`: the bytes are invalid, or of
-/// another version.
+/// Decodes a publication; its position is transferred separately. `None`: the bytes are invalid, or of another version.
 pub(crate) fn decode(data: &Bytes) -> Option<Publication> {
     let head = data.first_chunk::<HEAD_BYTES>()?;
     if head[0] != DATA_VERSION {

@@ -1,4 +1,4 @@
-//! The channels of a home on an engine outside this process.
+//! The channels of a home whose engine is outside this process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,42 +8,43 @@ use foldhash::fast::RandomState;
 use crate::engine::FeedItem;
 use crate::{Epoch, Payload, Position};
 
-/// The maximum number of items of a channel that wait for its position; further items are dropped and appear as a gap.
+/// Maximum number of items of a channel that wait until its position is known. Further items are dropped and later
+/// noticed as a gap.
 const HELD_MAX: usize = 1024;
 
-/// How far the feed of a channel has been followed, and the state of its checks.
+/// The progress of a channel's feed, and the state of its comparisons with the store.
 #[derive(Debug)]
 pub(super) struct ChannelEntry {
     pub(super) name: Arc<str>,
-    /// The hub's number of the channel, if it has a slot.
+    /// The hub's number of the channel; `None` if it has no slot.
     pub(super) channel: Option<u32>,
     pub(super) feed: FeedState,
-    /// Whether the hub follows the channel itself, rather than by a wildcard.
+    /// Whether the hub follows the channel itself, not only through a wildcard channel.
     pub(super) is_followed: bool,
-    /// Whether the store may have lost data or been replaced since the last comparison: until the next one, items are
-    /// held.
+    /// Whether the store may have lost data or been replaced since the last comparison. If so, items are held until the
+    /// next one.
     pub(super) is_unsure: bool,
-    /// Whether an item of an unknown epoch has arrived, and the store was asked for the channel's epoch.
+    /// Whether an item of an unknown epoch has arrived and the store was asked for the channel's epoch.
     pub(super) is_in_doubt: bool,
-    /// Whether a message of the channel has arrived since the last periodic check.
+    /// Whether an item or answer about the channel has arrived since the last periodic check.
     pub(super) is_fresh: bool,
     /// The number of requests about the channel that are not completed.
     pub(super) waiting: u32,
     pub(super) epoch: Epoch,
-    /// The previous epoch, whose late items are ignored.
+    /// The epoch before the current one. Its late items are ignored.
     pub(super) ended: Epoch,
     /// The offset of the last item passed to the hub.
     pub(super) last: u64,
     /// The highest offset received from the feed.
     pub(super) seen: u64,
-    /// The highest known offset, from the feed and answers, and the id of its publication; 0 if unknown.
+    /// The highest offset known from the feed and from answers, and the id of its publication, which is 0 if unknown.
     pub(super) known: (u64, u64),
     #[expect(
         clippy::box_collection,
         reason = "empty nearly always: one word for each channel"
     )]
     pub(super) held: Option<Box<Vec<(FeedItem, u64)>>>,
-    /// The payload that was delivered last, if deltas are used.
+    /// The payload delivered last, if the channel uses deltas.
     pub(super) previous: Option<Box<Payload>>,
 }
 
@@ -52,11 +53,11 @@ pub(super) struct ChannelEntry {
 pub(super) enum FeedState {
     /// The channel is not subscribed.
     Off,
-    /// The subscription was ordered in this tick and is not confirmed yet.
+    /// The subscription was ordered in this tick, and is not confirmed yet.
     Begun(u32),
-    /// Subscribed; the position was requested in this tick.
+    /// The channel is subscribed. Its position was requested in this tick and is not known yet.
     Placing(u32),
-    /// Items are delivered as they arrive.
+    /// The position is known, and items are delivered as they arrive.
     Live,
 }
 
@@ -92,7 +93,7 @@ impl ChannelEntry {
         self.epoch != Epoch::UNKNOWN
     }
 
-    /// Starts at a position, normally in another epoch.
+    /// Sets the position of the channel, usually in a new epoch. `id` is the id of the publication there; 0 if unknown.
     pub(super) fn set_position(&mut self, position: Position, id: u64) {
         if self.has_position() && self.epoch != position.epoch {
             self.ended = self.epoch;
@@ -103,21 +104,21 @@ impl ChannelEntry {
         self.previous = None;
     }
 
-    /// Records a publication that is stored in the current epoch.
+    /// Records that the store has a publication at this offset of the current epoch.
     pub(super) fn note_known(&mut self, offset: u64, id: u64) {
         if offset > self.known.0 {
             self.known = (offset, id);
         }
     }
 
-    /// Records the id of the latest known publication, if this is it.
+    /// Sets the id of the latest known publication if it has this offset and its id is unknown.
     pub(super) fn note_id(&mut self, offset: u64, id: u64) {
         if self.known == (offset, 0) {
             self.known = (offset, id);
         }
     }
 
-    /// Returns the latest known publication.
+    /// Returns the position and the id of the latest known publication; `None` if no position is known.
     pub(super) fn latest(&self) -> Option<(Position, u64)> {
         let (offset, id) = self.known;
         let epoch = self.epoch;
@@ -125,7 +126,7 @@ impl ChannelEntry {
             .then_some((Position { epoch, offset }, id))
     }
 
-    /// Holds an item with the id of its publication.
+    /// Holds an item back, with the id of its publication.
     pub(super) fn hold(&mut self, item: FeedItem, id: u64) {
         let held = self.held.get_or_insert_default();
         if held.len() < HELD_MAX {
@@ -134,7 +135,7 @@ impl ChannelEntry {
     }
 }
 
-/// All channels: by number, which is the slot of those that have one, and by name.
+/// All channels, by name and by number. If a channel has a slot, the slot is its number.
 #[derive(Debug, Default)]
 pub(super) struct ChannelEntries {
     list: Vec<Option<Box<ChannelEntry>>>,
@@ -147,7 +148,7 @@ impl ChannelEntries {
         self.by_name.len()
     }
 
-    /// Returns one more than the highest number.
+    /// Returns one more than the highest number of a channel.
     pub(super) fn end(&self) -> u32 {
         self.list.len() as u32
     }
@@ -188,7 +189,7 @@ impl ChannelEntries {
         self.get_mut(place)
     }
 
-    /// Removes a channel that has neither a slot nor followers.
+    /// Removes a channel that has no slot and is not followed.
     pub(super) fn release(&mut self, place: u32) {
         let is_idle = |entry: &&ChannelEntry| entry.channel.is_none() && !entry.is_followed;
         if self.get(place).filter(is_idle).is_none() {

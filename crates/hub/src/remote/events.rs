@@ -1,4 +1,4 @@
-//! Handles events of the engine for the channels of a home.
+//! The handling of the engine's events for the channels of a home.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::history_segment::HistorySegment;
 use crate::{Epoch, HistoryError, HistoryPage, HistoryQuery, Position, Publication};
 
 impl RemoteEngine {
-    /// Handles an event of the engine. Its results are [reports](crate::Engine::poll) and
+    /// Handles an event of the engine. This may result in [reports](crate::Engine::poll) and
     /// [orders](Self::take_orders).
     pub fn handle(&mut self, event: Event) {
         match event {
@@ -83,7 +83,7 @@ impl RemoteEngine {
         self.pass_fences();
     }
 
-    /// Handles a new connection: waiting requests are ordered, some of them for the second time.
+    /// Handles a new connection: orders the waiting requests, including those that were ordered before.
     fn connected(&mut self, number: u64, store: StoreState) {
         self.connection = None;
         self.orders.push(Order::Begin(number));
@@ -99,8 +99,8 @@ impl RemoteEngine {
                 self.become_sure(place);
                 continue;
             }
-            // Held items may come from a store server that has ended. Items of the current server are found by the
-            // comparison.
+            // The held items may come from a server that is no longer the store. If the present store has them, the
+            // comparison finds them.
             entry.held = None;
             if entry.has_position() {
                 entry.is_unsure = true;
@@ -113,7 +113,8 @@ impl RemoteEngine {
         }
     }
 
-    /// Handles the loss of the connection: publications whose outcome could not be determined later fail.
+    /// Handles the loss of the connection. Ordered publications that are neither stored nor have a key fail, because
+    /// their outcome can't be determined later.
     fn disconnected(&mut self) {
         self.connection = None;
         for place in 0..self.entries.end() {
@@ -137,7 +138,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Reports fences that have no preceding entry left.
+    /// Reports the fences that are the oldest waiting requests: all requests before them are completed.
     pub(super) fn pass_fences(&mut self) {
         let is_fence = |(_, task): &(u32, Task)| matches!(task, Task::Fence(_));
         while let Some((_, Task::Fence(request_context))) = self.waiting.take_first_if(is_fence) {
@@ -162,14 +163,14 @@ impl RemoteEngine {
         }
     }
 
-    /// Handles a repeated subscription to a wildcard channel. In between any of its channels may have had publications,
-    /// also channels unknown to this node. Subscribers of the wildcard channel have no position by which they could
-    /// detect that.
+    /// Handles that the feed of a wildcard channel was interrupted and continues. Meanwhile any of its channels may
+    /// have had publications, including channels unknown to this node. The wildcard subscribers have no position by
+    /// which they could notice that, so the interruption counts as a loss.
     fn handle_repeated_subscription(&mut self, wildcard: &Arc<str>) {
         let place = self.entries.find(wildcard);
         let entry = place.and_then(|place| self.entries.get(place));
         let has_subscribers = entry.is_some_and(|entry| entry.feed == FeedState::Live);
-        // Without history, publications may be lost unnoticed in any channel.
+        // Without history, publications may be lost unnoticed anyway.
         if has_subscribers && self.namespaces.has_history_under(wildcard) {
             self.lost(wildcard);
         }
@@ -187,7 +188,7 @@ impl RemoteEngine {
                     self.reports.push_back(EngineReport::Following(name, true));
                 }
             }
-            // Publications between two subscriptions are not in the feed.
+            // Publications between the two subscriptions are missing in the feed, so the position is checked again.
             FeedState::Placing(_) => self.check(place, false),
             FeedState::Live if entry.channel.is_some() => self.check(place, false),
             FeedState::Live => {}
@@ -225,14 +226,14 @@ impl RemoteEngine {
         match entry.feed {
             FeedState::Placing(_) => return entry.hold(item, id),
             FeedState::Live if entry.is_unsure => return entry.hold(item, id),
-            // The channel is not subscribed: the message was in flight.
+            // The channel is not subscribed any more: the item was in flight.
             FeedState::Off | FeedState::Begun(_) => return,
             FeedState::Live => {}
         }
         self.feed(place, item, id);
     }
 
-    /// Feeds an item of a channel whose feed is live.
+    /// Passes an item of a channel whose feed is live to the hub, if it belongs to the channel's epoch.
     fn feed(&mut self, place: u32, item: FeedItem, id: u64) {
         let (Some(entry), Some(position)) =
             (self.entries.get_mut(place), item.publication.position)
@@ -248,7 +249,7 @@ impl RemoteEngine {
         self.emit(place, item, id);
     }
 
-    /// Returns whether publications of a channel concern this node.
+    /// Returns whether this node follows the channel, itself or through a wildcard channel.
     fn follows(&self, channel: &str) -> bool {
         let is_live = |topic: &str| self.topics.get(topic).is_some_and(|topic| topic.is_live);
         let entry = self.entries.find(channel);
@@ -257,7 +258,8 @@ impl RemoteEngine {
             || self.topic(channel).is_some_and(is_live)
     }
 
-    /// Returns the entry of an item's channel, which is created for a channel that a wildcard channel covers.
+    /// Returns the entry of an item's channel; `None` if the channel is not followed. Creates it if only a wildcard
+    /// channel covers the channel.
     fn place_to_feed(&mut self, channel: &Arc<str>, at: Position, before: u64) -> Option<u32> {
         if !self.follows(channel) {
             return None;
@@ -265,7 +267,8 @@ impl RemoteEngine {
         let place = self.entries.find_or_insert(channel);
         let entry = self.entries.get_mut(place)?;
         if entry.feed == FeedState::Off {
-            // No client of this node has a position in the channel.
+            // The channel is new here, so no client of this node has a position in it: the feed begins before this
+            // item.
             entry.feed = FeedState::Live;
             let offset = before;
             entry.set_position(Position { offset, ..at }, 0);
@@ -303,7 +306,7 @@ impl RemoteEngine {
             let id = id_of(&publish.data).unwrap_or_default();
             let is_followed = entry.feed == FeedState::Live;
             if position.epoch == entry.epoch {
-                // While the entry is unsure, its known position must stay as it is: the store is compared with it.
+                // While the entry is unsure, its known position must not change, because the store is compared with it.
                 if !entry.is_unsure {
                     entry.note_known(position.offset, id);
                 }
@@ -320,7 +323,7 @@ impl RemoteEngine {
         });
     }
 
-    /// Handles the result of a comparison. If items were held for it, they continue.
+    /// Handles the result of a comparison. If it was the one after a restart of the store, held items are passed on.
     fn compared(&mut self, check: &Check, found: Found) {
         self.checked(check, found);
         if check.is_verifying
@@ -330,7 +333,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Feeds the items that were held until the comparison with the store.
+    /// Ends the unsure state of a channel and passes the held items on.
     fn become_sure(&mut self, place: u32) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -343,7 +346,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Compares the stored state of a channel with its last seen item.
+    /// Compares the top of a channel in the store with the last seen item.
     fn checked(&mut self, check: &Check, found: Found) {
         let Some(place) = self.entries.find(&check.channel) else {
             return;
@@ -352,8 +355,8 @@ impl RemoteEngine {
             return;
         };
         if entry.is_unsure && !check.is_verifying {
-            // Until the comparison with the store, other answers are ignored; it looks for the latest publication as
-            // well.
+            // Until the comparison after a restart is answered, other answers are ignored. That comparison also finds
+            // the latest publication.
             return;
         }
         let Found { top, id, latest } = found;
@@ -364,7 +367,7 @@ impl RemoteEngine {
             }
             FeedState::Off | FeedState::Begun(_) => return entry.set_position(top, id),
             FeedState::Live if !entry.has_position() => return entry.set_position(top, id),
-            // The store was rolled back to an ended epoch. The repeated check makes it begin a new one.
+            // The store was rolled back to an epoch that has ended. This comparison makes the store begin a new epoch.
             FeedState::Live if top.epoch == entry.ended => return self.check(place, true),
             FeedState::Live => {}
         }
@@ -373,7 +376,7 @@ impl RemoteEngine {
             return self.lost(&check.channel);
         }
         if top.offset < entry.known.0 && !check.is_verifying {
-            // The store has lost publications.
+            // The store has lost publications that were known here.
             return self.check(place, true);
         }
         entry.note_id(top.offset, id);
@@ -386,7 +389,8 @@ impl RemoteEngine {
                 let item = item_of(Arc::clone(&check.channel), publication, top, before);
                 self.emit(place, item, id);
             }
-            // The check named no publication, or one known from an answer, which may be ahead of the feed.
+            // The comparison did not name the last item seen in the feed, so the store has not returned the item after
+            // it: repeat it.
             None if check.seen.is_none_or(|(seen, _)| seen.offset >= top.offset) => {
                 self.check(place, false);
             }
@@ -402,7 +406,7 @@ impl RemoteEngine {
             .push_back(EngineReport::Lost(Arc::clone(channel)));
     }
 
-    /// Continues the feed of a channel at its position, which is known now.
+    /// Handles the requested position of a channel: the feed becomes live there.
     fn placed(&mut self, place: u32, top: Position, id: u64) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -441,7 +445,7 @@ impl RemoteEngine {
                 self.reports
                     .push_back(EngineReport::History(request_context, page));
             }
-            // The publications before these may be lost.
+            // The store may have lost publications before the returned ones.
             Task::Chain { ref order, .. } if self.is_unsure(&order.channel) => self.give_up(task),
             Task::Chain {
                 read,
@@ -464,7 +468,7 @@ impl RemoteEngine {
         entry.is_some_and(|entry| entry.is_unsure)
     }
 
-    /// Handles an epoch found by a read.
+    /// Handles the epoch that a read has found in the store.
     fn note_epoch(&mut self, channel: &str, top: Position) {
         let Some(place) = self.entries.find(channel) else {
             return;
@@ -476,8 +480,9 @@ impl RemoteEngine {
         }
     }
 
-    /// Handles an epoch that is not the channel's: either the next one, or the one of a replaced server. The store is
-    /// asked for its epoch, and the answer also brings the id of the latest publication, for later comparisons.
+    /// Handles an epoch that is not the channel's current one: either the next epoch, or that of a replaced server. The
+    /// store is asked for its epoch. The answer also contains the id of the latest publication, which later comparisons
+    /// need.
     fn note_other_epoch(&mut self, place: u32, epoch: Epoch) {
         let Some(entry) = self.entries.get_mut(place) else {
             return;
@@ -506,7 +511,7 @@ fn item_of(
     }
 }
 
-/// Returns the publications of a read with their positions; `None` for a malformed one.
+/// Decodes the publications of a read, each after its offset and with its position; `None` for a malformed one.
 fn publications(
     epoch_of: Position,
     entries: Vec<(u64, Bytes)>,
@@ -518,7 +523,7 @@ fn publications(
     })
 }
 
-/// Returns the longest chain up to the top of publications that are valid and not expired.
+/// Returns the longest segment up to the top whose publications are all valid and not expired.
 fn chain(entries: Entries, expired_ms: u64) -> HistorySegment {
     let mut before = entries.before;
     let mut list = Vec::with_capacity(entries.entries.len());

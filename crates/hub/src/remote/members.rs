@@ -1,4 +1,4 @@
-//! The stored members of this home.
+//! The members of this home's channels, as recorded in the store.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::engine::{Catalog, EngineReply, EngineReport, MemberChange, QueryConte
 use crate::{ClientInfo, FeedEvent, MEMBERS_MAX, PresenceError, PresenceStats};
 
 impl RemoteEngine {
-    /// Notes a member that has joined or left. Only where users count, other nodes determine whether it is announced.
+    /// Records in the store that a member has joined or left. If presence counts users, the store is asked whether
+    /// other nodes have the same user, and the reply is deferred.
     pub(super) fn change_member(&mut self, change: &MemberChange<'_>) -> EngineReply<bool> {
         let is_asking = change.is_by_user && change.is_announced;
         let notice = is_asking.then(|| change.context());
@@ -44,7 +45,8 @@ impl RemoteEngine {
         self.order(Task::Member { notice, member });
     }
 
-    /// Records what could not be recorded, and stores all members and occupied channels again if the store has lost some.
+    /// Records the changes that could not be recorded before. If the store has lost members or occupied channels,
+    /// records all of them again.
     pub(super) fn restore(&mut self, catalog: &Catalog<'_>) {
         if self.connection.is_none() {
             return;
@@ -85,7 +87,7 @@ impl RemoteEngine {
         self.reports.push_back(report);
     }
 
-    /// Reports a member of another node that left with its node's lease.
+    /// Reports that a member of another node has left because the lease of that node has ended.
     pub(super) fn departed(&mut self, channel: Arc<str>, data: &[u8], is_elsewhere: bool) {
         match data::decode_member(data) {
             Some(client) => {

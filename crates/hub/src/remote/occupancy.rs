@@ -1,7 +1,8 @@
-//! The channels of this home that have subscribers, recorded in the store: each first and last subscriber in the whole
-//! cluster is an event of one node.
+//! The channels of this home that have subscribers, as recorded in the store. When a channel gets its first subscriber
+//! in the whole cluster, or loses the last one, exactly one node reports the event.
 //!
-//! Changes of a channel are recorded one at a time. What can't be recorded waits for a connection, however long.
+//! The changes of a channel are recorded one at a time. A change that can't be recorded waits for a connection, however
+//! long.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Orders waiting changes, except those behind an unanswered change of the same channel.
+    /// Orders the waiting changes, except those of channels with an unanswered change.
     pub(super) fn record(&mut self) {
         for occupancy in std::mem::take(&mut self.unrecorded) {
             match self.recording.insert(Arc::clone(&occupancy.channel)) {
@@ -34,7 +35,7 @@ impl RemoteEngine {
         }
     }
 
-    /// Handles a change that was not, or may not have been, recorded.
+    /// Queues a change again that was not recorded, or may not have been.
     pub(super) fn requeue_unrecorded(&mut self, occupancy: Box<wire::Occupancy>) {
         self.recording.remove(&occupancy.channel);
         // The change must precede later ones of its channel.
@@ -59,7 +60,7 @@ impl RemoteEngine {
             }));
     }
 
-    /// The last subscribers of a channel were on a node whose lease has ended.
+    /// Reports a channel as vacated, because its last subscribers were on a node whose lease has ended.
     pub(super) fn vacated_elsewhere(&mut self, channel: Arc<str>, at_ms: u64) {
         self.reports
             .push_back(EngineReport::Occupancy(OccupancyReport {

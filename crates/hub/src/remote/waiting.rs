@@ -1,8 +1,9 @@
-//! Requests that wait for answers of an engine, by ticket.
+//! Requests that wait for the engine's answers, by ticket.
 
 use std::collections::VecDeque;
 
-/// Entries by tickets that are issued in sequence. Entries are removed in roughly that order, so both ends are cheap.
+/// A queue of entries with consecutive tickets. Entries are removed roughly in the order of their tickets, so a removal
+/// is usually near the front and cheap.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     /// The ticket of the first entry.
@@ -22,7 +23,7 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// Returns the ticket of the next entry.
+    /// Returns the ticket that the next entry gets.
     pub(super) fn next(&self) -> u64 {
         self.first + self.places.len() as u64
     }
@@ -52,7 +53,7 @@ impl<T> Waiting<T> {
         fits(first).then(|| self.take(ticket)).flatten()
     }
 
-    /// Iterates over all, oldest first.
+    /// Iterates over the entries after their tickets, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         let tickets = self.first..;
         let places = tickets.zip(&self.places);
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(waiting.take(7), None);
         assert_eq!(waiting.take_first_if(|one| *one == "c"), None);
         assert_eq!(waiting.take_first_if(|one| *one == "a"), Some("a"));
-        // The entry after it was removed as well.
+        // The entry with ticket 1 is removed already.
         assert_eq!(waiting.iter().collect::<Vec<_>>(), [(2, &"c")]);
         assert_eq!(waiting.take(2), Some("c"));
         assert_eq!((waiting.len(), waiting.next()), (0, 3));

@@ -22,7 +22,7 @@ fn publish(streams: &mut Streams, index: u32, now_ms: u64) {
     streams.append(index, (payload, None), now_ms, &HISTORY, now_ms);
 }
 
-/// Publishes as the given user.
+/// Publishes to a stream as the given user.
 fn publish_as(streams: &mut Streams, index: u32, user: &str, bytes: usize) {
     let payload = Payload {
         kind: PayloadKind::Text,
@@ -60,7 +60,7 @@ fn kept(streams: &Streams, index: u32) -> usize {
     (stream.position().offset + 1 - stream.lowest()) as usize
 }
 
-/// Evicts until all streams together hold at most `bytes_max`.
+/// Sets the common budget to `bytes_max`, and evicts until it is met.
 fn keep_to(streams: &mut Streams, bytes_max: usize) {
     streams.set_budgets(bytes_max, std::iter::empty());
     while streams.evict(usize::MAX) > 0 {}
@@ -98,7 +98,7 @@ fn eviction_stops_at_the_byte() {
     let full = streams.held();
     publish(&mut streams, 2, 0);
     let each = streams.held() - full;
-    // Usage equal to the budget is within it.
+    // A budget that is used up exactly is not exceeded.
     keep_to(&mut streams, full);
     assert_eq!((streams.held(), streams.evicted()), (full, 1));
     keep_to(&mut streams, full);
@@ -114,7 +114,7 @@ fn the_heaviest_publisher_is_evicted_first() {
     for channel in 0..100 {
         streams.open(channel, 8, 0);
     }
-    // The victim's publications are older than all others, and one is larger than any of them.
+    // The publications of ann, which must not be evicted for mallory's flood, are the oldest.
     for _ in 0..50 {
         publish_as(&mut streams, 0, "ann", 1_000);
     }
@@ -132,7 +132,7 @@ fn the_heaviest_publisher_is_evicted_first() {
     assert_eq!(kept(&streams, 0), 50);
     assert!((1..=10).all(|index| kept(&streams, index) == 1));
     assert!(streams.evicted() > 9_000);
-    // Only ann, the heaviest by then, and mallory are evicted from.
+    // The budget is lowered: only publications of ann and mallory, the heaviest publishers, are evicted.
     keep_to(&mut streams, before);
     assert!((1..=10).all(|index| kept(&streams, index) == 1));
 }
@@ -152,7 +152,7 @@ fn the_back_end_gives_when_it_takes_sixteen_times_as_much_as_a_user() {
     let full = streams.held();
     keep_to(&mut streams, full - 100_000);
     assert_eq!(kept(&streams, 100), 10);
-    // Ann and mallory may each take up to a sixteenth of what the back end stores.
+    // Each user may take up to a sixteenth of the back end's bytes before its publications are evicted.
     for number in 0..1_000 {
         publish_as(&mut streams, 101 + number % 9, "mallory", 1_000);
         while streams.evict(usize::MAX) > 0 {}
@@ -175,7 +175,7 @@ fn a_stream_counts_to_its_main_publisher() {
     assert!(is_of(&streams, Some("ann")));
     publish_as(&mut streams, 0, "bob", 5_000);
     assert!(is_of(&streams, Some("bob")));
-    // A dropped publication has no vote.
+    // When all publications are dropped, the stream has no owner.
     (0..5).for_each(|_| streams.shrink(0, Stream::drop_oldest));
     assert_eq!((owner(&streams), streams.held()), (NO_MEMBER, 0));
     publish_as(&mut streams, 0, "ann", 1);
@@ -219,7 +219,7 @@ fn a_budget_is_for_its_namespace_alone() {
     assert_eq!(kept(&streams, 0), 10);
     let still = (1..100).map(|index| kept(&streams, index)).sum::<usize>();
     assert_eq!(still, others);
-    // Without a budget of its own it counts to the common one after the next scan.
+    // The namespace has no budget of its own any more: after the next scan its stream counts to the common one.
     streams.set_budgets(40_000, std::iter::empty());
     let held = streams.held();
     let look = |streams: &mut Streams, history: HistoryOptions| {
@@ -232,7 +232,7 @@ fn a_budget_is_for_its_namespace_alone() {
     streams.set_budgets(8_000, std::iter::empty());
     while streams.evict(usize::MAX) > 0 {}
     assert!(kept(&streams, 0) < 6 && streams.held() <= 8_000);
-    // The other budget is lowered.
+    // Gives the namespace a smaller budget of its own again.
     set(&mut streams, 40_000, 3_000);
     look(&mut streams, own);
     assert!(streams.held() <= 3_000);
@@ -252,7 +252,7 @@ fn only_the_heaviest_accounts_are_evicted() {
         let bytes_max = random.usize(20_000..400_000);
         streams.set_budgets(bytes_max, std::iter::empty());
         for _ in 0..5_000 {
-            // The first users publish more than the others.
+            // Users at lower indices publish more than the others.
             let last = random.usize(0..USERS.len());
             let user = random.usize(0..=last);
             let bytes = random.usize(1..3_000);
@@ -276,7 +276,7 @@ fn only_the_heaviest_accounts_are_evicted() {
                 let after = weights(&streams);
                 let most = before.iter().max().copied().unwrap_or_default();
                 for (before, after) in before.iter().zip(after) {
-                    // An account takes some bytes in addition to its streams.
+                    // An account takes some bytes in addition to those of its streams.
                     let is_heavy = 3 * (before + 1_000) >= 2 * most;
                     assert!(after == *before || is_heavy, "{seed}: {before} of {most}");
                 }
@@ -305,7 +305,7 @@ fn empty_streams_evict_no_history() {
     streams.scan(100, 0, true, |_| Some(HISTORY), |_| false, |_| gone += 1);
     assert_eq!(gone, 99);
     assert!(streams.get(index).has_records());
-    // Unused streams are kept for a while.
+    // A stream to which nothing was published is kept for `UNUSED_TTL_MS`.
     streams.open(1, 255, 0);
     let mut look = |now_ms| {
         let mut gone = 0;
@@ -367,7 +367,7 @@ fn expired_streams_are_closed() {
 #[test]
 fn a_stream_that_takes_the_number_of_a_closed_one_closes_too() {
     let mut streams = three();
-    // All streams were visited in this round.
+    // The scan has visited all streams in this round.
     streams.scan(3, 0, false, |_| Some(HISTORY), |_| true, |_| {});
     for index in 0..3 {
         streams.close(index);
@@ -395,7 +395,7 @@ fn each_round_visits_every_stream_once_while_others_close() {
                 false,
                 |channel| {
                     assert!(seen.borrow_mut().insert(channel), "{seed}: twice");
-                    // Channels without history lose their stream in the scan.
+                    // The scan closes the streams of channels without history.
                     (channel % 7 > 0).then_some(HISTORY)
                 },
                 |_| false,

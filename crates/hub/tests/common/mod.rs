@@ -1,4 +1,4 @@
-//! Short constructors of names and sessions.
+//! Short constructors of names and sessions for tests.
 
 use veche_hub::{
     ChannelName, ConnectionId, Engine, Hub, HubReply, Outlet, RequestOutcome, SubscribeError,
@@ -9,7 +9,7 @@ pub(crate) fn name(channel: &str) -> ChannelName<'_> {
     ChannelName::new(channel).expect("a valid name")
 }
 
-/// The first session with this index.
+/// Returns the first session (generation 0) with this index.
 pub(crate) fn session(index: u32) -> ConnectionId {
     ConnectionId {
         index,
@@ -17,7 +17,7 @@ pub(crate) fn session(index: u32) -> ConnectionId {
     }
 }
 
-/// Subscribes; an outcome at once comes as an answer too.
+/// Subscribes a session. An immediate outcome is also passed to the outlet as a reply.
 pub(crate) fn subscribe<E: Engine>(
     hub: &mut Hub<E>,
     session: ConnectionId,

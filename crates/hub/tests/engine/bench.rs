@@ -1,4 +1,4 @@
-//! A hub on any engine, with a recording outlet.
+//! A hub with any engine and a recording outlet, on which the tests of the contract run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct TestOutlet {
     given: BTreeMap<u32, Vec<(String, u64)>>,
     pub(crate) answers: Vec<HubReply>,
     pub(crate) lost: Vec<u32>,
-    /// The preceding payloads that came with deliveries.
+    /// The payloads of preceding publications that came with deliveries.
     pub(crate) previous: Vec<String>,
 }
 
@@ -82,15 +82,15 @@ impl Outlet for TestOutlet {
     }
 }
 
-/// An engine whose environment the test drives.
+/// An engine whose messages the test delivers.
 pub(crate) trait Driven: Engine + Sized {
     /// Whether the engine knows the number of subscribers on all nodes.
     const KNOWS_SUBSCRIBERS: bool;
 
-    /// Delivers a message to the engine. Returns `false` if none is in flight.
+    /// Delivers one message in flight to the engine or the hub. Returns `false` if none is in flight.
     fn drive(hub: &mut Hub<Self>, outlet: &mut TestOutlet) -> bool;
 
-    /// Makes the external store, if any, lose all members.
+    /// Makes the store outside the process, if there is one, lose all members.
     fn forget_members(&mut self) {}
 }
 
@@ -109,7 +109,7 @@ impl Driven for NodeEngine {
 pub(crate) struct Bench<E> {
     pub(crate) hub: Hub<E>,
     pub(crate) outlet: TestOutlet,
-    /// Replies to publications so far.
+    /// The replies to publications so far.
     pub(crate) published: Vec<PublishOutcome>,
     pub(crate) failed: usize,
     page: Option<HistoryPage>,
@@ -227,7 +227,7 @@ impl<E: Driven> Bench<E> {
         self.joined.take().expect("it is answered")
     }
 
-    /// Subscribes a member to a channel without history.
+    /// Subscribes the session `index` as a member, to a channel without history.
     pub(crate) fn enter(&mut self, index: u32, user: &str) {
         let subscribe_options = SubscribeOptions {
             client: Some(client(index, user)),
@@ -269,7 +269,7 @@ impl<E: Driven> Bench<E> {
         self.settle();
     }
 
-    /// Returns the members of the room, and the numbers of clients and users.
+    /// Returns the members of the room, and the numbers of its clients and users.
     pub(crate) fn presence(&mut self) -> (Vec<String>, (u32, u32)) {
         for query in [ChannelQuery::Presence, ChannelQuery::PresenceStats] {
             let caller = (session(100), Ticket(3));

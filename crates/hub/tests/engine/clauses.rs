@@ -1,4 +1,4 @@
-//! Tests of the contract described in `engine.rs`: one for each clause, run on every engine.
+//! The tests of the contract in `engine.rs`, one for each clause. They run on every engine.
 
 use veche_hub::{
     ChannelQuery, EventLevel, HistoryQuery, NamespaceOptions, PublishOptions, Version,
@@ -6,7 +6,7 @@ use veche_hub::{
 
 use crate::bench::{Bench, Driven};
 
-/// Returns what the feed has delivered to a subscriber of the room.
+/// Returns the texts that the feed has delivered to the subscriber `index` of the room.
 fn received<E: Driven>(bench: &mut Bench<E>, index: u32) -> Vec<String> {
     let texts = bench.outlet.texts(index);
     texts.into_iter().map(str::to_owned).collect()
@@ -80,7 +80,8 @@ pub(crate) fn feed<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.outlet.texts(2), ["b"]);
 }
 
-/// A deferred publication reaches neither subscribers nor its publisher before the engine has stored it.
+/// A publication that the engine defers reaches neither the subscribers nor its publisher before the engine has stored
+/// it.
 pub(crate) fn stored<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.publish("a");
@@ -93,7 +94,8 @@ pub(crate) fn stored<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.published.len(), 1);
 }
 
-/// A subscriber that returns at any item gets the rest, and one with an unknown offset learns that.
+/// A subscriber that returns after any of the items gets all later ones. One with an offset beyond the top learns that
+/// it can't be recovered.
 pub(crate) fn join<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     for number in 0..5 {
@@ -153,7 +155,7 @@ pub(crate) fn removal<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.outlet.texts(1), ["a", "b", "c"]);
 }
 
-/// Publications submitted before the removal are removed with it, delivered or not.
+/// Publications submitted before a removal are removed by it, even if they were not delivered yet.
 pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.publish("a");
@@ -167,7 +169,7 @@ pub(crate) fn removal_of_what_waits<E: Driven>(mut bench: Bench<E>) {
     assert!(bench.read(query).is_empty());
 }
 
-/// The number of subscribers is returned if it is known.
+/// The number of receivers is reported if the engine knows it.
 pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     bench.subscribe(2, None);
@@ -176,7 +178,7 @@ pub(crate) fn handed<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(published.receivers, expected);
 }
 
-/// Links of the history join those of the feed, whatever is published meanwhile.
+/// The publications of a history read link up with those of the feed, even if more are published meanwhile.
 pub(crate) fn chain<E: Driven>(mut bench: Bench<E>) {
     bench.subscribe(1, None);
     for round in 0..20 {
@@ -215,7 +217,7 @@ pub(crate) fn member<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(members, ["1"]);
 }
 
-/// Members exist as long as the lease of their node.
+/// The members are recorded again after the store has lost them, and leave when the lease of their node ends.
 pub(crate) fn lease<E: Driven>(mut bench: Bench<E>) {
     bench.enter(1, "ann");
     bench.forget_members();
@@ -232,7 +234,7 @@ pub(crate) fn presence<E: Driven>(mut bench: Bench<E>) {
     assert_eq!(bench.presence(), (names, (3, 2)));
 }
 
-/// The first subscriber and the last one are events of the channel.
+/// The channel's first subscriber and the loss of its last one are events of the channel.
 pub(crate) fn occupancy<E: Driven>(mut bench: Bench<E>) {
     bench.set_rooms(NamespaceOptions {
         event_level: EventLevel::Occupancy,

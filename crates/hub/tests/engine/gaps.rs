@@ -1,4 +1,4 @@
-//! Tests of the engine's contract: lossy feeds, which only engines outside this process have.
+//! Tests of the engine's contract for feeds that lose items. Only engines outside the process have such feeds.
 
 use veche_hub::PayloadKind;
 
@@ -41,7 +41,7 @@ fn link() {
     gap_with(Broken::Link);
 }
 
-/// Despite losses, repetitions and reordering, subscribers get everything in order.
+/// Although the feed loses, repeats and reorders items of two nodes, subscribers get all publications in order.
 #[test]
 fn feed_of_two_nodes() {
     for seed in 0..200 {
@@ -80,10 +80,10 @@ fn lost() {
     elsewhere(&mut bench, "b");
     elsewhere(&mut bench, "c");
     bench.settle();
-    // Nothing behind the gap reaches a subscriber that does not know of it.
+    // The subscription ends with the gap, so the item behind the gap is not delivered.
     assert_eq!(bench.outlet.texts(1), ["a"]);
     assert_eq!(bench.outlet.lost, [1]);
-    // The feed continues for those that subscribe again.
+    // Sessions that subscribe again get the following items.
     bench.subscribe(1, None);
     bench.publish_and_settle("d");
     assert_eq!(bench.outlet.texts(1), ["a", "d"]);
@@ -123,7 +123,7 @@ fn a_failed_publication_can_be_repeated() {
 fn retry_with(broken: Broken) {
     let mut bench = bench(broken);
     bench.hub.engine().is_mute = true;
-    // Without an idempotency key the engine repeats the publication under a key of its own.
+    // If the publisher sets no idempotency key, the engine repeats the publication under a key that it has generated.
     bench.publish_and_settle("a");
     let keyed = || veche_hub::PublishOptions {
         idempotency_key: Some("key".into()),
@@ -133,7 +133,8 @@ fn retry_with(broken: Broken) {
     bench.settle();
     assert_eq!((bench.failed, bench.published.len()), (1, 1));
     bench.hub.engine().is_mute = false;
-    // With a key the publisher repeats it: it was stored, and its position is known.
+    // With a key, the publisher repeats the publication. It was stored at the first attempt, so it is skipped with the
+    // position of the stored one.
     bench.publish_with("b", Some(keyed()));
     bench.settle();
     let second = bench.published.pop().expect("it is answered");

@@ -1,12 +1,12 @@
-//! Tests of the engine's contract: subscriptions that the engine confirms later, with their home on the same worker
-//! and on another.
+//! Tests of the engine's contract: subscriptions that the engine confirms later, whose home is on the same worker or on
+//! another one.
 
 use crate::pair::{Pair, ReceivedEvent, publication};
 
 const KEPT: &str = "kept:1";
 const PASSING: &str = "chat";
 
-/// Ten publications, which session 0 has received.
+/// Returns a pair of workers after ten publications to a channel, which session 0 has received, and their offsets.
 fn filled() -> (Pair, Vec<u64>) {
     let mut pair = Pair::new(3);
     pair.subscribe(0, KEPT, &[]);
@@ -20,7 +20,7 @@ fn filled() -> (Pair, Vec<u64>) {
     (pair, offsets)
 }
 
-/// A subscription is confirmed once the engine follows its channel, and from then on it gets everything.
+/// A subscription is confirmed only when the engine follows its channel.
 #[test]
 fn follow() {
     for channel in [KEPT, PASSING, "news:*"] {
@@ -58,7 +58,8 @@ fn follow() {
     }
 }
 
-/// Publications of other nodes reach subscribers, also if there are only wildcard subscribers.
+/// Publications of other nodes reach the subscribers of channels without history, even if there are only wildcard
+/// subscribers.
 #[test]
 fn follow_without_history() {
     let mut pair = Pair::new(1);
@@ -83,7 +84,7 @@ fn follow_without_history() {
     assert!(pair.hubs.iter().all(|hub| hub.gauges().entries <= 2));
 }
 
-/// Wildcard subscribers lose what the channel's subscribers lose.
+/// If publications of a channel are lost, its wildcard subscribers are notified like its own subscribers.
 #[test]
 fn lost_for_a_wildcard() {
     let mut pair = Pair::new(1);
@@ -108,7 +109,7 @@ fn lost_for_a_wildcard() {
     }
 }
 
-/// A channel that can't be followed has no subscribers, and later ones try again.
+/// If the engine can't follow a channel, subscriptions to it fail. Later subscriptions try again.
 #[test]
 fn follow_fails() {
     for channel in [KEPT, PASSING] {
@@ -139,7 +140,7 @@ fn follow_fails() {
     }
 }
 
-/// A subscriber that leaves while it is refused is neither counted nor answered.
+/// A subscriber that leaves while its refusal is in flight is not counted and gets no reply.
 #[test]
 fn follow_fails_for_one_that_has_left() {
     let mut pair = Pair::new(1);
@@ -148,7 +149,7 @@ fn follow_fails_for_one_that_has_left() {
     pair.subscribe(away, PASSING, &[]);
     while pair.carry(away as usize) {}
     while pair.report(1 - away as usize) {}
-    // The refusal is in flight.
+    // The refusal is in flight now.
     assert!(pair.unsubscribe(away, PASSING));
     pair.settle();
     assert_eq!(pair.received(away), []);
@@ -159,7 +160,7 @@ fn follow_fails_for_one_that_has_left() {
     );
 }
 
-/// Subscribers that return together share a read; one more is made for those that have missed more.
+/// Subscribers that return at the same time share a read. One more read is made for those that have missed more.
 #[test]
 fn share() {
     let (mut pair, offsets) = filled();
@@ -181,7 +182,7 @@ fn share() {
     }
 }
 
-/// Items delivered during a read belong to the missed ones.
+/// Items delivered while the read is in progress are recovered as well.
 #[test]
 fn join_during_live_publications() {
     let (mut pair, offsets) = filled();
@@ -192,7 +193,7 @@ fn join_during_live_publications() {
     for number in 10..15 {
         pair.publish(KEPT, &number.to_string());
     }
-    // The read was requested first and completes last.
+    // The result of the read, which was requested before the publications, arrives after them.
     let home = pair.home(KEPT);
     pair.engine(KEPT).delay_chains();
     pair.settle();
@@ -205,7 +206,7 @@ fn join_during_live_publications() {
     assert_eq!(under_way, []);
 }
 
-/// If too many publications are delivered meanwhile, the read is repeated; finally none are recovered.
+/// If too many bytes are published during a read, the read is repeated; after three reads nothing is recovered.
 #[test]
 fn join_with_more_than_is_kept() {
     for (rounds, is_whole) in [(1, true), (3, false)] {
@@ -222,7 +223,7 @@ fn join_with_more_than_is_kept() {
             while pair.engine(KEPT).has_more_than_chains() {
                 pair.report(home);
             }
-            // The reply to the earlier read arrives.
+            // Delivers the result of the earlier read.
             pair.report(home);
             while pair.carry(home) {}
         }
@@ -242,7 +243,8 @@ fn join_with_more_than_is_kept() {
     }
 }
 
-/// A subscriber may know more than this node has delivered: it waits for the feed instead of getting items twice.
+/// The subscriber knows an item that this node has not delivered yet. It joins after the feed has caught up, so it does
+/// not get the item twice.
 #[test]
 fn join_ahead_of_the_feed() {
     let (mut pair, _) = filled();
@@ -260,7 +262,7 @@ fn join_ahead_of_the_feed() {
     assert_eq!(pair.offsets(1), (all[12..].to_vec(), Some(true)));
 }
 
-/// A subscriber that has left, or whose session has ended, receives no publication and is not counted.
+/// A pending subscriber that unsubscribes, or whose session ends, receives no publication and is not counted.
 #[test]
 fn join_of_one_that_leaves() {
     for is_closed in [false, true] {
@@ -300,7 +302,7 @@ fn join_of_one_that_leaves() {
     }
 }
 
-/// A read that fails or lacks missed publications ends at once without recovery.
+/// If the read lacks missed publications, the subscription is confirmed without recovery, and no further read is made.
 #[test]
 fn join_without_history() {
     let (mut pair, offsets) = filled();
@@ -313,7 +315,7 @@ fn join_without_history() {
     assert_eq!(pair.offsets(1).0.len(), 1);
 }
 
-/// If only the latest publication is stored, a subscriber receives it, whatever its position.
+/// If only the latest publication is stored, a returning subscriber receives it unless it has it.
 #[test]
 fn join_where_the_latest_is_kept() {
     let mut pair = Pair::new(5);
@@ -331,7 +333,7 @@ fn join_where_the_latest_is_kept() {
     assert_eq!(pair.offsets(3), (Vec::new(), Some(true)));
 }
 
-/// The channel loses its history while a subscription waits for it.
+/// The channel loses its history while a subscription waits for a read: it is confirmed without history.
 #[test]
 fn join_of_a_channel_that_remembers_no_more() {
     let (mut pair, offsets) = filled();
@@ -347,8 +349,8 @@ fn join_of_a_channel_that_remembers_no_more() {
     ));
 }
 
-/// Publications are lost, late, reordered, or published here or elsewhere: a subscriber that recovers completely
-/// receives each missed and each following publication once and in order.
+/// Publications are lost, delayed and reordered, and come from this node and others. A subscriber whose recovery is
+/// complete receives each missed and each following publication once and in order.
 #[test]
 fn join_in_any_order() {
     let mut whole = 0;

@@ -1,5 +1,5 @@
-//! The contract of engines (`src/engine.rs`) on the memory engine, with and without a log, and on one with sparse
-//! offsets and a lossy, unordered feed, also with deferred joins, follows and members.
+//! The contract of engines (`src/engine.rs`), tested on the memory engine with and without a log, on an engine with
+//! sparse offsets and a feed that loses and reorders items, and on a model of an engine outside the process.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -54,8 +54,8 @@ fn late(is_lossy: bool, broken: Broken) -> Bench<Unruly> {
     bench
 }
 
-/// Each clause on each engine; with `$broken`, an engine that breaks the clause fails its test with this
-/// message.
+/// Runs each clause on each engine. With `breaks $broken with $words`, also runs the clause on an engine that breaks
+/// it; the test must then fail with a message that contains `$words`.
 macro_rules! clauses {
     ($($clause:ident $(breaks $broken:ident with $words:literal)?),* $(,)?) => {
         mod memory {
@@ -93,10 +93,10 @@ macro_rules! clauses {
     };
 }
 
-/// Runs of each clause on the model of a store outside the process.
+/// The number of runs of each clause on the model of a store outside the process, each with another seed.
 const SEEDS: u64 = 100;
 
-/// Clauses that hold even if connections are cut: stored publications are neither lost nor duplicated.
+/// Runs the clauses that hold even if connections are cut: stored publications are neither lost nor duplicated.
 macro_rules! cut {
     ($($clause:ident),* $(,)?) => {
         mod remote_and_cut {

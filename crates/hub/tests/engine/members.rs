@@ -1,4 +1,4 @@
-//! Members of several nodes, on an engine that stores them.
+//! Members of several nodes, on an engine that records them.
 
 use veche_hub::NamespaceOptions;
 
@@ -19,7 +19,7 @@ fn rooms(is_late: bool, leave_delay_ms: u64) -> Bench<Unruly> {
     bench
 }
 
-/// With presence by user, a user's second node is not announced.
+/// If presence counts users, the connection of a user that is a member on another node is not announced.
 #[test]
 fn member_of_two_nodes() {
     for is_late in [false, true] {
@@ -35,7 +35,7 @@ fn member_of_two_nodes() {
     }
 }
 
-/// A user that returns in time stays the same member, with another connection.
+/// A user that returns during the leave delay remains a member, with another connection.
 #[test]
 fn member_that_reconnects() {
     for is_late in [false, true] {
@@ -55,7 +55,7 @@ fn member_that_reconnects() {
     }
 }
 
-/// Members of a vanished node leave, and subscribers are notified.
+/// When the lease of a node ends, its members leave, and subscribers are notified.
 #[test]
 fn lease_of_another_node() {
     for is_late in [false, true] {

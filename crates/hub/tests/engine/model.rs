@@ -1,4 +1,4 @@
-//! A model of a store outside the process for [`RemoteEngine`]: its feed may overtake its answers, and if it is lossy,
+//! A model of the store outside the process for [`RemoteEngine`]. Its feed may overtake its answers. If it is lossy,
 //! connections are cut at any moment, with orders, answers and items in flight.
 
 use std::cell::RefCell;
@@ -15,10 +15,10 @@ use veche_nodes::engine::peer::Entries;
 
 use crate::bench::{Bench, Driven, TestOutlet};
 
-/// Cuts in one test, so that it ends.
+/// Maximum number of cuts in one test, so that the test ends.
 const CUTS_MAX: u32 = 12;
 
-/// The channel of a publication's version.
+/// The stored state of a channel.
 #[derive(Default)]
 struct Channel {
     epoch: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Model {
     members: BTreeMap<(Arc<str>, Box<str>), (Box<str>, Bytes)>,
     occupied: BTreeSet<Arc<str>>,
     topics: BTreeSet<Arc<str>>,
-    /// Topics whose subscription is in progress.
+    /// The topics whose subscription is in progress.
     following: VecDeque<Arc<str>>,
     orders: VecDeque<Order>,
     answers: VecDeque<Event>,
@@ -69,7 +69,7 @@ thread_local! {
     static MODEL: RefCell<Option<Model>> = const { RefCell::new(None) };
 }
 
-/// A hub on a model of its own; each test has its own thread.
+/// Returns a hub with a new model. The model belongs to the thread, and each test has its own thread.
 pub(crate) fn remote(seed: u64, is_lossy: bool) -> Bench<RemoteEngine> {
     MODEL.set(Some(Model {
         rng: fastrand::Rng::with_seed(seed),
@@ -133,7 +133,7 @@ impl Model {
         }
     }
 
-    /// Performs one random event; returns `None` if nothing is in flight.
+    /// Makes one random event happen, and returns the resulting events of the engine; `None` if nothing is in flight.
     fn step(&mut self) -> Option<Vec<Event>> {
         if !self.is_up {
             self.is_up = true;
@@ -169,7 +169,7 @@ impl Model {
         .map(|event| event.into_iter().collect())
     }
 
-    /// Cuts one of the connections; everything in flight on it is lost.
+    /// Cuts one of the two connections, that of the feed or that of orders. Everything in flight on it is lost.
     fn cut(&mut self) -> Vec<Event> {
         if self.rng.bool() {
             self.feed.clear();
@@ -177,7 +177,7 @@ impl Model {
             self.following.extend(topics);
             return Vec::new();
         }
-        // Some of the orders were executed, but their answers are lost.
+        // The first few orders are executed, but their answers are lost.
         for _ in 0..self.rng.usize(..=self.orders.len()) {
             if let Some(order) = self.orders.pop_front() {
                 self.carry_out(order);
@@ -293,7 +293,7 @@ impl Model {
         self.answers.push_back(answer);
     }
 
-    /// Records occupancy like the script of the engine on Redis, with one node.
+    /// Records occupancy as the script of the engine on Redis does, for a single node.
     fn occupy(&mut self, order: &Occupancy) -> (bool, u64) {
         let is_known = self.occupied.contains(&order.channel);
         if order.is_occupied {
@@ -376,7 +376,8 @@ impl Model {
     }
 }
 
-/// A repetition is not answered before the outcome of the first publication is known, even without history.
+/// The reply to a repetition waits until the outcome of the first publication is known, even in a channel without
+/// history.
 #[test]
 fn a_repetition_waits_for_the_first() {
     for seed in 0..20 {

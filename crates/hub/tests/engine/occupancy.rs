@@ -1,4 +1,4 @@
-//! Occupied channels of a node on an engine outside the process. The tests pass each event of the engine to the hub.
+//! Occupied channels of a node whose engine is outside the process. The tests pass each event of the engine to the hub.
 
 use veche_hub::{Engine as _, EventLevel, Hub, NamespaceOptions, Options, RemoteEngine, WorkerId};
 use veche_nodes::engine::StoreState;
@@ -20,7 +20,7 @@ fn bench() -> Bench<RemoteEngine> {
     bench
 }
 
-/// Subscribes a member. Returns the recorded changes.
+/// Subscribes a member. Returns the changes of occupancy that the engine is ordered to record.
 fn enter(bench: &mut Bench<RemoteEngine>, index: u32) -> Vec<Occupancy> {
     let subscribe_options = SubscribeOptions {
         client: Some(client(index, "ann")),
@@ -44,7 +44,7 @@ fn leave(bench: &mut Bench<RemoteEngine>, index: u32) -> Vec<Occupancy> {
     orders(bench)
 }
 
-/// Passes an event to the hub. Returns the changes that are recorded then.
+/// Passes an event of the engine to the hub. Returns the changes of occupancy that are then ordered.
 fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Occupancy> {
     bench.hub.engine().handle(event);
     while bench.hub.take_reports(&mut bench.outlet) {}
@@ -119,7 +119,7 @@ fn a_change_without_an_answer_is_recorded_again() {
     tell(&mut bench, Event::Down);
     let again = only(tell(&mut bench, Event::Up(2, StoreState::Same)));
     assert!(again.is_repeated && again.channel == first.channel);
-    // The server refuses writes for a while.
+    // The store refuses writes for a while.
     let (ticket, outcome) = (again.ticket, None);
     assert_eq!(tell(&mut bench, Event::Occupancy { ticket, outcome }), []);
     bench.hub.maintain();

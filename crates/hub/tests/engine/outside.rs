@@ -1,5 +1,5 @@
-//! A home on an engine outside the process: items of other nodes, limits, and empty channels. The tests pass each event
-//! of the engine to the hub.
+//! A home whose engine is outside the process: items of other nodes, limits, and channels without publications. The
+//! tests pass each event of the engine to the hub.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::bench::{Bench, CHANNEL, ROOM};
 use crate::common::{name, session, subscribe};
 use crate::restarts::{at, bench, item, publish, tell};
 
-/// Gives the namespace with history other options.
+/// Sets other options for the namespace with history. `latest_only`: its channels recover only the latest publication.
 fn set_options(bench: &mut Bench<RemoteEngine>, options: NamespaceOptions, latest_only: bool) {
     let history = HistoryOptions {
         size: 100,
@@ -45,7 +45,7 @@ fn read_of(orders: &[Order]) -> Option<Read> {
     })
 }
 
-/// Another node stores the publications of a channel that has no history here.
+/// The channel has no history on this node, but another node stores its publications.
 #[test]
 fn a_feed_without_a_position_begins_with_its_first_item() {
     let mut bench = bench();
@@ -123,7 +123,8 @@ fn ignored_messages_are_counted() {
     assert_eq!(bench.outlet.texts(1), ["a", "a"]);
 }
 
-/// The answer to a read without a limit of its own shows by one more publication that there are too many.
+/// A read without a limit requests one publication more than a reply may contain. If that one is returned, there are
+/// too many.
 #[test]
 fn reads_beyond_the_limit_are_refused() {
     let mut bench = bench();
@@ -153,7 +154,7 @@ fn reads_beyond_the_limit_are_refused() {
     }
 }
 
-/// Publishes until the hub refuses. Returns the number of accepted publications.
+/// Publishes until the hub refuses a publication. Returns the number of accepted publications.
 fn fill(bench: &mut Bench<RemoteEngine>, payload: &[u8]) -> u64 {
     let payload = PayloadRef {
         kind: PayloadKind::Binary,
@@ -171,7 +172,7 @@ fn fill(bench: &mut Bench<RemoteEngine>, payload: &[u8]) -> u64 {
     }
 }
 
-/// By their number and by their bytes, which include a header of 18 bytes.
+/// The number of waiting publications is limited, as are their bytes; each publication has a header of 18 bytes.
 #[test]
 fn publications_that_wait_for_the_store_are_limited() {
     for (length, accepted) in [(1, 65_536), ((1 << 20) - 18, 64), ((1 << 20) - 19, 65)] {
@@ -201,7 +202,7 @@ fn an_engine_without_channels_needs_no_maintenance() {
     assert!(!engine.has_maintenance());
 }
 
-/// Whether a channel that keeps its latest publication is empty is only known once its history has been read.
+/// Whether a channel that recovers its latest publication has one is known only after its history was read.
 #[test]
 fn only_an_empty_channel_is_reported_as_empty() {
     let options = || NamespaceOptions {
@@ -240,7 +241,7 @@ fn only_an_empty_channel_is_reported_as_empty() {
     }
 }
 
-/// Without a connection, a request fails at the fifth look at the waiting ones.
+/// A request without a connection fails at the fifth maintenance.
 #[test]
 fn requests_without_a_connection_fail_after_a_while() {
     let mut bench = bench();
@@ -253,7 +254,7 @@ fn requests_without_a_connection_fail_after_a_while() {
         tell(&mut bench, Event::Forgotten);
     }
     assert_eq!(bench.outlet.answers, [HubReply::Failed]);
-    // With a connection they wait for their answers.
+    // With a connection, requests wait for their answers, however long.
     tell(&mut bench, Event::Up(2, StoreState::Same));
     bench.publish("b");
     for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! A node with two workers and lanes between them, on engines driven by the test.
+//! A node with two workers and the lanes between them. The test drives the workers' engines.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use veche_hub::{
 use crate::common::{name, session, subscribe};
 use crate::unruly::{Broken, Unruly};
 
-/// An event received by a session.
+/// An event that a session has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReceivedEvent {
     Joined(Option<Box<SubscribeOutcome>>),
@@ -65,7 +65,7 @@ impl Outlet for TestOutlet {
     }
 }
 
-/// Two workers. Sessions with an even index belong to the first.
+/// Two workers. Sessions with an even index belong to the first one, the others to the second.
 pub(crate) struct Pair {
     pub(crate) hubs: [Hub<Unruly>; 2],
     pub(crate) outlets: [TestOutlet; 2],
@@ -84,7 +84,7 @@ pub(crate) fn publication(text: &str) -> Publication {
     }
 }
 
-/// Returns options that join at these offsets.
+/// Returns the known positions of a subscriber, one for each of these offsets, of any epoch.
 pub(crate) fn since(offsets: &[u64]) -> Option<Arc<[Since]>> {
     let since = |offset: &u64| Since {
         epoch: None,
@@ -130,7 +130,7 @@ impl Pair {
         }
     }
 
-    /// Removes the history from all channels.
+    /// Sets namespaces in which no channel has history.
     pub(crate) fn forget_history(&mut self) {
         for hub in &mut self.hubs {
             let namespaces = Namespaces::with_wildcards(Wildcards::new(["news"]));
@@ -142,7 +142,7 @@ impl Pair {
         usize::from(self.hubs[0].home_of(name(channel)).0)
     }
 
-    /// Returns the engine of the channel's home.
+    /// Returns the engine of the worker that is the channel's home.
     pub(crate) fn engine(&mut self, channel: &str) -> &mut Unruly {
         let home = self.home(channel);
         self.hubs[home].engine()
@@ -177,7 +177,7 @@ impl Pair {
         self.hubs[worker].close(session(index), &mut self.outlets[worker]);
     }
 
-    /// Publishes at the channel's home.
+    /// Publishes to a channel, at its home.
     pub(crate) fn publish(&mut self, channel: &str, text: &str) {
         let home = self.home(channel);
         let payload = PayloadRef {
@@ -190,7 +190,7 @@ impl Pair {
             .expect("there is room");
     }
 
-    /// Delivers one message of a worker. Returns `false` if there is none.
+    /// Delivers one message that a worker has sent. Returns `false` if there is none.
     pub(crate) fn carry(&mut self, from: usize) -> bool {
         let Some((to, mail)) = self.outlets[from].sent.pop_front() else {
             return false;
@@ -201,14 +201,14 @@ impl Pair {
         true
     }
 
-    /// Lets an engine deliver one report. Returns `false` if there is none.
+    /// Makes the engine of a worker deliver one report in flight. Returns `false` if there is none.
     pub(crate) fn report(&mut self, worker: usize) -> bool {
         let has_arrived = self.hubs[worker].engine().arrive();
         self.take_reports(worker);
         has_arrived
     }
 
-    /// Sessions process their replies first: nothing is delivered within the same call.
+    /// Takes reports, and checks that a session gets nothing in the same call after its subscription is confirmed.
     fn take_reports(&mut self, worker: usize) {
         loop {
             let outlet = &mut self.outlets[worker];
@@ -234,7 +234,7 @@ impl Pair {
         }
     }
 
-    /// Delivers everything that is in flight.
+    /// Delivers all messages and reports in flight, and checks that nothing is pending afterwards.
     pub(crate) fn settle(&mut self) {
         loop {
             let mut is_quiet = true;
@@ -263,7 +263,8 @@ impl Pair {
         received.map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the offsets that a session has, recovered and live, and whether its recovery was complete.
+    /// Returns the offsets of the publications that a session has recovered or received live, and whether its recovery
+    /// was complete; `None` if it did not recover.
     pub(crate) fn offsets(&self, index: u32) -> (Vec<u64>, Option<bool>) {
         let (mut offsets, mut is_whole) = (Vec::new(), None);
         for one in self.received(index) {

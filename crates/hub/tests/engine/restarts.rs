@@ -1,4 +1,5 @@
-//! A home on an engine outside the process whose store restarts. The tests pass each event of the engine to the hub.
+//! A home whose engine is outside the process, when the store restarts. The tests pass each event of the engine to the
+//! hub.
 
 use bytes::Bytes;
 use veche_hub::{Epoch, Hub, Options, Position, RemoteEngine, SubscribeOptions, Ticket, WorkerId};
@@ -14,7 +15,7 @@ pub(crate) fn at(epoch: u64, offset: u64) -> Position {
     Position { epoch, offset }
 }
 
-/// A hub with a connection and a subscription that waits for its feed.
+/// Returns a connected hub with a subscription whose feed has not started yet.
 fn begun() -> Bench<RemoteEngine> {
     let engine = RemoteEngine::new(1);
     let hub = Hub::with_engine(WorkerId(0), 1, 7, Options::default(), engine);
@@ -27,7 +28,7 @@ fn begun() -> Bench<RemoteEngine> {
     bench
 }
 
-/// Returns a bench with a subscriber at the beginning of epoch 1.
+/// Returns a connected hub with a subscriber that has joined at the beginning of epoch 1.
 pub(crate) fn bench() -> Bench<RemoteEngine> {
     let mut bench = begun();
     let orders = tell(&mut bench, Event::Followed(CHANNEL.into()));
@@ -37,7 +38,7 @@ pub(crate) fn bench() -> Bench<RemoteEngine> {
     bench
 }
 
-/// Passes an event to the hub. Returns the resulting orders.
+/// Passes an event of the engine to the hub. Returns the resulting orders.
 pub(crate) fn tell(bench: &mut Bench<RemoteEngine>, event: Event) -> Vec<Order> {
     bench.hub.engine().handle(event);
     while bench.hub.take_reports(&mut bench.outlet) {}
@@ -57,7 +58,7 @@ fn found(ticket: u64, top: Position, id: u64, latest: Option<(u64, Bytes)>) -> E
     Event::Checked { ticket, found }
 }
 
-/// Publishes; the store confirms the publication with a position, but its feed item is lost. Returns the publication.
+/// Publishes a text. The store confirms it with a position, but its feed item is lost. Returns the encoded publication.
 pub(crate) fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Position) -> Bytes {
     bench.publish(text);
     let orders = std::mem::take(bench.hub.engine().take_orders());
@@ -72,7 +73,8 @@ pub(crate) fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Pos
     publish.data
 }
 
-/// The store confirmed a publication, but its feed item was lost with the connection.
+/// The store has confirmed a publication, and its feed item was lost with the connection. After the reconnect it is
+/// fetched.
 #[test]
 fn an_item_that_a_restart_has_lost_is_fetched() {
     let mut bench = bench();
@@ -83,7 +85,8 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
     let seen = check.seen.map(|(seen, _)| seen);
     assert_eq!((check.is_verifying, seen), (true, Some(at(1, 3))));
     let orders = tell(&mut bench, found(check.ticket, at(1, 3), 9, None));
-    // The store has nothing after the confirmed position, but an item after the position of the feed.
+    // The first comparison names the confirmed position, after which the store has nothing. The second one names the
+    // position of the feed, after which the store has the item.
     let check = check_of(&orders);
     let seen = check.seen.map(|(seen, _)| seen);
     assert_eq!((check.is_verifying, seen), (false, Some(at(1, 0))));
@@ -95,8 +98,8 @@ fn an_item_that_a_restart_has_lost_is_fetched() {
     assert!(bench.outlet.lost.is_empty());
 }
 
-/// The feed was lost while its position was being checked, so the position is checked again. A publication that was stored
-/// between the two checks is fetched.
+/// The feed was interrupted while its position was being checked, so the position is checked again. A publication that
+/// was stored between the two checks is fetched.
 #[test]
 fn an_item_between_two_looks_is_fetched() {
     let mut bench = begun();
@@ -114,7 +117,8 @@ fn an_item_between_two_looks_is_fetched() {
     assert!(bench.outlet.lost.is_empty());
 }
 
-/// The feed resumes before the comparison with the store: its items may have the offsets of lost publications.
+/// Items that arrive after a restart of the store and before the comparison with it are held back: they may have the
+/// offsets of lost publications.
 #[test]
 fn items_wait_for_the_comparison() {
     let mut bench = bench();
@@ -129,7 +133,7 @@ fn items_wait_for_the_comparison() {
     tell(&mut bench, item((at(1, 5), 3), &data));
     let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     assert_eq!(bench.outlet.offsets(1), [3]);
-    // A store that is out of memory refuses even the comparison.
+    // The store refuses the comparison, for example because it is out of memory. The comparison is repeated later.
     let ticket = check_of(&orders).ticket;
     let refused = Event::Checked {
         ticket,
@@ -152,7 +156,7 @@ fn items_wait_for_the_comparison() {
     );
 }
 
-/// Only the connection was lost; the store has the same data.
+/// Only the connection was lost and the store is the same, so a held item is delivered.
 #[test]
 fn items_go_on_with_the_connection() {
     let mut bench = bench();
@@ -169,7 +173,8 @@ fn items_go_on_with_the_connection() {
     assert_eq!(bench.outlet.offsets(1), [3]);
 }
 
-/// A store that lost its data starts again at low offsets, at which a repeated publication may already be stored.
+/// A repeated publication states the position that the channel had reached before the first attempt, with its epoch:
+/// after a loss of data, the store assigns low offsets again.
 #[test]
 fn a_repetition_names_the_epoch_of_its_offset() {
     let mut bench = bench();
@@ -184,7 +189,8 @@ fn a_repetition_names_the_epoch_of_its_offset() {
     assert_eq!(repeated, Some(at(1, 3)));
 }
 
-/// A subscriber waits for the read that closes a gap. When the epoch of the gap is lost, the subscriber is still answered.
+/// A subscriber waits for the read that closes a gap. If the epoch of the gap is lost, a read for the subscriber still
+/// starts.
 #[test]
 fn a_subscriber_behind_a_gap_of_a_lost_epoch_is_answered() {
     let mut bench = bench();
@@ -210,8 +216,8 @@ fn a_subscriber_behind_a_gap_of_a_lost_epoch_is_answered() {
     assert_eq!(bench.outlet.lost, [1]);
 }
 
-/// The store may be replaced by an older copy that is still in an ended epoch. A check therefore names that epoch, so that
-/// the store begins a new one.
+/// The store may be replaced by an older copy that still has an ended epoch. The comparison therefore names the ended
+/// epoch, so that the store begins a new one.
 #[test]
 fn an_epoch_that_has_ended_does_not_come_back() {
     let mut bench = bench();
@@ -226,12 +232,13 @@ fn an_epoch_that_has_ended_does_not_come_back() {
     let orders = tell(&mut bench, Event::Up(3, StoreState::Restarted));
     let check = check_of(&orders);
     assert_eq!(check.ended, Some(Epoch::from_bits(1)));
-    // The store begins a new epoch. The subscription already ended with the first loss.
+    // The store begins a new epoch. The session gets no second notice, because its subscription ended with the first
+    // loss.
     tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
     assert_eq!(bench.outlet.lost, [1]);
 }
 
-/// Returns the feed item of a publication.
+/// Returns the event that delivers a publication as a feed item.
 pub(crate) fn item(position: Position, before: u64, data: &Bytes) -> Event {
     Event::Item {
         channel: CHANNEL.into(),
@@ -245,7 +252,8 @@ fn refused(ticket: u64) -> Event {
     Event::Checked { ticket, found }
 }
 
-/// A store server sent an item to the feed, and ended before it wrote the item to disk.
+/// A server of the store has sent an item to the feed, and ended before it wrote the item to disk. The item must be
+/// dropped.
 #[test]
 fn items_of_a_server_that_has_ended_are_dropped() {
     let mut bench = bench();
@@ -261,13 +269,13 @@ fn items_of_a_server_that_has_ended_are_dropped() {
         (bench.outlet.offsets(1), bench.outlet.lost.len()),
         (vec![3], 0)
     );
-    // The feed continues with the item to which the store assigns that offset now.
+    // The store assigns the offset of the dropped item again, and this item is delivered.
     tell(&mut bench, item(at(1, 5), 3, &data));
     assert_eq!(bench.outlet.offsets(1), [3, 5]);
 }
 
-/// A store that was rolled back to a time before the channel's epoch gets the order that began the epoch again: with a
-/// new epoch in it.
+/// The store may be rolled back to a time before the channel's epoch. Each order therefore contains another new epoch,
+/// so that a repeated order does not begin the same epoch again.
 #[test]
 fn a_repeated_order_begins_an_epoch_of_its_own() {
     let mut bench = begun();
@@ -288,7 +296,7 @@ fn a_repeated_order_begins_an_epoch_of_its_own() {
     assert_eq!(different.len(), 4, "{epochs:?}");
 }
 
-/// Until the comparison, no other answer of the store changes the known position.
+/// Before the comparison with the restarted store is answered, no other answer changes the known position of a channel.
 #[test]
 fn nothing_counts_before_the_comparison() {
     let mut bench = bench();
@@ -298,7 +306,7 @@ fn nothing_counts_before_the_comparison() {
     tell(&mut bench, Event::Down);
     let orders = tell(&mut bench, Event::Up(2, StoreState::Restarted));
     tell(&mut bench, refused(check_of(&orders).ticket));
-    // Neither the result of another check, nor the position of a confirmed publication.
+    // Neither the result of another check changes it, nor the position of a confirmed publication.
     let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
     assert!(!check.is_verifying);
     let latest = Some((3, data));
@@ -314,7 +322,7 @@ fn nothing_counts_before_the_comparison() {
     assert_eq!(bench.outlet.offsets(1), [3]);
 }
 
-/// A read before the comparison may return publications with reused offsets.
+/// The result of a read before the comparison is ignored, because its publications may have reused offsets.
 #[test]
 fn a_read_before_the_comparison_closes_no_gap() {
     let mut bench = bench();
@@ -341,7 +349,8 @@ fn a_read_before_the_comparison_closes_no_gap() {
     );
 }
 
-/// A replaced store server still sends items to the feed, two epochs later.
+/// A replaced server of the store sends items of an epoch that is neither the current nor the previous one. They are
+/// ignored.
 #[test]
 fn an_item_of_an_old_epoch_does_not_bring_it_back() {
     let mut bench = bench();
@@ -367,7 +376,7 @@ fn an_item_of_an_old_epoch_does_not_bring_it_back() {
     let orders = tell(&mut bench, item(at(1, 5), 3, &data));
     let check = check_of(&orders);
     assert!(!check.is_verifying);
-    // The store is checked only once.
+    // A second such item causes no second check.
     assert!(tell(&mut bench, item(at(1, 7), 5, &data)).is_empty());
     tell(&mut bench, found(check.ticket, at(3, 0), 0, None));
     tell(&mut bench, item(at(3, 1), 0, &data));

@@ -1,4 +1,4 @@
-//! An engine with sparse offsets, delayed replies and items, and a feed that loses, repeats and reorders. With
+//! An engine with sparse offsets, with delayed reports, and with a feed that loses, repeats and reorders items. With
 //! `is_late` it also defers joins, follows and member changes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use veche_hub::{
     SubscribeOptions, SubscribeOutcome,
 };
 
-/// A clause of the contract that the engine breaks, to see its test fail.
+/// The clause of the contract that the engine breaks, so that the clause's test is seen to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     Nothing,
@@ -47,11 +47,11 @@ struct Channel {
     top: u64,
     stored: BTreeMap<u64, Stored>,
     version: u64,
-    /// The offset of the last delivered item.
+    /// The offset of the item delivered last.
     last: u64,
-    /// Requests whose report is not handled yet.
+    /// The number of requests whose report was not handled yet.
     waiting: u32,
-    /// Positions of publications by key.
+    /// The positions of publications by idempotency key.
     keys: BTreeMap<String, Position>,
 }
 
@@ -65,29 +65,29 @@ type Member = (Arc<str>, Arc<ClientInfo>);
 pub(crate) struct Unruly {
     random: fastrand::Rng,
     channels: Vec<Channel>,
-    /// Reports in flight, unordered.
+    /// The reports in flight, in no particular order.
     under_way: Vec<EngineReport>,
     ready: Vec<EngineReport>,
-    /// Loses, repeats and reorders items.
+    /// Whether the feed loses, repeats and reorders items.
     pub(crate) is_lossy: bool,
-    /// The number of items to lose next.
+    /// The number of the next items that are lost.
     pub(crate) losing: usize,
-    /// Forgets stored publications before they are read.
+    /// Whether stored publications are dropped before they are read.
     pub(crate) is_forgetful: bool,
-    /// Does not answer publications.
+    /// Whether publications fail without being stored.
     pub(crate) is_silent: bool,
-    /// Accepts no further deferred requests.
+    /// Whether the engine reports that it is full.
     pub(crate) is_full: bool,
-    /// Stores publications, but loses their replies.
+    /// Whether publications are stored, but their replies are lost.
     pub(crate) is_mute: bool,
-    /// Replies are unordered too.
+    /// Whether joins, follows and member changes are deferred.
     pub(crate) is_late: bool,
-    /// Channels can't be followed.
+    /// Whether following a channel fails.
     pub(crate) cannot_follow: bool,
     pub(crate) reads: u32,
-    /// Channels with a feed.
+    /// The channels that the engine follows.
     pub(crate) followed: BTreeSet<Arc<str>>,
-    /// Members of this node and of others.
+    /// The members on this node; the next field has those on other nodes.
     pub(crate) members: Vec<Member>,
     pub(crate) members_elsewhere: Vec<Member>,
     delays_chains: bool,
@@ -124,7 +124,7 @@ impl Unruly {
         &mut self.channels[slot as usize]
     }
 
-    /// Stores a publication of this or another node, and sends its item.
+    /// Stores a publication of this or another node, and sends its feed item.
     fn store(&mut self, slot: u32, mut publication: Publication) -> Position {
         let step = match self.broken {
             Broken::Increase => 0,
@@ -168,12 +168,12 @@ impl Unruly {
         position
     }
 
-    /// Publishes from another node.
+    /// Publishes as another node does.
     pub(crate) fn publish_elsewhere(&mut self, slot: u32, publication: Publication) {
         self.store(slot, publication);
     }
 
-    /// Starts another epoch of a channel with nothing stored.
+    /// Begins a new epoch of a channel, in which nothing is stored.
     pub(crate) fn begin_epoch(&mut self, slot: u32, bits: u64) {
         let channel = self.of(slot);
         channel.epoch = Epoch::from_bits(bits);
@@ -210,7 +210,7 @@ impl Unruly {
         true
     }
 
-    /// Publishes from another node without storing.
+    /// Publishes as another node does, without storing the publication.
     pub(crate) fn pass_elsewhere(&mut self, name: &Arc<str>, publication: Publication) {
         if self.followed.contains(name) {
             let item = FeedItem {
@@ -223,12 +223,12 @@ impl Unruly {
         }
     }
 
-    /// Delivers everything in flight before the replies to reads.
+    /// From now on, results of reads arrive after everything else in flight.
     pub(crate) fn delay_chains(&mut self) {
         self.delays_chains = true;
     }
 
-    /// Returns whether any message other than a reply to a read is in flight.
+    /// Returns whether anything but results of reads is in flight.
     pub(crate) fn has_more_than_chains(&self) -> bool {
         self.under_way.iter().any(|one| !is_chain(one))
     }
@@ -247,7 +247,7 @@ impl Unruly {
         self.channels[slot].stored.keys().copied().collect()
     }
 
-    /// Ends the lease of another node.
+    /// Ends the lease of the other nodes, whose members leave.
     pub(crate) fn end_lease(&mut self) {
         for (channel, client) in std::mem::take(&mut self.members_elsewhere) {
             self.under_way
@@ -255,7 +255,7 @@ impl Unruly {
         }
     }
 
-    /// Repeats the latest items, which may have been lost.
+    /// Sends the latest item of each channel again, because it may have been lost.
     fn compare_tops(&mut self) {
         for channel in &self.channels {
             if !self.followed.contains(&channel.name) {
@@ -302,7 +302,7 @@ impl Unruly {
         }
     }
 
-    /// Returns how far the history of a channel is read.
+    /// Returns the offset up to which the history of a channel is read.
     fn read_up_to(&self, slot: u32) -> u64 {
         let channel = &self.channels[slot as usize];
         match self.followed.contains(&channel.name) {
@@ -404,9 +404,9 @@ impl Engine for Unruly {
         let mut position = self.store(slot, publication.clone());
         if self.is_mute {
             match (key, self.broken) {
-                // Without a key of its own it must not be repeated.
+                // Breaks the clause `retry`: stores a publication without a key a second time.
                 (None, Broken::Retry) => position = self.store(slot, publication),
-                // Repeated by this engine with its own key.
+                // The engine repeats the publication under a key of its own, so it is stored once.
                 (None, _) => {}
                 (Some(key), _) => {
                     self.of(slot).keys.insert(key, position);
@@ -487,7 +487,7 @@ impl Engine for Unruly {
         let notifies_subscribers = !(change.is_by_user && is_elsewhere);
         if self.is_late {
             let report = EngineReport::Member(change.context(), notifies_subscribers);
-            // Reports of one channel stay in order.
+            // The reports of member changes stay in order.
             self.ready.push(report);
             return EngineReply::Deferred;
         }

@@ -1,4 +1,4 @@
-//! Subscribers of wildcard channels on an engine outside the process, whose feed is interrupted.
+//! Subscribers of wildcard channels whose engine is outside the process: interruptions of the feed, and new channels.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::restarts::at;
 
 const WILDCARD: &str = "news:*";
 
-/// A subscriber of all channels of a namespace.
+/// Returns a hub with a subscriber of a wildcard channel.
 fn bench(history: Option<HistoryOptions>) -> Bench<RemoteEngine> {
     let engine = RemoteEngine::new(1);
     let hub = Hub::with_engine(WorkerId(0), 1, 7, Options::default(), engine);
@@ -50,7 +50,8 @@ const HISTORY: HistoryOptions = HistoryOptions {
     budget: Budget::COMMON,
 };
 
-/// A channel that this node has never heard of may have had a publication meanwhile.
+/// During the interruption, a channel that this node does not know may have had a publication. With history, this
+/// counts as a loss.
 #[test]
 fn an_interrupted_feed_is_a_loss_to_wildcard_subscribers() {
     for (history, lost) in [(Some(HISTORY), &[1][..]), (None, &[])] {
@@ -64,7 +65,7 @@ fn an_interrupted_feed_is_a_loss_to_wildcard_subscribers() {
     }
 }
 
-/// The first item of the channel, which has a predecessor that this node has not received.
+/// The first item that this node receives of a channel is delivered although its predecessor was never received.
 #[test]
 fn a_channel_that_is_new_to_this_node_reaches_wildcard_subscribers() {
     let mut bench = bench(Some(HISTORY));

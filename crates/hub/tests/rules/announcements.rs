@@ -1,4 +1,4 @@
-//! Joins and leaves: limits of the queue and of one turn, and room released by items without subscribers.
+//! Joins and leaves: the limits of the queue and of one turn, and the room that items without subscribers free.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{FAR, Node, SOURCE, START_MS, member};
 
-/// The limits of `src/join_leave_queue.rs`.
+/// The limits in `src/join_leave_queue.rs`: queued, sent per turn, and skipped per turn.
 const WAITING_MAX: u32 = 65_536;
 const TOLD_MAX: usize = 256;
 const PASSED_MAX: usize = 1024;
 
-/// A member joins and leaves.
+/// Makes a member join a room and leave it.
 fn visit(node: &mut Node, room: &str) {
     node.join(session(0), room, &member("ann", "a"));
     node.unsubscribe(0, room);
@@ -160,7 +160,7 @@ fn presence_counts_local_and_remote_subscribers() {
     node.join(session(0), &room, &member("ann", "a"));
     let mail = node.request_from(FAR, &room, &member("bob", "b"));
     node.receive(FAR, mail);
-    // A subscription without a client is not a member.
+    // Subscriptions without a client are not members, so they do not count.
     node.subscribe(1, &room);
     node.subscribe_from(FAR, &room);
     let stats = |node: &mut Node| match node.ask(&room, ChannelQuery::PresenceStats) {

@@ -1,4 +1,4 @@
-//! Channel events for back ends: levels, delays, limits.
+//! Channel events for back ends: event levels, delays and limits.
 
 use std::sync::Arc;
 
@@ -10,15 +10,17 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, START_MS, member};
 
-/// The limits of `src/channel_events.rs`.
+/// The limits in `src/channel_events.rs`: collected events, empty channels, and the interval of reports in
+/// milliseconds.
 const HAPPENINGS_MAX: usize = 65_536;
 const EMPTY_MAX: u32 = 100_000;
 const EMPTY_MS: u64 = 1_000;
 
 const DELAY_MS: u64 = 5_000;
 
-/// Namespaces by level: `quiet` reports no events; `open` and `missed` occupancy, `shut` with a delay; `full` members,
-/// `late` with a delay.
+/// Returns a node with namespaces of each event level: `quiet` has no events; `open`, `missed` and `shut` have events
+/// of occupancy, `full` and `late` also of members. `shut` and `late` have a leave delay. `open` recovers the latest
+/// publication.
 fn node() -> Node {
     let mut node = Node::alone();
     let mut all = Namespaces::new();
@@ -53,7 +55,7 @@ fn node() -> Node {
     node
 }
 
-/// Returns the events since the last call as text, and the number of lost ones.
+/// Returns the events since the last call as texts, and the number of lost events.
 fn taken(node: &mut Node) -> (Vec<String>, u64) {
     let mut list = Vec::new();
     let lost = node.hub.take_channel_events(&mut list);
@@ -117,7 +119,7 @@ fn an_empty_channel_is_reported_once_a_second_however_often_clients_subscribe() 
     let expected = ["open:1 Empty at 0", "open:2 Empty at 0"];
     assert_eq!(empty(&mut node), expected);
     assert!(node.hub.needs_maintenance());
-    // Found empty again meanwhile: reported again if the channel is in use and nothing was published.
+    // Both channels are found empty again. Only `open:1` is reported again: a publication was made to the other one.
     for (session, channel) in [(0, "open:1"), (2, "open:2")] {
         node.subscribe(session, channel);
     }
@@ -190,7 +192,7 @@ fn a_vacated_channel_is_reported_after_its_delay_with_the_time_of_vacating() {
     node.unsubscribe(1, "late:2");
     node.at(START_MS + 10 + DELAY_MS - 1);
     node.hub.maintain();
-    // A subscriber that returns in time cancels the report.
+    // A subscriber that arrives before the delay has passed cancels the report.
     node.subscribe(1, "late:2");
     assert_eq!(taken(&mut node).0, [""; 0]);
     node.at(START_MS + 10 + DELAY_MS);
@@ -231,7 +233,7 @@ fn channels_beyond_the_limit_are_reported_vacated_at_once() {
         node.unsubscribe(0, &channel);
         node.hub.take_channel_events(&mut Vec::new());
         if number + 1 == EMPTY_MAX {
-            // One more is reported immediately.
+            // The limit is reached, so one more empty channel is reported as vacated at once.
             node.join(session(0), "late:next", &stay);
             node.unsubscribe(0, "late:next");
             let expected = ["late:next Occupied at 0", "late:next Vacated at 0"];

@@ -1,4 +1,4 @@
-//! Publications without credit: progress of other channels, and reserved lanes.
+//! Publications without credit: they do not delay other channels, and they reserve the lanes that they need.
 
 use veche_hub::{NoCredit, Options, RequestOutcome};
 
@@ -28,7 +28,7 @@ fn a_publication_without_credit_holds_up_no_other_channel() {
     node.hub.sweep(0, &mut node.outlet);
     assert_eq!(node.outlet.delivered, ["near to 1"]);
     assert_eq!(node.hub.gauges().stalled, 1);
-    // The blocked one is still queued, once.
+    // The blocked publication is still queued, and is delivered once.
     node.outlet.credits[usize::from(FAR.0)] = 9;
     node.hub.sweep(0, &mut node.outlet);
     assert_eq!(node.outlet.delivered, ["near to 1", "far to 2"]);
@@ -108,14 +108,14 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     for (text, channel) in [("a", &both), ("b", &near)] {
         assert_eq!(node.publish(text, channel), Ok(RequestOutcome::Pending));
     }
-    // The credit is spent in the meantime.
+    // When the batch becomes durable, the credits are used up.
     node.outlet.credits = [0; 4];
     node.write_log();
     let counts = node.hub.gauges();
     assert_eq!((counts.stalled, counts.pending), (2, 2));
     assert!(node.outlet.delivered.is_empty());
 
-    // The first publication waits for two lanes, and reserves the one with credit.
+    // The first publication needs credits of two lanes. Only one lane has a credit, which is reserved for it.
     node.outlet.credits[usize::from(NEAR.0)] = 1;
     node.hub.sweep(0, &mut node.outlet);
     assert!(node.outlet.delivered.is_empty());
@@ -126,7 +126,7 @@ fn durable_publications_without_credit_block_no_other_channel_and_reserve_their_
     assert_eq!(node.outlet.delivered, ["a to 1", "a to 2"]);
     assert_eq!(node.hub.gauges().stalled, 1);
 
-    // Later publications with other lanes continue.
+    // Later publications that need only other lanes continue.
     node.outlet.credits = [9; 4];
     node.hub.sweep(0, &mut node.outlet);
     let [far_only] = {

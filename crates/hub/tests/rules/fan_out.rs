@@ -1,10 +1,10 @@
-//! Fan-out by sweeps: slices, limits of queues, numbers of receivers.
+//! Fan-out by sweeps: slices, limits of queues, and reported numbers of receivers.
 
 use veche_hub::{IMMEDIATE_MAX, NoCredit, Options};
 
 use crate::node::Node;
 
-/// The limit of `src/sweep.rs`.
+/// The limit in `src/sweep.rs`: deliveries for one channel before the next channel gets its turn.
 const SLICE_MAX: usize = 512;
 
 const MANY: u32 = 20;
@@ -74,7 +74,7 @@ fn the_publication_reaching_the_byte_limit_is_the_last_one_accepted() {
     for channel in ["one", "other"] {
         assert_eq!(node.publish("x", channel), Err(NoCredit), "{channel}");
     }
-    // Immediate deliveries take no room in a queue.
+    // A publication that is delivered immediately needs no room in a queue.
     assert_eq!(node.put("x", "few").receivers, Some(2));
     assert!(!node.sweep(1_000));
     let counts = node.hub.gauges();
@@ -133,7 +133,7 @@ fn departed_subscribers_are_compacted_while_publications_wait() {
     crowd(&mut node, "chat", 0..40);
     for round in 0..10u32 {
         node.put("a", "chat");
-        // More than half of the subscribers change during a sweep.
+        // While the sweep is in progress, more than half of the subscribers leave and others arrive.
         assert!(node.sweep(1));
         for index in 0..30 {
             node.unsubscribe(index, "chat");

@@ -1,4 +1,4 @@
-//! History over time: expiry, its passes, the budget, recovery.
+//! History over time: expiry, maintenance scans, the budget, recovery.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use veche_hub::{
 use crate::common::session;
 use crate::node::{Node, POSITION_TTL_MS, START_MS, TTL_MS, back_from, namespaces};
 
-/// The limits of `src/memory.rs`: the number of calls of a full scan, and the amount of one call.
+/// The limits in `src/memory.rs`: the calls per full scan, and the minimum and maximum number of streams per call.
 const LOOKS: u32 = 30;
 const LOOK_MIN: u32 = 256;
 const LOOK_MAX: u32 = 8192;
@@ -21,7 +21,7 @@ fn fill(node: &mut Node, count: u32) {
     }
 }
 
-/// Returns the bytes of `count` streams after removal of their publications.
+/// Returns the memory of `count` streams whose publications were removed, in bytes.
 fn bytes_of_empty(count: u32) -> u64 {
     let mut node = Node::alone();
     fill(&mut node, count);
@@ -54,7 +54,7 @@ fn expired_publications_are_neither_recovered_nor_read() {
     assert_eq!(joined.position.offset, 1);
     let recovered = joined.recovered.expect("asked for");
     assert!(!recovered.is_complete && recovered.publications.is_empty());
-    // The position outlives the publication.
+    // The position is kept longer than the publication, so a subscriber at the top has missed nothing.
     let joined = node.join(session(2), "kept:1", &back_from(1));
     let recovered = joined.and_then(|joined| joined.recovered);
     assert!(recovered.expect("asked for").is_complete);
@@ -99,7 +99,7 @@ fn closed_streams_add_no_expiry_calls() {
         node.hub.maintain();
     }
     assert_eq!(node.hub.gauges().history_bytes, 0);
-    // The number of streams of one call.
+    // As many streams as one call scans at least.
     let left = LOOK_MIN;
     fill(&mut node, left);
     let bytes = node.hub.gauges().history_bytes;
@@ -245,7 +245,7 @@ fn a_budget_met_exactly_closes_no_stream() {
         node.page(&format!("kept:{number}"));
     }
     let bytes = node.hub.gauges().history_bytes as usize;
-    // Streams without publications may take another quarter.
+    // Streams without publications may take a quarter of the limit, in addition to it.
     for (bytes_max, streams) in [(4 * bytes + 4, 3), (4 * bytes, 3), (4 * bytes - 1, 0)] {
         node.hub.set_history(Arc::new(namespaces()), bytes_max);
         node.hub.maintain();
@@ -298,7 +298,7 @@ fn recovery_of_the_latest_publication() {
         recovered(&mut node, 3, &back_from(3)),
         (true, false, vec![])
     );
-    // A session with a filter gets every publication it lacks.
+    // A session with a filter (`recover_all`) gets every publication that it has missed.
     assert_eq!(
         recovered(&mut node, 4, &picky(1)),
         (true, false, vec![2, 3])

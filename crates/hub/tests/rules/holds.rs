@@ -1,14 +1,14 @@
-//! Homes whose log is full: what other workers send there.
+//! Homes whose log is full, and the publications that other workers send to them.
 
 use veche_hub::{HubMessage, HubMessageClass, NoCredit, RequestOutcome, WorkerId};
 
 use crate::node::{FAR, NEAR, Node, SOURCE};
 
-/// The limits of `src/pending.rs` and `src/log_backpressure.rs`.
+/// The limits in `src/pending.rs` and `src/log_backpressure.rs`.
 const PENDING_MAX: u32 = 8192;
 const WITHOUT_CREDIT_MAX: usize = 1024;
 
-/// A home among four workers with a full log, and a channel with history homed there.
+/// Returns worker 0 of four with a full log, and a channel with history whose home it is.
 fn full() -> (Node, String) {
     let mut node = Node::home();
     node.hub.enable_log();
@@ -20,7 +20,7 @@ fn full() -> (Node, String) {
     (node, kept)
 }
 
-/// Returns the workers that were notified of the log's state since the last call, with that state.
+/// Returns the messages about a full log since the last call: the receiving worker, and whether the log is full.
 fn log_states(node: &mut Node) -> Vec<(u16, bool)> {
     let sent = std::mem::take(&mut node.outlet.sent);
     let states = sent.into_iter().filter_map(|(to, mail)| match mail {
@@ -39,7 +39,7 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     assert_eq!(node.outlet.done, [(SOURCE, HubMessageClass::Publish); 2]);
     let others = [NEAR, FAR, SOURCE].map(|WorkerId(other)| other);
     assert_eq!(log_states(&mut node), others.map(|other| (other, true)));
-    // Publications of channels without history are not held back.
+    // Publications to channels without history are not held back.
     let [chat] = node.names("chat");
     node.subscribe(0, &chat);
     node.publish_from(SOURCE, "c", &chat);
@@ -51,7 +51,7 @@ fn publications_that_wait_for_the_log_do_not_keep_the_lane() {
     assert_eq!(log_states(&mut node), others.map(|other| (other, false)));
     node.write_log();
     assert_eq!(node.page(&kept).position.offset, u64::from(PENDING_MAX) + 2);
-    // The acknowledgement is not repeated.
+    // The credits of the stalled publications were returned before and are not returned again.
     assert_eq!(node.outlet.done.len(), 3);
     node.publish_from(SOURCE, "d", &kept);
     assert_eq!(node.outlet.done.len(), 4);
@@ -65,7 +65,7 @@ fn stalled_publications_without_credit_are_limited() {
         node.publish_from(SOURCE, "a", &kept);
     }
     assert_eq!(node.outlet.done.len(), WITHOUT_CREDIT_MAX);
-    // Each worker has a limit of its own.
+    // The limit applies to each sending worker separately.
     node.publish_from(FAR, "b", &kept);
     assert_eq!(
         node.outlet.done.last(),

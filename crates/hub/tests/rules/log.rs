@@ -1,4 +1,4 @@
-//! A hub with a log: how much may wait for it, and when a batch is due.
+//! A hub with a log: how many publications may wait for it, and when a batch is taken.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use veche_hub::{
 
 use crate::node::{Node, START_MS, TTL_MS};
 
-/// The limits of `src/pending.rs` and `src/log.rs`.
+/// The limits in `src/pending.rs` and `src/log.rs`.
 const PENDING_MAX: u32 = 8192;
 const PENDING_BYTES_MAX: usize = 8 << 20;
 const CHANGES_MAX: usize = 1024;
 
-/// The lifetime of an unused stream: `UNUSED_TTL_MS` of `src/stream.rs`.
+/// The time for which an unused stream is kept, in milliseconds: `UNUSED_TTL_MS` in `src/stream.rs`.
 const FRESH_MS: u64 = 60_000;
 
 fn passing() -> PublishOptions {
@@ -37,7 +37,7 @@ fn unkept_publications_count_against_the_log_only_while_waiting() {
         node.write_log();
         assert_eq!(node.hub.gauges().pending, 0);
     }
-    // Publications count while they wait.
+    // Publications count to the limit only while they wait.
     assert_eq!(node.publish("kept", "kept:1"), Ok(RequestOutcome::Pending));
     for _ in 0..16 {
         let passed = node.publish_with(&large, "kept:1", passing());
@@ -47,8 +47,8 @@ fn unkept_publications_count_against_the_log_only_while_waiting() {
     assert_eq!(refused, Err(NoCredit));
 }
 
-/// The channel loses its history while one of its publications still waits for the log: the next one does not overtake
-/// it.
+/// The channel loses its history while one of its publications still waits for the log. The next publication must not
+/// overtake that one.
 #[test]
 fn a_channel_that_stops_keeping_history_keeps_the_order() {
     let mut node = Node::logged();
@@ -73,7 +73,7 @@ fn the_number_of_publications_waiting_for_the_log_is_limited() {
     }
     assert_eq!(node.publish("", "kept:1"), Err(NoCredit));
     assert_eq!(node.hub.gauges().pending, PENDING_MAX);
-    // Channels without history do not depend on the log.
+    // A full log does not affect channels without history.
     node.subscribe(0, "chat:1");
     assert_eq!(node.put("a", "chat:1").receivers, Some(1));
     node.write_log();
@@ -108,7 +108,7 @@ fn many_unawaited_changes_make_a_batch() {
     let is_trimmed = |append: &LogRecord| matches!(append, LogRecord::Trimmed { below: 2, .. });
     assert!(batch.records.iter().all(is_trimmed));
     assert!(!node.hub.has_changes());
-    // The rest is below the limit.
+    // The remaining changes are fewer than the limit, so they make no batch of their own.
     node.hub.maintain();
     assert_eq!(node.hub.take_batch(false), None);
     let batch = node.hub.take_batch(true).expect("all of it");

@@ -1,6 +1,6 @@
-//! The rules of a single hub by subject: exact deliveries, replies, gauges and limits, alone and as the home of
-//! channels with remote subscribers. Random interleavings of several hubs are in `joined.rs`, `members.rs` and
-//! `wildcard.rs`.
+//! The rules of a single hub by subject: exact deliveries, replies, gauges and limits, as the only worker and as the
+//! home of channels with subscribers on other workers. Random interleavings of several hubs are tested in `joined.rs`,
+//! `members.rs` and `wildcard.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Options of namespaces and their effect on deliveries.
+//! The options of namespaces, and their effect on deliveries.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn slow_miss() -> NamespaceOptions {
     }
 }
 
-/// Returns the flags of one delivery in each channel.
+/// Publishes once to each channel. Returns for each delivery whether it may be dropped for a slow subscriber.
 fn misses(node: &mut Node, channels: &[&str]) -> Vec<bool> {
     for (index, channel) in channels.iter().enumerate() {
         node.subscribe(index as u32, channel);

@@ -18,11 +18,11 @@ pub(crate) const NEAR: WorkerId = WorkerId(1);
 pub(crate) const FAR: WorkerId = WorkerId(2);
 pub(crate) const SOURCE: WorkerId = WorkerId(3);
 
-/// Lifetimes of publications and of positions in milliseconds.
+/// The lifetimes of publications and of positions, in milliseconds.
 pub(crate) const TTL_MS: u64 = 1_000;
 pub(crate) const POSITION_TTL_MS: u64 = 1_000_000;
 
-/// The time at the start.
+/// The monotonic time at which each test starts, in milliseconds.
 pub(crate) const START_MS: u64 = 1_000;
 
 /// A delivery to a session.
@@ -42,10 +42,10 @@ pub(crate) struct Given {
 /// An outlet that records the output of a hub.
 #[derive(Default)]
 pub(crate) struct TestOutlet {
-    /// Data messages that each worker accepts.
+    /// The number of data messages that each worker still accepts.
     pub(crate) credits: [usize; 4],
     pub(crate) sent: Vec<(WorkerId, HubMessage)>,
-    /// Sent publications as text.
+    /// The publications sent to other workers, as text.
     pub(crate) delivered: Vec<String>,
     pub(crate) done: Vec<(WorkerId, HubMessageClass)>,
     pub(crate) given: Vec<Given>,
@@ -74,7 +74,7 @@ impl Outlet for TestOutlet {
     }
 
     fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
-        // An encoding is never reused for another publication.
+        // Checks that the cached encodings are those of this publication and not of another one.
         let bytes = delivery.payload.bytes;
         let encode = || Bytes::copy_from_slice(bytes);
         let encoding = delivery.encodings.find_or_encode(EncodingId(1), encode);
@@ -117,8 +117,8 @@ pub(crate) fn remembering(recovery: RecoveryMode) -> Option<HistoryOptions> {
     })
 }
 
-/// `kept` and `news` have history, `latest` recovers the latest publication, `room` has presence, joins and leaves,
-/// `hall` too with a delay; `news` has a wildcard.
+/// Returns the namespaces of the tests: `kept` and `news` have history, `latest` recovers the latest publication,
+/// `room` and `hall` have presence, joins and leaves, `hall` with a leave delay; `news` has a wildcard channel.
 pub(crate) fn namespaces() -> Namespaces {
     let mut all = Namespaces::with_wildcards(Wildcards::new(["news"]));
     let kept = NamespaceOptions {
@@ -180,14 +180,14 @@ impl Node {
         Self::new(1, 5, options)
     }
 
-    /// The only worker, with a log.
+    /// Creates a node with one worker and a log.
     pub(crate) fn logged() -> Self {
         let mut node = Self::alone();
         node.hub.enable_log();
         node
     }
 
-    /// Worker 0 of four, the home of `news`.
+    /// Creates worker 0 of four, which is the home of the namespace `news`.
     pub(crate) fn home() -> Self {
         Self::home_with(Options::default())
     }
@@ -203,7 +203,7 @@ impl Node {
         self.hub.home_of(name(channel)) == HOME
     }
 
-    /// Names of channels homed here.
+    /// Returns the names of channels of a namespace whose home is this worker.
     pub(crate) fn names<const COUNT: usize>(&self, namespace: &str) -> [String; COUNT] {
         let all = (0..).map(|number| format!("{namespace}:{number}"));
         let mut own = all.filter(|channel| self.is_home_of(channel));
@@ -238,7 +238,7 @@ impl Node {
         self.join(session(index), channel, &SubscribeOptions::default());
     }
 
-    /// Subscribes; returns the position and recovery if the home is here.
+    /// Subscribes a session. Returns the outcome if the home is here and the channel has history.
     pub(crate) fn join(
         &mut self,
         session: ConnectionId,
@@ -267,7 +267,7 @@ impl Node {
         self.hub.close(session, &mut self.outlet);
     }
 
-    /// Returns the subscribe message of a session on another worker.
+    /// Returns the message by which a session of another worker subscribes.
     pub(crate) fn request_from(
         &self,
         worker: WorkerId,
@@ -291,7 +291,7 @@ impl Node {
         mail
     }
 
-    /// A session of another worker subscribes.
+    /// Subscribes a session of another worker.
     pub(crate) fn subscribe_from(&mut self, worker: WorkerId, channel: &str) {
         let mail = self.request_from(worker, channel, &SubscribeOptions::default());
         self.receive(worker, mail);
@@ -330,7 +330,7 @@ impl Node {
         )
     }
 
-    /// Publishes to a local home with room.
+    /// Publishes to a channel whose home is here and which accepts the publication at once.
     pub(crate) fn put(&mut self, text: &str, channel: &str) -> PublishOutcome {
         match self.publish(text, channel) {
             Ok(RequestOutcome::Done(published)) => published,
@@ -338,7 +338,7 @@ impl Node {
         }
     }
 
-    /// A publication of another worker's session.
+    /// Receives a publication by a session of another worker.
     pub(crate) fn publish_from(&mut self, worker: WorkerId, text: &'static str, channel: &str) {
         let payload = Payload {
             kind: PayloadKind::Text,
@@ -359,7 +359,7 @@ impl Node {
             .query(caller, name(channel), query, &mut self.outlet)
     }
 
-    /// The whole history of a channel.
+    /// Returns the whole history of a channel.
     pub(crate) fn page(&mut self, channel: &str) -> HistoryPage {
         let all = HistoryQuery {
             limit: usize::MAX,
@@ -375,14 +375,14 @@ impl Node {
         self.hub.sweep(deliveries_max, &mut self.outlet)
     }
 
-    /// Takes a batch and reports it as durable.
+    /// Takes a batch, if there is one, and reports it as durable.
     pub(crate) fn write_log(&mut self) {
         if let Some(batch) = self.hub.take_batch(false) {
             self.hub.batch_durable(batch.number, &mut self.outlet);
         }
     }
 
-    /// The delivered texts since the last call, in order.
+    /// Returns the texts delivered since the last call, in order.
     pub(crate) fn texts(&mut self) -> Vec<String> {
         let given = std::mem::take(&mut self.outlet.given);
         given.into_iter().map(|one| one.text).collect()
@@ -402,7 +402,7 @@ pub(crate) fn member(user: &str, client: &str) -> SubscribeOptions {
     }
 }
 
-/// Resumes behind an offset of any epoch.
+/// Returns options of a subscriber that returns and knows this offset, of any epoch.
 pub(crate) fn back_from(offset: u64) -> SubscribeOptions {
     let since = Since {
         epoch: None,

@@ -1,4 +1,5 @@
-//! Publish options: repetition, versions, skipped history, deltas; credit of remote publications.
+//! Publish options: idempotency keys, versions, skipped history, deltas; and the credit of publications from other
+//! workers.
 
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ fn offset(published: PublishOutcome) -> Option<u64> {
     published.position.map(|position| position.offset)
 }
 
-/// Returns the reply to the repetition of a publication, from the reply to its first attempt.
+/// Returns the expected reply to the repetition of a publication, given the reply to the first attempt.
 fn skipped(first: PublishOutcome) -> PublishOutcome {
     assert!(!first.is_skipped);
     PublishOutcome {
@@ -56,7 +57,7 @@ fn a_repeated_publication_gets_the_first_answer_and_is_delivered_once() {
     assert_eq!(put(&mut node, "a", "kept:1", keyed("k")), skipped(first));
     assert_eq!(node.texts(), ["a"]);
     assert_eq!(offset(put(&mut node, "b", "kept:1", keyed("l"))), Some(2));
-    // The same applies in a channel without history.
+    // A repetition in a channel without history is skipped, too.
     assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).receivers, Some(0));
     node.subscribe(2, "chat:1");
     assert_eq!(put(&mut node, "a", "chat:1", keyed("k")).receivers, Some(0));
@@ -215,7 +216,7 @@ fn a_remote_delivery_keeps_the_previous_payload_and_returns_its_credit() {
     let given = &node.outlet.given[0];
     assert_eq!((&*given.text, given.previous.as_deref()), ("b", Some("a")));
     assert_eq!(node.outlet.done, [(home, HubMessageClass::Deliver)]);
-    // The home has not received the last unsubscription yet.
+    // The last subscriber has left, but its message has not reached the home yet. The delivery only returns its credit.
     node.unsubscribe(0, &away);
     node.receive(home, deliver(&away));
     assert_eq!((node.outlet.given.len(), node.outlet.done.len()), (1, 2));

@@ -1,4 +1,4 @@
-//! Sessions: generations, limits, listings.
+//! Sessions: generations, limits, and lists of their channels.
 
 use veche_hub::{ConnectionId, Options, SubscribeError, SubscribeOptions};
 
@@ -99,7 +99,7 @@ fn channels_of_a_session_are_listed_latest_first() {
     assert_eq!(channels(&node, session(9)), [""; 0]);
     assert_eq!(node.hub.user_of(session(0)), Some("ann"));
     assert_eq!(node.hub.user_of(session(1)), None);
-    // From the middle, the end and the beginning of the list.
+    // Removes subscriptions from the middle, the end and the beginning of the session's list.
     for (gone, left) in [
         ("b", &["c", "#ann", "a"][..]),
         ("a", &["c", "#ann"]),
@@ -126,7 +126,7 @@ fn departed_subscribers_are_not_listed() {
     for index in 0..20 {
         node.subscribe(index, "chat");
     }
-    // Places of departed subscribers stay while publications wait.
+    // While publications are queued, the places of departed subscribers are kept, but not counted.
     node.put("a", "chat");
     for index in 0..17 {
         node.unsubscribe(index, "chat");
@@ -151,7 +151,7 @@ fn a_session_without_subscriptions_is_not_closed() {
     come_and_go(&mut node, generation(6));
     let refused = try_subscribe(&mut node, generation(5), "a");
     assert_eq!(refused, Err(SubscribeError::Stale));
-    // A stale end has no effect.
+    // Closing a stale id has no effect.
     node.close(generation(5));
     come_and_go(&mut node, generation(6));
     node.close(generation(6));

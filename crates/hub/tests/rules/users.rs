@@ -1,4 +1,4 @@
-//! Users: connections, commands, last seen.
+//! Users: their connections, commands for them, and the time at which they were last seen.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     let outcome = node
         .hub
         .send_user_command(from, &user, disconnect(), &mut node.outlet);
-    // Three workers, each of which has to notify the homes of all channels to which its sessions were subscribed.
+    // Each of three workers must notify all four homes, because its sessions may have been subscribed to any channel.
     let instructed = CommandDispatch {
         connections: 4,
         pending_acknowledgements: 3 * 4,
@@ -118,7 +118,7 @@ fn an_instruction_reaches_and_counts_all_connections_of_a_user() {
     assert_eq!(here, [session(0), session(1)]);
     assert_eq!(node.hub.sessions_of_user("").count(), 0);
 
-    // A remote home is notified by a message.
+    // If the user's home is another worker, the command is sent there.
     node.outlet.sent.clear();
     let outcome = node
         .hub
@@ -188,7 +188,7 @@ fn a_caller_is_answered_by_the_homes_concerned_behind_all_that_sessions_have_cha
         assert!(node.outlet.sent.iter().all(all_settle));
         assert_eq!(node.outlet.sent.len(), mails as usize);
     }
-    // As home of a channel, for a remote caller.
+    // As an affected home, acknowledges a command of a caller on another worker.
     node.outlet.sent.clear();
     let caller = Caller {
         worker: FAR,

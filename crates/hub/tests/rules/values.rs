@@ -1,4 +1,4 @@
-//! Values of the hub: listings, connections, encodings, sizes of publications.
+//! Lists of channels and connections, encodings, and the sizes of publications.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     node.subscribe(2, &away.expect("there are many"));
     node.subscribe(3, &vacant);
     node.unsubscribe(3, &vacant);
-    // An entry without subscribers, kept for its stream.
+    // A channel without subscribers, whose entry exists only because of its stream, is not listed.
     let [remembered] = node.names("kept");
     node.put("a", &remembered);
     assert_eq!(sorted(&list(&mut node, "kept:*").0), []);
@@ -80,7 +80,7 @@ fn channels_with_subscribers_are_listed_by_their_home() {
     assert_eq!(asked.collect::<Vec<_>>(), [NEAR, FAR, SOURCE]);
     assert_eq!(sorted(&list(&mut node, &one).0), [(one.clone(), 2)]);
 
-    // A request from another worker.
+    // A list request of another worker is answered with the channels homed here.
     node.outlet.sent.clear();
     let mail = HubMessage::List {
         pattern: Arc::new(Glob::new(&one).expect("a pattern")),
@@ -254,7 +254,7 @@ fn publication_info_is_counted_to_the_byte() {
     };
     for (info, expected) in rows {
         let more = bytes(Some(info.clone())) - bytes(None);
-        // The account of a user has a name.
+        // The account of the publisher takes the bytes of the user's name in addition.
         let user = info.client.as_ref().map_or(0, |client| client.user.len());
         assert_eq!(more, (expected + user) as u64, "{info:?}");
     }

@@ -1,4 +1,4 @@
-//! Subscribers of wildcard channels.
+//! Deliveries to subscribers of wildcard channels.
 
 use veche_hub::{FeedEvent, HubMessage};
 

@@ -1,4 +1,4 @@
-//! Logs in operation, and crashes at any moment.
+//! The operation of the logs, and crashes of the process at any moment.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::{World, remembered};
 use crate::common::session;
 
 impl World {
-    /// Performs one random event of a log.
+    /// Performs one random operation on the log of a worker, or crashes the process.
     pub(super) fn step_of_log(&mut self, random: &mut fastrand::Rng) {
         let worker = WorkerId(random.u16(0..self.hubs.len() as u16));
         let place = usize::from(worker.0);
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// Writes all pending records of a worker's log. Returns `false` if there were none.
+    /// Writes all queued batches of a worker's log and reports them. Returns `false` if there were none.
     pub(super) fn write_log(&mut self, worker: WorkerId) -> bool {
         let place = usize::from(worker.0);
         let Some(disk) = &mut self.disk else {
@@ -43,7 +43,7 @@ impl World {
         !was_quiet
     }
 
-    /// Tells the hub how far its log has got.
+    /// Reports to the hub of a worker which batch of its log is durable.
     fn tell(&mut self, worker: WorkerId) {
         let Some(disk) = &mut self.disk else { return };
         let log = &mut disk.logs[usize::from(worker.0)];
@@ -55,7 +55,7 @@ impl World {
 
     /// Crashes the process and starts another one.
     fn crash(&mut self, random: &mut fastrand::Rng) {
-        // Some submitted batches are written, although this was not reported.
+        // Some submitted batches are still written, but this is not reported any more.
         if let Some(disk) = &mut self.disk {
             for place in 0..self.hubs.len() {
                 for _ in 0..random.usize(0..3) {
@@ -74,7 +74,7 @@ impl World {
         wires.returning.clear();
         wires.published.clear();
         let Some(disk) = &self.disk else { return };
-        // The next process starts with written publications, delivered or not.
+        // The next process restores all written publications, including those that were not delivered.
         for channel in &self.channels {
             let Some(kept) = disk.streams.get(channel) else {
                 wires.epochs.remove(channel);
@@ -94,7 +94,8 @@ impl World {
         self.begin(workers, random.u64(..));
     }
 
-    /// Every delivered publication is on disk: with its epoch, in order, unless evicted since.
+    /// Checks that every delivered publication is on disk, with its epoch and in order, unless it exceeds the history
+    /// size.
     fn check_disk_of_all(&self) {
         let Some(disk) = &self.disk else { return };
         for channel in self.channels.iter().filter(|name| remembered(name) > 0) {
@@ -115,7 +116,8 @@ impl World {
         }
     }
 
-    /// Checks that the disk stores no more than required once everything is written.
+    /// Checks that, once everything is written, the disk stores exactly the publications that the history size
+    /// requires.
     pub(super) fn check_disk(&self) {
         self.check_disk_of_all();
         let streams = self.disk.iter().flat_map(|disk| &disk.streams);

@@ -1,11 +1,11 @@
-//! The hubs' logs on disk: queued batches, those that survive a crash, and the resulting streams.
+//! The logs of the hubs: queued batches, batches that survive a crash, and the stored streams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use veche_hub::{Epoch, LogBatch, LogRecord, Publication, RestoredStream, Version};
 
-/// All logs of a node; their channels are disjoint.
+/// The logs of all workers of a node. Each channel is in the log of one worker only.
 #[derive(Default)]
 pub(crate) struct Disk {
     pub(crate) logs: Vec<Log>,
@@ -15,11 +15,11 @@ pub(crate) struct Disk {
 /// The log of one worker.
 #[derive(Default)]
 pub(crate) struct Log {
-    /// Queued, and lost in a crash.
+    /// The batches that are not written yet and would be lost in a crash.
     queued: VecDeque<LogBatch>,
     /// The number of the last batch that survives a crash.
     pub(crate) committed: u64,
-    /// The last batch reported to the hub.
+    /// The number of the last batch that was reported to the hub as durable.
     pub(crate) reported: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Kept {
 }
 
 impl Disk {
-    /// Starts empty logs for a new process; stored streams stay.
+    /// Starts with empty queues for a new process; the stored streams stay.
     pub(crate) fn begin(&mut self, workers: u16) {
         self.logs = (0..workers).map(|_| Log::default()).collect();
     }
@@ -43,7 +43,7 @@ impl Disk {
         log.queued.push_back(batch);
     }
 
-    /// Writes the next batch of a worker. Returns `false` if there is none.
+    /// Writes the next queued batch of a worker. Returns `false` if there is none.
     pub(crate) fn commit(&mut self, worker: usize) -> bool {
         let log = &mut self.logs[worker];
         let Some(batch) = log.queued.pop_front() else {
@@ -56,8 +56,8 @@ impl Disk {
         true
     }
 
-    /// Applies a record by the rules of `veche_archive::ArchiveRecord`, but without ignoring any: hubs send only valid
-    /// ones.
+    /// Applies a record by the rules of `veche_archive::ArchiveRecord`. No record is ignored as invalid, because hubs
+    /// send only valid ones.
     fn apply(&mut self, append: LogRecord) {
         match append {
             LogRecord::Opened { channel, epoch, .. } => {
@@ -96,7 +96,7 @@ impl Disk {
         }
     }
 
-    /// Returns all streams for a process that starts.
+    /// Returns all stored streams, for a process that starts.
     pub(crate) fn restored(&self) -> impl Iterator<Item = RestoredStream> {
         self.streams.iter().map(|(channel, kept)| RestoredStream {
             channel: Arc::from(channel.as_str()),

@@ -1,4 +1,4 @@
-//! The hubs, the connections between them, and the model.
+//! The hubs of a simulated node, the lanes between them, and the model with which they are compared.
 
 mod crash;
 mod disk;
@@ -18,12 +18,12 @@ use crate::common::{name, session, subscribe};
 use disk::Disk;
 use port::Port;
 
-/// How a lane counts credits.
+/// How the credits of a lane are counted.
 #[derive(Clone, Copy)]
 pub(crate) enum Lanes {
-    /// A pool for each class.
+    /// Publications and deliveries have a pool each, of this many credits.
     Apart { credits: usize },
-    /// One shared pool; publications leave half of it to deliveries.
+    /// There is one pool of this many credits; publications may use only half of it.
     Shared { credits: usize },
 }
 
@@ -34,19 +34,19 @@ pub(crate) struct Setup {
     pub(crate) queue_bytes_max: usize,
     pub(crate) sessions: u32,
     pub(crate) channels: usize,
-    /// Hubs have a log, and crash.
+    /// Whether hubs have a log, and processes crash.
     pub(crate) is_logged: bool,
 }
 
-/// A worker, its session, and a channel.
+/// A subscriber: its worker, its session, and the channel.
 type Member = (WorkerId, ConnectionId, String);
 
-/// A subscription from its request to its end.
+/// A subscription, from its request to its end.
 #[derive(Debug)]
 pub(crate) struct Life {
     member: Member,
     answered: bool,
-    /// Length of the channel's order when the home registered it.
+    /// The number of publications in the channel's order when the home registered the subscription.
     since: Option<usize>,
     received: Vec<u64>,
     /// The positions of the received publications.
@@ -57,7 +57,7 @@ pub(crate) struct Life {
     ended: bool,
 }
 
-/// History size of chats; personal channels store everything, the others nothing.
+/// The history size of channels with a namespace. Personal channels store everything, all other channels nothing.
 const CHAT_SIZE: usize = 6;
 const USERS_SIZE: usize = 100_000;
 
@@ -89,8 +89,8 @@ fn remembered(channel: &str) -> usize {
 }
 
 impl Life {
-    /// Checks that the joined position and the received publications agree with the channel's order, and that recovery
-    /// was complete whenever possible.
+    /// Checks that the position at which the subscriber joined and the publications that it received agree with the
+    /// channel's order, and that its recovery was complete exactly when all missed publications were stored.
     fn check_positions(&self, since: usize, order: &[u64]) {
         let channel = &self.member.2;
         let size = remembered(channel);
@@ -132,34 +132,35 @@ impl Life {
     }
 }
 
-/// Everything outside of the hubs.
+/// The environment of the hubs (lanes and credits), and the model.
 pub(crate) struct Wires {
     pub(crate) setup: Lanes,
     pub(crate) lanes: BTreeMap<(WorkerId, WorkerId), VecDeque<HubMessage>>,
-    /// Credits in use, by sender and receiver.
+    /// The number of credits in use, by sender, receiver and class.
     pub(crate) taken: BTreeMap<(WorkerId, WorkerId, Class2), usize>,
-    /// Returned credits in flight to the sender.
+    /// The returned credits that have not reached the sender yet.
     pub(crate) returning: Vec<(WorkerId, WorkerId, Class2)>,
-    /// Each channel's publications in the order of its home.
+    /// The publications of each channel, in the order in which its home accepted them.
     pub(crate) orders: BTreeMap<String, Vec<u64>>,
-    /// The subscriptions by the ticket of their request.
+    /// The subscriptions, by the ticket of their request.
     pub(crate) lives: BTreeMap<Ticket, Life>,
     pub(crate) current: BTreeMap<Member, Ticket>,
-    /// The worker that published each number; numbers increase per worker.
+    /// The worker that published each number. The numbers of one worker increase.
     pub(crate) sources: BTreeMap<u64, WorkerId>,
-    /// Publications in flight: their channel and number, and whether their home accepted them.
+    /// The publications without a reply: channel, number, and whether the home has accepted them.
     pub(crate) published: BTreeMap<Ticket, (String, u64, bool)>,
     /// The last reply to a publication.
     pub(crate) answered: Option<PublishOutcome>,
     pub(crate) disconnected: Vec<(WorkerId, ConnectionId)>,
     pub(crate) disconnects: BTreeMap<Ticket, CommandDispatch>,
-    /// Workers whose sessions have not executed a command yet.
+    /// The workers whose sessions have not executed a command yet, with the command and its caller.
     pub(crate) settling: Vec<(WorkerId, Caller, Arc<UserCommand>)>,
-    /// The number of acknowledgements per ticket.
+    /// The number of acknowledgements received for each ticket.
     pub(crate) settled: BTreeMap<Ticket, u32>,
     /// The epochs of channels with history.
     pub(crate) epochs: BTreeMap<String, Epoch>,
-    /// Number of deliveries that carried the payload their receiver had got before.
+    /// The number of deliveries with the payload of the preceding publication, to a receiver that had received that
+    /// publication.
     pub(crate) previous: u64,
 }
 
@@ -169,12 +170,12 @@ type Class2 = u8;
 pub(crate) struct World {
     options: Options,
     hubs: Vec<Hub>,
-    /// Present if hubs have logs.
+    /// The logs, if hubs have logs.
     disk: Option<Disk>,
     wires: Wires,
     sessions: Vec<Vec<ConnectionId>>,
     channels: Vec<String>,
-    /// Refused publications of each worker, in order.
+    /// The publications of each worker that were refused and will be retried, in order.
     paused: Vec<VecDeque<(String, u64)>>,
     next: u32,
 }
@@ -207,7 +208,7 @@ impl World {
         world
     }
 
-    /// Starts a process with the given number of workers.
+    /// Starts a process with the given number of workers, which restores the stored streams.
     fn begin(&mut self, workers: u16, seed: u64) {
         let namespaces = Arc::new(namespaces());
         let hub = |me| {
@@ -283,9 +284,9 @@ impl World {
         }
     }
 
-    /// Delivers all messages in flight. Fails if any is stuck.
+    /// Delivers all messages in flight and all queued publications. Fails if this does not end.
     pub(crate) fn settle(&mut self, random: &mut fastrand::Rng) {
-        // Far more than a case can take; each round makes progress.
+        // Each round makes progress, and no case can need this many rounds.
         for _ in 0..200_000 {
             let mut is_quiet = true;
             for from in self.workers() {
@@ -331,7 +332,8 @@ impl World {
         );
     }
 
-    /// Each subscriber received the order from its registration on; those still subscribed, up to its end.
+    /// Checks that each subscriber has received the publications of its channel from its registration on, without a gap
+    /// and, if it is still subscribed, up to the latest one.
     pub(crate) fn check_sequences(&self) {
         for (channel, order) in &self.wires.orders {
             for worker in self.workers() {
@@ -370,7 +372,7 @@ impl World {
         }
     }
 
-    /// At rest, a publication is delivered to exactly the current subscribers.
+    /// Checks, when nothing is in flight, that a publication is delivered to exactly the current subscribers.
     pub(crate) fn check_handed(&mut self) {
         let mut totals = (0, 0, 0);
         for channel in self.channels.clone() {
@@ -418,7 +420,8 @@ impl World {
         assert_eq!(found, totals, "channels, users, subscriptions");
     }
 
-    /// A user's connections receive a command, are counted and, once closed, are removed.
+    /// Checks that all connections of a user execute a disconnect, are counted in the reply and, once closed, are not
+    /// subscribed any more.
     pub(crate) fn check_disconnect(&mut self, random: &mut fastrand::Rng) {
         for worker in self.workers() {
             let channel = if worker.0 % 2 == 0 {
@@ -478,12 +481,12 @@ impl World {
         }
     }
 
-    /// Returns the number of deliveries that carried the payload their receiver had got before.
+    /// Returns the number of deliveries with the payload of the preceding publication that the receiver had received.
     pub(crate) fn previous(&self) -> u64 {
         self.wires.previous
     }
 
-    /// Closes all sessions and checks that nothing is left.
+    /// Closes all sessions, and checks that no resources are left.
     pub(crate) fn end(&mut self) {
         for worker in self.workers() {
             for session in self.sessions[usize::from(worker.0)].clone() {
@@ -493,7 +496,7 @@ impl World {
         self.settle(&mut fastrand::Rng::with_seed(2));
         self.check_disk();
         for hub in &mut self.hubs {
-            // Publications expire first, positions later, after the grace period of a restored process.
+            // Publications expire first and positions later; both only after the grace period of a restored process.
             for wall_ms in [1_000, 61_000] {
                 hub.set_now(Now {
                     mono_ms: 3_600_000,
@@ -513,7 +516,7 @@ impl World {
         }
     }
 
-    /// Returns an offset that a subscriber may know: within the published range, or beyond it.
+    /// Returns an offset that a subscriber may send as known: one that was published, or one beyond the top.
     fn any_offset(&self, channel: &str, random: &mut fastrand::Rng) -> Option<u64> {
         let is_known = self.wires.epochs.contains_key(channel);
         let count = self.wires.orders.get(channel).map_or(0, Vec::len) as u64;
@@ -589,13 +592,13 @@ impl World {
         let (hub, mut port) = self.at(worker);
         hub.close(session, &mut port);
         if had_any {
-            // A stale id has no effect.
+            // Calls with a stale id must have no effect.
             assert!(!hub.unsubscribe(session, name("news"), &mut port));
             hub.close(session, &mut port);
         }
     }
 
-    /// Publishes what the worker's source holds back. Returns whether anything was accepted.
+    /// Retries the refused publications of a worker. Returns whether any was accepted.
     fn publish_paused(&mut self, worker: WorkerId) -> bool {
         let mut has_gone = false;
         while let Some((channel, number)) = self.paused[usize::from(worker.0)].pop_front() {
@@ -641,7 +644,7 @@ impl World {
         Ok(outcome)
     }
 
-    /// Delivers one message. Returns `false` if there was none.
+    /// Delivers one message from one worker to another. Returns `false` if there is none.
     fn carry(&mut self, from: WorkerId, to: WorkerId) -> bool {
         let mail = self
             .wires
@@ -683,7 +686,7 @@ impl World {
             .expect("there are sessions")
     }
 
-    /// The first channel is the crowded one.
+    /// Returns a random channel: in half of the cases the first one, which therefore has many subscribers.
     fn any_channel(&self, random: &mut fastrand::Rng) -> String {
         let index = if random.bool() {
             0

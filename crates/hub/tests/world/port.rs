@@ -1,4 +1,4 @@
-//! A worker's outlet, which updates the model.
+//! The outlet of a worker, which also updates the model.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Wires {
         }
     }
 
-    /// Records that the home took a publication.
+    /// Records that a home has accepted a publication.
     pub(crate) fn order(&mut self, channel: &str, number: u64) {
         self.orders
             .entry(channel.to_owned())
@@ -46,7 +46,7 @@ impl Wires {
             .push(number);
     }
 
-    /// Records that the home took the publication with this ticket, unless that was recorded before.
+    /// Records that a home has accepted the publication with this ticket, unless that was recorded before.
     fn take_in(&mut self, ticket: Ticket) {
         let published = self.published.get_mut(&ticket).expect("it was published");
         let (channel, number, is_taken) = published;
@@ -56,7 +56,7 @@ impl Wires {
         }
     }
 
-    /// Removes a member. Returns `false` if it was none.
+    /// Ends the current subscription of a member. Returns `false` if there is none.
     pub(crate) fn leave(&mut self, member: &Member) -> bool {
         let Some(ticket) = self.current.remove(member) else {
             return false;
@@ -68,7 +68,7 @@ impl Wires {
         true
     }
 
-    /// The home registered a subscription.
+    /// Records that the home has registered a subscription.
     fn register(&mut self, ticket: Ticket) {
         let life = self.lives.get_mut(&ticket).expect("a ticket of ours");
         let order = self.orders.get(&life.member.2);
@@ -154,7 +154,8 @@ impl Outlet for Port<'_> {
             .get_mut(ticket)
             .expect("members have a life");
         assert!(life.answered, "delivered before the answer");
-        // The preceding payload is what a receiver of the preceding publication got.
+        // The payload of the preceding publication must be the one that the receiver got, if it received that
+        // publication.
         if let Some(previous) = delivery.previous
             && let (Some(Some(last)), Some(here)) = (life.positions.last(), delivery.position)
             && last.offset + 1 == here.offset
@@ -171,7 +172,7 @@ impl Outlet for Port<'_> {
         match answer {
             HubReply::Subscribed(joined) => {
                 if self.wires.lives[&ticket].since.is_none() {
-                    // The home is local, so there was no message to observe.
+                    // The home is on this worker, so it sent no message in which the registration could be seen.
                     self.wires.register(ticket);
                 }
                 let life = self.wires.lives.get_mut(&ticket).expect("a ticket of ours");
@@ -190,7 +191,7 @@ impl Outlet for Port<'_> {
                 life.joined = joined;
             }
             HubReply::Published(published) => {
-                // The home is local, so there was no message to observe.
+                // The home is on this worker, so it sent no message in which the acceptance could be seen.
                 self.wires.take_in(ticket);
                 assert!(
                     self.wires.published.remove(&ticket).is_some(),

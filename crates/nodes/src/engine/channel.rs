@@ -1,4 +1,4 @@
-//! Orders of a channel's home for an engine outside this process, and the engine's events.
+//! Orders of a home to an engine outside this process, and the events of the engine for a home.
 
 use std::sync::Arc;
 
@@ -8,24 +8,25 @@ use veche_types::{Epoch, Position, Version};
 use super::StoreState;
 use super::peer::Entries;
 
-/// An order of a home.
+/// An order of a home to its engine.
 ///
-/// The *topic* of a channel is the name that its feed is subscribed by: the channel itself, or a wildcard channel by which all of a
-/// namespace are covered.
+/// The *topic* of a channel is the name under which its feed is subscribed: the channel itself, or the wildcard channel
+/// that covers all channels of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The home has learned of the connection with this number. Until then all orders except follows are dropped: they
-    /// were issued before.
+    /// The home has handled [`Event::Up`] of the connection with this number. After a new connection, the carrier drops
+    /// all orders but follows until this one arrives, because they were issued before.
     Begin(u64),
-    /// Publishes. Answered by [`Event::Published`].
+    /// Publishes to a channel. Answered by [`Event::Published`].
     Publish(Box<Publish>),
-    /// Starts the feed of a topic. [`Event::Followed`] is sent then, and again after each loss of the feed.
+    /// Starts the feed of a topic. [`Event::Followed`] is sent when it has started, and again after each interruption.
     Follow(Arc<str>),
     /// Ends the feed of a topic.
     Unfollow(Arc<str>),
-    /// Compares a channel with the last item that the home has seen. Answered by [`Event::Checked`].
+    /// Compares the latest publication of a channel with the latest one known to the home. Answered by
+    /// [`Event::Checked`].
     Check(Box<Check>),
-    /// Reads publications. Answered by [`Event::Entries`].
+    /// Reads stored publications of a channel. Answered by [`Event::Entries`].
     Read(Box<Read>),
     /// Removes all publications of a channel, but not its position. Answered by [`Event::Removed`].
     Remove {
@@ -34,7 +35,7 @@ pub enum Order {
         /// Name of the channel whose publications are removed.
         channel: Arc<str>,
     },
-    /// Records a member of this node. Answered by [`Event::Member`].
+    /// Records that a member on this node has joined or left. Answered by [`Event::Member`].
     Member(Box<Member>),
     /// Records that a channel has its first subscriber on this node, or has lost the last one. Answered by
     /// [`Event::Occupancy`].
@@ -45,56 +46,56 @@ pub enum Order {
         ticket: u64,
         /// Name of the channel whose members are read.
         channel: Arc<str>,
-        /// Whether only the numbers are read.
+        /// Whether only the number of members is read.
         only_counts: bool,
     },
 }
 
-/// A publication to be published.
+/// Parameters of [`Order::Publish`], which publishes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
     /// Identifies the order in its answer.
     pub ticket: u64,
     /// Name of the channel to publish to.
     pub channel: Arc<str>,
-    /// The channel's topic, if it differs.
+    /// The channel's topic, if it differs from the channel's name.
     pub topic: Option<Arc<str>>,
-    /// The encoded publication. Its [id](crate::engine::channel::id_of) distinguishes it from others.
+    /// The encoded publication. Its [id](crate::engine::channel::id_of) distinguishes it from all others.
     pub data: Bytes,
-    /// How the publication is stored; `None`: not stored.
+    /// How the channel stores publications; `None`: this one is not stored.
     pub keep: Option<Keep>,
     /// The publisher's idempotency key.
     pub key: Option<Box<str>>,
     /// The version of the state in the publication.
     pub version: Option<Version>,
-    /// It may have been stored before, behind this position or in another epoch: it is published only if it is certain that
-    /// it was not.
+    /// Set if the order is repeated: an earlier attempt may have stored the publication after this position, or in
+    /// another epoch. It is published only if it is certain that no attempt has stored it.
     pub repeats_since: Option<Position>,
 }
 
 /// How a channel stores publications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keep {
-    /// The number of publications.
+    /// The maximum number of stored publications.
     pub size: u32,
     /// The time for which publications are stored, in milliseconds.
     pub ttl_ms: u64,
     /// The time for which the position of an unused channel is stored, in milliseconds.
     pub position_ttl_ms: u64,
-    /// The epoch to begin with where the channel has none.
+    /// The epoch with which the channel begins, if it has none in the store.
     pub epoch: Epoch,
 }
 
-/// The result of a publication.
+/// The result of [`Order::Publish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// Published, with the position if it is stored, and the number of nodes that have the channel, which is unknown
-    /// for one published by an earlier attempt.
+    /// The publication was published. Contains its position if it is stored, and the number of nodes with subscribers,
+    /// which is unknown if an earlier attempt has published it.
     Done(Option<Position>, Option<u32>),
-    /// Not published, because the version is not newer or the key was used; with the position of the channel or of the
-    /// first publication, if it is stored.
+    /// The publication was not published, because its version is not newer or its key was used before. Contains the
+    /// position of the channel, or of the first publication with the key, if stored.
     Skipped(Option<Position>),
-    /// The publication may or may not be stored.
+    /// It is unknown whether the publication was published.
     Unknown,
     /// The publication was rejected and is not stored.
     Refused,
@@ -109,12 +110,12 @@ pub struct Check {
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
-    /// The latest publication known to this node, and its id.
+    /// The position and the id of the latest publication that is known to this node.
     pub seen: Option<(Position, u64)>,
-    /// Whether the channel begins a new epoch unless that publication is stored at its offset.
+    /// Whether the channel must begin a new epoch if the store does not have that publication at its offset.
     pub is_verifying: bool,
-    /// An epoch of the channel that has ended, if one is known. A store that is still in it was rolled back, and the channel
-    /// begins a new one.
+    /// An epoch of the channel that has ended, if one is known. If the store still has this epoch, it was rolled back,
+    /// and the channel begins a new one.
     pub ended: Option<Epoch>,
 }
 
@@ -127,22 +128,22 @@ pub struct Read {
     pub channel: Arc<str>,
     /// How the channel stores publications.
     pub keep: Keep,
-    /// The offset after which to read, or before which if the latest come first.
+    /// The offset after which publications are read, or, in descending order, before which; `None`: no restriction.
     pub since: Option<u64>,
     /// The maximum number of publications.
     pub limit: usize,
-    /// The selection and the order of publications.
+    /// Which publications are returned, and in which order.
     pub direction: Direction,
 }
 
-/// The publications that a read returns if there are more than its limit, and their order.
+/// Which publications a read returns if there are more than its limit, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// The oldest publications, in ascending order.
+    /// The oldest publications, oldest first.
     Forward,
-    /// The latest, latest first.
+    /// The latest publications, latest first.
     Reverse,
-    /// The latest, oldest first.
+    /// The latest publications, oldest first.
     Latest,
 }
 
@@ -153,13 +154,13 @@ pub struct Member {
     pub ticket: u64,
     /// Name of the channel that the member belongs to.
     pub channel: Arc<str>,
-    /// The id of the member's client, which identifies it on its node.
+    /// The client id of the member, unique on its node.
     pub client: Box<str>,
     /// Name of the member's user.
     pub user: Box<str>,
-    /// The encoded member; `None`: it has left.
+    /// The encoded member if it has joined; `None` if it has left.
     pub data: Option<Bytes>,
-    /// Whether to determine if the same user is a member elsewhere.
+    /// Whether the answer must state if the same user is a member on another node.
     pub finds_user: bool,
 }
 
@@ -172,24 +173,26 @@ pub struct Occupancy {
     pub channel: Arc<str>,
     /// Whether the channel has subscribers on this node.
     pub is_occupied: bool,
-    /// The change may have been recorded before, without an answer having arrived.
+    /// Whether the order repeats one that may have been executed, since its answer was lost.
     pub is_repeated: bool,
 }
 
 /// An event of an engine for a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A connection with this number was opened. Unanswered orders may be repeated after [`Order::Begin`].
+    /// The connection with this number was opened. After [`Order::Begin`] the home may repeat unanswered orders.
     Up(u64, StoreState),
-    /// Disconnected; pending orders get no answer. Followed channels stay followed.
+    /// The connection was lost; pending orders get no answer. Followed topics stay followed.
     Down,
-    /// A topic is followed from here on; publications since the last event about it may be missing.
+    /// The feed of a topic has started or continues. Publications between the topic's last event and this one may be
+    /// missing.
     Followed(Arc<str>),
     /// An item of the feed. Items without a position are not stored.
     Item {
         /// Name of the channel that was published to.
         channel: Arc<str>,
-        /// The item's position and the offset of its predecessor in the same epoch.
+        /// The position of the item and the offset of its predecessor in the same epoch; `None` if the item is not
+        /// stored.
         place: Option<(Position, u64)>,
         /// The encoded publication, as its node ordered it.
         data: Bytes,
@@ -208,70 +211,70 @@ pub enum Event {
         /// The state of the channel; `None`: the engine has not answered.
         found: Option<Found>,
     },
-    /// The answer to [`Order::Read`], `None` where it can't be read. Entries are in the requested order.
+    /// The answer to [`Order::Read`].
     Entries {
         /// The ticket of the answered order.
         ticket: u64,
-        /// The stored publications; `None` where they can't be read.
+        /// The stored publications in the requested order; `None` if they can't be read.
         entries: Option<Box<Entries>>,
     },
-    /// The answer to [`Order::Remove`]: whether the publications are removed.
+    /// The answer to [`Order::Remove`].
     Removed {
         /// The ticket of the answered order.
         ticket: u64,
         /// Whether the publications are removed.
         is_removed: bool,
     },
-    /// Members of this node are no longer stored: its lease had ended, or the store has lost them.
+    /// The store no longer has the members of this node, because the node's lease had ended or the store has lost them.
     Forgotten,
-    /// The answer to [`Order::Member`]: whether the same user is a member on another node.
+    /// The answer to [`Order::Member`].
     Member {
         /// The ticket of the answered order.
         ticket: u64,
         /// Whether another node has a member of the same user.
         is_elsewhere: bool,
     },
-    /// The answer to [`Order::Members`]; `None` where they can't be read.
+    /// The answer to [`Order::Members`].
     Members {
         /// The ticket of the answered order.
         ticket: u64,
-        /// The members or their number; `None` where they can't be read.
+        /// The members or their number; `None` if they can't be read.
         found: Option<Members>,
     },
-    /// A member of another node whose lease has ended.
+    /// A member of another node has left because the lease of that node has ended.
     Departed {
         /// Name of the channel that the member belonged to.
         channel: Arc<str>,
         /// The member, as its node encoded it.
         data: Bytes,
-        /// Whether a node with a lease has a member of the same user.
+        /// Whether the same user is a member on a node whose lease is valid.
         is_elsewhere: bool,
     },
     /// The answer to [`Order::Occupancy`].
     Occupancy {
         /// The ticket of the answered order.
         ticket: u64,
-        /// Whether the order changed the channel's occupancy in the whole cluster, and the time of the store, in
-        /// milliseconds since 1970; `None`: it is not recorded.
+        /// Whether the order changed the channel's occupancy in the whole cluster, with the time by the clock of the
+        /// store, in milliseconds since 1970; `None` if the order was not executed.
         outcome: Option<(bool, u64)>,
     },
-    /// A channel whose last subscribers were on another node, whose lease has ended.
+    /// A channel has no subscribers any more: the last ones were on another node, whose lease has ended.
     Vacated {
         /// Name of the channel.
         channel: Arc<str>,
-        /// The time of the store, in milliseconds since 1970.
+        /// The time by the clock of the store, in milliseconds since 1970.
         at_ms: u64,
     },
 }
 
-/// The state of a channel.
+/// The state of a channel in the store, as [`Order::Check`] found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Position of the latest publication.
     pub top: Position,
-    /// The id of the publication there, 0 if unknown.
+    /// The id of the publication at `top`; 0 if unknown.
     pub id: u64,
-    /// The latest publication and the offset before it, if it is stored after the known one.
+    /// The latest publication with the offset of its predecessor, if it is stored and later than [`Check::seen`].
     pub latest: Option<(u64, Bytes)>,
 }
 
@@ -282,14 +285,14 @@ pub enum Members {
     List(Vec<Bytes>),
     /// The numbers of clients and of users.
     Counts(u32, u32),
-    /// There are too many to list.
+    /// There are too many members to list.
     TooMany,
 }
 
-/// The first byte of encoded publications of this version.
+/// The first byte of encoded publications, which identifies the version of the encoding.
 pub const DATA_VERSION: u8 = 1;
 
-/// Returns the id of an encoded publication: bytes 1 to 8, big-endian. `None`: the bytes are not a publication.
+/// Returns the id of an encoded publication, bytes 1 to 8, big-endian; `None` if the bytes are not a publication.
 #[must_use]
 pub fn id_of(data: &[u8]) -> Option<u64> {
     let (version, rest) = data.split_first()?;

@@ -1,10 +1,10 @@
-//! The callers in messages, and the initial answers to theirs.
+//! Access to the callers in messages, and the answers with which the collection of replies begins.
 
 use std::sync::Arc;
 
 use crate::{Caller, ChannelList, ConnectionList, NodeAnswer, NodeMessage, UserStatus};
 
-/// Returns the answer to a message before any node has answered.
+/// Returns the answer to a message before any node's reply was added.
 pub(super) fn empty(message: &NodeMessage) -> NodeAnswer {
     match message {
         NodeMessage::Connections(_) => NodeAnswer::Connections(ConnectionList::default()),

@@ -1,4 +1,4 @@
-//! A query or command of this node that waits for the other nodes, and the combination of their answers.
+//! A query or command of this node that waits for the replies of the other nodes, and the combination of these replies.
 
 use crate::{NodeAnswer, NodeId};
 
@@ -6,7 +6,7 @@ use super::AnswerCoverage;
 
 #[derive(Debug)]
 pub(super) struct ClusterRequest {
-    /// Nodes that have not answered.
+    /// The other nodes that have not answered.
     waiting: Vec<NodeId>,
     is_own_open: bool,
     answered: u32,
@@ -17,8 +17,8 @@ pub(super) struct ClusterRequest {
 }
 
 impl ClusterRequest {
-    /// Creates a query; `missing` nodes can't be reached. The reply begins with `answer`, to which the nodes' replies
-    /// are added.
+    /// Creates a request that waits for the nodes `peers`. `missing` is the number of further nodes, which can't be
+    /// reached. `answer` is the answer to which the nodes' replies are added.
     pub(super) fn new(
         peers: Vec<NodeId>,
         missing: usize,
@@ -36,7 +36,7 @@ impl ClusterRequest {
         }
     }
 
-    /// Takes the answer of a node; `None` is this one.
+    /// Adds the answer of a node; `None` stands for this node.
     pub(super) fn answered(&mut self, node: Option<NodeId>, answer: NodeAnswer) {
         let is_awaited = match node {
             None => std::mem::take(&mut self.is_own_open),
@@ -53,7 +53,7 @@ impl ClusterRequest {
         self.answer = join(so_far, answer);
     }
 
-    /// Removes a node that has left from those waited for and counted.
+    /// Removes a node that has left: it is no longer waited for, and no longer counted as known.
     pub(super) fn left(&mut self, node: NodeId) {
         let before = self.waiting.len();
         self.waiting.retain(|one| *one != node);

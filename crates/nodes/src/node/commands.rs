@@ -1,5 +1,5 @@
-//! The control stream from the point of view of one node: the last entry read, the executed commands, and the node's
-//! own commands that may have to be appended again.
+//! The state of the control stream on one node: the last entry read, the commands executed, and the node's own commands
+//! that may have to be appended again.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -8,50 +8,51 @@ use veche_types::Position;
 
 use crate::{Ban, Envelope, NodeId};
 
-/// The age up to which a node appends its commands again after a broken connection, in milliseconds. A command with a lasting
-/// effect is appended later too.
+/// The age in milliseconds up to which a node appends its own commands again after a broken connection. Commands with a
+/// lasting effect, such as bans, are appended at any age.
 pub(super) const AGAIN_MS: u64 = 60_000;
 
-/// The maximum number of stored commands for that.
+/// The maximum number of own commands stored to be appended again; the oldest are dropped.
 const AGAIN_MAX: usize = 10_000;
 
-/// The maximum number of sources whose command numbers are remembered.
+/// The maximum number of nodes whose executed commands are tracked.
 const SOURCES_MAX: usize = 1024;
 
-/// The window within which numbers of one source may arrive out of order.
+/// The maximum number of executed commands of one node that are tracked above a missing number.
 const APART_MAX: usize = 1024;
 
-/// The handling of an entry.
+/// How an entry of the control stream is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Take,
     /// The entry's offset is not beyond the last one, or no last one is known.
     Skip,
-    /// Earlier entries are missing.
+    /// Entries before this one are missing.
     Gap,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct NodeCommands {
     last: Option<Position>,
-    /// The entry at that position, if known. A store that was rolled back may assign the same offset to another entry.
+    /// The bytes of the entry at that position, if known. A store that was rolled back may assign the same offset to
+    /// another entry.
     last_entry: Option<Bytes>,
-    /// The last order to read, and the offset that was known then.
+    /// The ticket of the last order to read the stream, and the last known offset at that time.
     reading: Option<(u64, u64)>,
-    /// The last order to read the blocks, until it is answered.
+    /// The ticket of the last order to read the stored bans, until it is answered.
     reading_table: Option<u64>,
     carried_out: HashMap<NodeId, CarriedOut>,
-    /// Commands of this node, the oldest first.
+    /// Commands of this node that may have to be appended again, oldest first.
     own: VecDeque<Own>,
-    /// The number of own commands about each ban, by the ban's name.
+    /// The number of commands in `own` for each ban, by the ban's name.
     names: HashMap<Bytes, usize>,
-    /// Whether a command of this node may or may not be stored.
+    /// Whether the engine may not have stored some command or value of this node.
     pub(super) is_unsure: bool,
-    /// Feed entries were skipped during a read: the read may end before them.
+    /// Whether entries of the feed were skipped during a read. The result of the read may end before these entries.
     pub(super) has_skipped: bool,
 }
 
-/// A command of this node.
+/// A command that this node has sent.
 #[derive(Debug)]
 struct Own {
     at_ms: u64,
@@ -59,7 +60,7 @@ struct Own {
     /// The ban that the command sets or ends, with its name. Its effect lasts, so the command is kept until the stream
     /// contains it, however long that takes.
     ban: Option<(Bytes, Ban)>,
-    /// This node has read it from the stream.
+    /// Whether this node has received the command from the stream.
     is_seen: bool,
 }
 
@@ -73,12 +74,12 @@ impl Own {
     }
 }
 
-/// The numbers of a source's commands that were executed.
+/// The sequence numbers of one node's commands that were executed.
 #[derive(Debug)]
 struct CarriedOut {
     /// All commands up to this sequence number were executed.
     floor: u64,
-    /// Executed commands above the floor.
+    /// The executed commands with higher sequence numbers.
     above: BTreeSet<u64>,
 }
 
@@ -87,12 +88,13 @@ impl NodeCommands {
         self.last
     }
 
-    /// Returns the offset after which to read: one before the last known entry, which is thus read again and compared.
+    /// Returns the offset after which to read: one below the last known entry, so that this entry is read again and
+    /// compared.
     pub(super) fn since(&self) -> Option<u64> {
         self.last.map(|last| last.offset.saturating_sub(1))
     }
 
-    /// Records the end of the stream that was read as the last known position, with its entry if that was read.
+    /// Sets the last known entry to the latest of the entries read.
     pub(super) fn set_last(&mut self, top: Position, entries: &[(u64, Bytes)]) {
         let at_top = entries.last().filter(|(offset, _)| *offset == top.offset);
         match at_top {
@@ -103,7 +105,7 @@ impl NodeCommands {
         self.last = Some(top);
     }
 
-    /// Returns whether the stream now has another entry at the last known position.
+    /// Returns whether the store now has another entry at the offset of the last known one.
     pub(super) fn is_replaced(&self, entries: &[(u64, Bytes)]) -> bool {
         let (Some(last), Some(known)) = (self.last, &self.last_entry) else {
             return false;
@@ -117,7 +119,7 @@ impl NodeCommands {
         self.last_entry = None;
     }
 
-    /// Handles a lost stream: commands that this node has appended may be lost with it.
+    /// Handles the loss of entries of the stream: those with commands of this node may be among them.
     pub(super) fn stream_is_lost(&mut self, now_ms: u64) {
         self.forget_old(now_ms);
         for own in &mut self.own {
@@ -125,19 +127,20 @@ impl NodeCommands {
         }
     }
 
-    /// Records the last order to read: answers to earlier ones are ignored.
+    /// Records an order to read the stream. Answers to earlier orders are ignored from now on.
     pub(super) fn read(&mut self, ticket: u64) {
         let known = self.last.map_or(0, |last| last.offset);
         self.reading = Some((ticket, known));
     }
 
-    /// Returns the offset that was known at the last order to read, if this is its answer.
+    /// Returns the last known offset when the stream was ordered to be read; `None` if the ticket is not that of the
+    /// last order.
     pub(super) fn take_known_offset(&mut self, ticket: u64) -> Option<u64> {
         let reading = self.reading.take_if(|(last, _)| *last == ticket);
         reading.map(|(_, known)| known)
     }
 
-    /// Takes note of the last order to read the blocks.
+    /// Records an order to read the stored bans.
     pub(super) fn read_table(&mut self, ticket: u64) {
         self.reading_table = Some(ticket);
     }
@@ -146,7 +149,7 @@ impl NodeCommands {
         self.reading_table.is_some()
     }
 
-    /// Returns whether this is the answer to the last order to read the blocks.
+    /// Returns whether the ticket is that of the last order to read the stored bans, which is answered with this call.
     pub(super) fn is_table_read(&mut self, ticket: u64) -> bool {
         self.reading_table.take_if(|last| *last == ticket).is_some()
     }
@@ -163,7 +166,7 @@ impl NodeCommands {
         }
     }
 
-    /// Returns whether a command is new, and records it.
+    /// Returns whether a command was not executed yet, and records it as executed.
     pub(super) fn is_new(&mut self, source: NodeId, sequence: u64) -> bool {
         if let Some(known) = self.carried_out.get_mut(&source) {
             return known.is_new(sequence);
@@ -176,7 +179,8 @@ impl NodeCommands {
         true
     }
 
-    /// Keeps a command of this node. One that sets or ends a `ban` is appended however late.
+    /// Stores a command of this node, so that it can be appended again. One that sets or ends a `ban` is kept at any
+    /// age until the stream contains it.
     pub(super) fn keep(&mut self, now_ms: u64, envelope: Envelope, ban: Option<Ban>) {
         let oldest = self.own.front();
         if oldest.is_some_and(|own| now_ms >= own.at_ms + AGAIN_MS) {
@@ -199,7 +203,7 @@ impl NodeCommands {
         });
     }
 
-    /// Takes note of a command of this node in the stream.
+    /// Records that the stream contains a command of this node.
     pub(super) fn mark_seen(&mut self, sequence: u64) {
         let own = &mut self.own;
         if let Ok(place) = own.binary_search_by_key(&sequence, |own| own.envelope.sequence) {
@@ -207,8 +211,9 @@ impl NodeCommands {
         }
     }
 
-    /// Drops commands about a ban that were replaced by a later command of another node. Returns whether that command
-    /// is the latest one, which it is not if this node still has to append a command about the same ban.
+    /// Handles a command of another node about the ban `name`: drops the commands of this node about it that precede
+    /// that command. Returns whether the command is the latest one about the ban: `false` if this node still has to
+    /// append one.
     pub(super) fn replace(&mut self, name: &Bytes) -> bool {
         if self.is_open(name) {
             self.retain(|own| own.is_due() || own.name() != Some(name));
@@ -216,14 +221,15 @@ impl NodeCommands {
         !self.is_open(name)
     }
 
-    /// Returns whether a command about this ban is to be appended again.
+    /// Returns whether this node has a command about the ban `name` that may have to be appended again.
     pub(super) fn is_open(&self, name: &Bytes) -> bool {
         self.names.contains_key(name)
     }
 
     /// Returns the commands of this node to be appended again, with their bans: all of the last minute, and older ones
-    /// with a lasting effect that were not appended yet. A changed time limit makes each repetition a different entry:
-    /// at the offset of a lost entry it must not be mistaken for that one, because the entries before it may differ.
+    /// with a lasting effect that the stream does not contain. Each repetition gets another time limit and so is a
+    /// different entry: otherwise, at the offset of a lost entry with the same bytes, it would be mistaken for that
+    /// entry, although the entries before it may differ.
     pub(super) fn again(&mut self, now_ms: u64) -> Vec<(Bytes, Option<Ban>)> {
         self.forget_old(now_ms);
         let mut again = Vec::with_capacity(self.own.len());
@@ -280,7 +286,7 @@ impl CarriedOut {
     }
 }
 
-/// Returns the name under which a ban is stored: a ban of the same name replaces it.
+/// Returns the name under which a ban is stored. A later ban with the same name replaces it.
 pub(super) fn block_name(block: &Ban) -> Bytes {
     let (kind, name) = match block {
         Ban::User { user, .. } | Ban::UserAllowed { user } => ("user", user),
@@ -290,7 +296,7 @@ pub(super) fn block_name(block: &Ban) -> Bytes {
     format!("{kind}:{name}").into()
 }
 
-/// Returns the stored form of a ban; `None` for an unban.
+/// Returns the stored form of a ban; `None` if the command ends a ban.
 pub(super) fn block_value(block: &Ban) -> Option<Bytes> {
     if matches!(block, Ban::UserAllowed { .. }) {
         return None;

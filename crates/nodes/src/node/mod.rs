@@ -1,24 +1,26 @@
 //! One server process in a cluster: a state machine without clock, socket or thread.
 //!
-//! A [`Node`] takes messages of its own workers ([`ask`](Node::ask)), their answers ([`handle_part`](Node::handle_part)) and
-//! the events of its [port](crate::engine::peer) to the engine. It returns [`Output`]s: orders to the engine, messages for
-//! its workers, and answers to callers.
+//! A [`Node`] receives messages of its own workers ([`ask`](Node::ask)), the workers' answers to messages of other
+//! nodes ([`handle_part`](Node::handle_part)), and the events of its [port](crate::engine::peer) to the engine. It
+//! returns [`Output`]s: orders to the engine, messages for its workers, and answers to callers.
 //!
 //! # Guarantees
 //!
 //! * *Queries and commands* go to every node with a valid lease, this node included. A caller gets one
-//!   [`Output::NodeAnswer`]: once all of these nodes have answered, or at the deadline, with the number of nodes that it
-//!   [covers](AnswerCoverage). A node that leaves, or whose lease ends, is no longer waited for.
+//!   [`Output::Answer`]: once all of these nodes have answered, or at the deadline, with the number of nodes that the
+//!   answer [covers](AnswerCoverage). A node that leaves, or whose lease ends, is no longer waited for.
 //! * *Commands* are sent through the control stream, which every node reads in order. A command is executed once per node:
 //!   entries are identified by their offset and by the number that their source assigned, so a source may append a command
 //!   again after a broken connection.
-//! * *Gaps* of the stream are read again. Commands that the stream no longer contains result in [`Output::Lost`].
-//! * *Leases* of other nodes end by the clock of this node, [`LEASE_MS`](crate::engine::peer::LEASE_MS) after their last
-//!   announcement. While this node is cut off no lease ends, and answers report the other nodes as missing.
-//! * *Return*: after a break the node reads the stream to its end before it announces itself.
-//! * *Bans* are also stored outside the stream, so a node that starts later has those that the stream no longer contains.
-//! * *Rollbacks*: each read of the stream begins with the last known entry. Where the store has another one there, it has lost
-//!   entries: the node reads what is there, and stores and appends the bans that are missing.
+//! * *Gaps* of the stream are read again. If the stream no longer contains commands, [`Output::Lost`] reports it.
+//! * *Leases* of other nodes are measured by the clock of this node: they end [`LEASE_MS`](crate::engine::peer::LEASE_MS)
+//!   after the node's last announcement. While this node is cut off no lease ends, and answers report the other nodes as
+//!   missing.
+//! * *Return*: after a lost connection the node reads the stream to its end before it announces itself.
+//! * *Bans* are also stored outside the stream, so that a node that starts later gets those that the stream no longer
+//!   contains.
+//! * *Rollbacks*: each read of the stream begins with the last known entry. If the store has another entry there, it
+//!   has lost entries: the node reads the present ones, and stores and appends the bans that are missing.
 
 mod callers;
 mod cluster_request;
@@ -53,17 +55,18 @@ use restore::Restore;
 use stores::Stores;
 use task::{NodeTask, TaskOrigin};
 
-/// The time limit of a query or a command, in milliseconds; then it is answered with the replies received so far.
+/// The time limit of a query or command, in milliseconds. When it has passed, the answer contains the replies received
+/// so far.
 pub const ANSWER_MS: u64 = 5_000;
 
-/// The table of the engine that stores bans.
+/// The name of the engine's table that stores bans.
 pub const BLOCKS: &str = "blocks";
 
-/// A node that has not received its own announcements for this time, in milliseconds, is cut off. Less than a lease, so
-/// that the leases of others do not end before.
+/// A node that has not received its own announcements for this time, in milliseconds, counts as cut off. The time is
+/// shorter than a lease, so that this is noticed before the leases of others appear to end.
 const CUT_OFF_MS: u64 = 2 * LEASE_RENEWAL_MS + 500;
 
-/// The maximum number of open queries of other nodes.
+/// The maximum number of messages of other nodes that this node's workers execute at a time.
 const TASKS_MAX: usize = 4_096;
 
 /// This node's part in the cluster, without sockets and clocks.
@@ -78,7 +81,7 @@ pub struct Node {
     peers: PeerNodes,
     commands: NodeCommands,
     stores: Stores,
-    /// The stored bans may be incomplete; they are compared with those of this node.
+    /// The comparison of the stored bans with those of this node. Present while stored bans may be missing.
     restore: Option<Restore>,
     cluster_requests: HashMap<Caller, ClusterRequest>,
     tasks: HashMap<u32, NodeTask>,
@@ -88,7 +91,7 @@ pub struct Node {
     is_current: bool,
     is_leaving: bool,
     has_left: bool,
-    /// The time up to which commands of other nodes are known.
+    /// The time up to which this node has received all commands of other nodes.
     current_until_ms: u64,
     announce_at_ms: u64,
     last_echo_ms: u64,
@@ -97,9 +100,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// Creates a node without a connection. Answers to [`Output::Perform`] are addressed to a worker with the number
-    /// `node_worker`, which is none of the `workers`. `own` contains the name, and the settings to compare with those of
-    /// others.
+    /// Creates a node without a connection. `own` contains its name, and the settings to compare with those of other
+    /// nodes. Parts of answers to [`Output::Perform`] are addressed to the worker number `node_worker`, which must be
+    /// none of the `workers` workers.
     #[must_use]
     pub fn new(
         id: NodeId,
@@ -158,7 +161,7 @@ impl Node {
         self.counts
     }
 
-    /// Returns whether the node reaches the others and has executed all their commands.
+    /// Returns whether the node reaches the other nodes and has executed all their commands.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.is_current && self.is_connected()
@@ -169,12 +172,12 @@ impl Node {
         self.outputs.pop_front()
     }
 
-    /// Sets the time, on a monotonic clock.
+    /// Sets the current time of a monotonic clock, in milliseconds.
     pub fn set_now(&mut self, now_ms: u64) {
         self.now_ms = self.now_ms.max(now_ms);
     }
 
-    /// Announces the state of this node, which renews its lease at the others.
+    /// Announces the state of this node, which renews its lease.
     pub fn announce(&mut self, announcement: Announcement) {
         self.own = announcement;
         self.announce_at_ms = self.now_ms + LEASE_RENEWAL_MS;
@@ -185,24 +188,26 @@ impl Node {
             self.order(Order::Announce(bytes.clone()));
             self.order(Order::Send { to: None, bytes });
         }
-        // Closes a gap after the last entry, and detects a lost stream.
+        // Finds entries that the feed has lost after the last known one, and detects that the store has lost the
+        // stream.
         self.read_on();
     }
 
-    /// Ends the lease: other nodes no longer wait for this one.
+    /// Ends the lease of this node, so that other nodes no longer wait for it.
     pub fn leave(&mut self) {
         self.is_leaving = true;
         self.send(None, NodeMessage::Leave, 0);
         self.order(Order::Leave);
     }
 
-    /// Returns whether this node's message about its leave has been sent to all nodes.
+    /// Returns whether this node has received its own [`NodeMessage::Leave`], so that the message was sent to all
+    /// nodes.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.has_left
     }
 
-    /// Stores a ban for nodes that start later, or removes the one that it ends.
+    /// Stores a ban for nodes that start later, or removes the stored ban that the command ends.
     fn store_block(&mut self, block: &Ban) {
         self.store(commands::block_name(block), commands::block_value(block));
     }
@@ -220,7 +225,8 @@ impl Node {
         });
     }
 
-    /// Sends a worker's message to the node `to`, or to all nodes. A ban is already in force on this node.
+    /// Sends a message of a worker to the node `to`, or to all nodes if `to` is `None`. If the message is a ban, the
+    /// process has already applied it on this node.
     pub fn ask(&mut self, message: NodeMessage, to: Option<NodeId>) {
         if to.is_some() {
             return self.send(to, message, 0);
@@ -250,7 +256,7 @@ impl Node {
         self.begin(message, caller.map(TaskOrigin::Own), ANSWER_MS);
     }
 
-    /// Has all nodes carry out a command of this one. A ban is stored as well.
+    /// Makes all nodes execute a command of this node. A ban is stored as well.
     fn command(&mut self, message: NodeMessage) {
         let ban = match &message {
             NodeMessage::Block(command) => Some(command.block.clone()),
@@ -280,14 +286,14 @@ impl Node {
                 bytes,
             } => self.entry(position, before, &bytes),
             Event::Appended { position: None, .. } => self.commands.is_unsure = true,
-            // The append alone does not mean that the command is stored for good; its entry in the stream does.
+            // Not used: only the command's entry in the stream shows that it is stored.
             Event::Appended { .. } => {}
             Event::Stored { ticket, is_stored } => match is_stored {
                 true => self.stores.mark_stored(ticket),
                 false => self.commands.is_unsure = true,
             },
             Event::ControlRead { ticket, stream } => {
-                // A failed read is repeated with the next announcement.
+                // If the read failed, it is repeated with the next announcement.
                 if let Some(known) = self.commands.take_known_offset(ticket)
                     && let Some(stream) = stream
                 {
@@ -331,7 +337,7 @@ impl Node {
         }
     }
 
-    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) has to be called.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) has to be called, on the monotonic clock.
     #[must_use]
     pub fn next_timeout_ms(&self) -> u64 {
         let cluster_requests = self
@@ -343,7 +349,7 @@ impl Node {
         all.min().unwrap_or(self.announce_at_ms)
     }
 
-    /// Handles expired requests and leases.
+    /// Handles requests whose deadline has passed, leases that have ended, and a due announcement.
     pub fn handle_timeout(&mut self) {
         let now_ms = self.now_ms;
         if now_ms >= self.announce_at_ms {
@@ -364,7 +370,7 @@ impl Node {
         self.finish_cluster_requests();
     }
 
-    /// Returns whether messages of this node appear to reach the others.
+    /// Returns whether messages of this node seem to reach the other nodes.
     fn is_connected(&self) -> bool {
         self.is_linked && self.now_ms < self.last_echo_ms + CUT_OFF_MS
     }
@@ -385,10 +391,11 @@ impl Node {
         self.finish_cluster_requests();
     }
 
-    /// Reads the control stream behind the last known entry. Without one: its end, and then the stored blocks.
+    /// Reads the control stream from the last known entry on. If none is known, reads the last entry and then the
+    /// stored bans.
     fn begin_reading(&mut self) {
         self.is_current = false;
-        // If the stored blocks were not read completely, the known end of the stream says nothing about earlier blocks,
+        // If the stored bans were not read completely, a known entry of the stream says nothing about bans before it,
         // so both are read again.
         if self.commands.is_table_open() {
             self.commands.forget();
@@ -426,7 +433,7 @@ impl Node {
                     self.finish_cluster_requests();
                 }
             }
-            // Commands are sent only through the stream.
+            // Commands are valid only in the control stream.
             NodeMessage::Instruct(_) | NodeMessage::Block(_) => {
                 self.counts.ignored.add(DecodeError::Foreign)
             }
@@ -437,7 +444,7 @@ impl Node {
         }
     }
 
-    /// An entry of the control stream has arrived by the feed.
+    /// Handles an entry of the control stream that the feed has delivered.
     fn entry(&mut self, position: Position, before: u64, bytes: &Bytes) {
         if !self.is_current {
             self.commands.has_skipped = true;
@@ -445,7 +452,7 @@ impl Node {
         }
         match self.commands.next(position, before, bytes) {
             Next::Take => self.take_command(bytes),
-            // The feed delivers no entry twice. So an offset that is not new may belong to a restarted stream.
+            // The feed delivers no entry twice, so the store may have lost entries: the stream is read.
             Next::Skip => self.read_on(),
             Next::Gap => {
                 self.counts.gaps += 1;
@@ -454,10 +461,11 @@ impl Node {
         }
     }
 
-    /// The control stream was read when the offset `known` was known, which the feed may have passed since.
+    /// Handles the result of a read of the control stream. `known` is the last known offset when the read was ordered;
+    /// the feed may have delivered later entries since.
     fn control_read(&mut self, stream: &Entries, known: u64) {
         let Some(last) = self.commands.last() else {
-            // The blocks follow.
+            // The stored bans are read next.
             self.commands.set_last(stream.top, &stream.entries);
             return;
         };
@@ -465,8 +473,8 @@ impl Node {
             || stream.top.offset < known
             || self.commands.is_replaced(&stream.entries)
         {
-            // The stream was lost. Each node appends its commands of the last minute again; older ones were executed
-            // here unless this node was cut off.
+            // The store has lost entries. Each node appends its commands of the last minute again. This node has
+            // executed the older ones, unless it was cut off for longer than that.
             self.commands.stream_is_lost(self.now_ms);
             let are_late = self.now_ms >= self.current_until_ms + commands::AGAIN_MS;
             return self.begin_again(are_late, true);
@@ -485,7 +493,7 @@ impl Node {
         self.caught_up();
     }
 
-    /// Begins at the end of the stream.
+    /// Starts over from the end of the stream and the stored bans.
     fn begin_again(&mut self, are_commands_lost: bool, is_stream_lost: bool) {
         if are_commands_lost {
             self.counts.lost += 1;
@@ -513,7 +521,7 @@ impl Node {
         }
     }
 
-    /// Reads behind the last known entry, while the node continues.
+    /// Reads the stream from the last known entry on, while the node keeps working.
     fn read_on(&mut self) {
         let ticket = self.ticket();
         self.commands.read(ticket);
@@ -521,8 +529,9 @@ impl Node {
         self.order(Order::ReadControl { ticket, since });
     }
 
-    /// Stores and appends what may not be in the table and in the stream. The table comes first: a node that starts reads
-    /// the end of the stream, and then the table. A store that was rolled back has lost both.
+    /// Stores and appends again what may be missing in the table of bans and in the stream. The table comes first,
+    /// because a node that starts reads the end of the stream first and the table afterwards. A store that was rolled
+    /// back has lost both.
     fn append_again(&mut self) {
         for (name, value) in self.stores.take() {
             self.store(name, value);
@@ -599,13 +608,13 @@ impl Node {
         self.finish_cluster_requests();
     }
 
-    /// Passes a message to the workers of this node, whose parts make up the answer.
+    /// Passes a message to the workers of this node. With an `origin`, their parts are combined into an answer.
     fn begin(&mut self, mut message: NodeMessage, origin: Option<TaskOrigin>, within_ms: u64) {
         let Some(origin) = origin else {
             return self.outputs.push_back(Output::Perform(message));
         };
         if self.tasks.len() >= TASKS_MAX && matches!(origin, TaskOrigin::Node(..)) {
-            // For a command, only the answer is dropped.
+            // A command is executed all the same, but without an answer.
             if message.is_sequenced() {
                 clear_caller(&mut message);
                 self.outputs.push_back(Output::Perform(message));
@@ -676,7 +685,7 @@ impl Node {
                 let bytes = bytes.into();
                 self.order(Order::Send { to, bytes });
             }
-            // A list longer than a message: the caller gets a partial answer.
+            // A list is longer than a message may be. It is not sent, so the caller gets an answer without this node.
             Err(_) => self.counts.ignored.add(DecodeError::TooLarge),
         }
     }

@@ -1,16 +1,16 @@
-//! Outputs of a node: envelopes to send, parts of answers, counters.
+//! The outputs of a node: orders to the engine, messages to execute, answers to callers; and its counters.
 
 use crate::engine::peer::Order;
 use crate::{Caller, DecodeErrorCounts, NodeAnswer, NodeId, NodeMessage};
 
 use super::peers::Disagreement;
 
-/// The nodes that an answer covers.
+/// The number of nodes that an answer covers, and of those that it should cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnswerCoverage {
-    /// Nodes that have answered, this node included.
+    /// The number of nodes that have answered, this node included.
     pub answered: u32,
-    /// Nodes with a valid lease, this node included.
+    /// The number of nodes with a valid lease, this node included.
     pub known: u32,
 }
 
@@ -25,51 +25,52 @@ impl AnswerCoverage {
 /// Work that a [`Node`] delegates to its owner.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// An order for the engine, to be carried there.
+    /// An order that the owner has to send to the engine.
     Order(Order),
-    /// A message for the workers of this node to execute. Its caller, if any, is passed to [`Node::handle_part`].
+    /// A message for the workers of this node to execute. If it has a caller, their answers go with this caller to
+    /// [`Node::handle_part`].
     Perform(NodeMessage),
-    /// The answer for a caller, and whether all nodes have contributed.
+    /// The answer for a caller, and the number of nodes that it covers.
     Answer(Caller, NodeAnswer, AnswerCoverage),
-    /// The announcement of this node is due: [`Node::announce`].
+    /// An announcement is due: the owner calls [`Node::announce`].
     Announce,
-    /// Stored bans may be lost: [`Node::restore_blocks`] has to be called with the bans in force on this node.
+    /// The store may have lost bans: the owner calls [`Node::restore_blocks`] with the bans in force on this node.
     StoreBlocks,
-    /// Commands of other nodes were lost: connections of this node may have missed a disconnect or a refresh.
+    /// Commands of other nodes were lost, so connections of this node may have missed a disconnect or a refresh.
     Lost,
     /// A node's name or settings conflict with those of this node; reported once for each node and difference.
     Disagree(NodeId, Disagreement),
 }
 
-/// A part of the answer to [`Output::Perform`], by one worker or by the process.
+/// A part of the answer to [`Output::Perform`], from one worker or from the process as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The worker's part of a query, or the outcome of a ban.
+    /// One worker's part of the answer to a query, or the outcome of a ban.
     Answer(NodeAnswer),
-    /// The user's home has forwarded a command; [`Settled`](Self::Settled) follows `open` times.
+    /// The user's home has dispatched a command to the workers; [`Settled`](Self::Settled) follows `open` times.
     Instructed {
-        /// Connections of the user.
+        /// The number of connections of the user.
         connections: u32,
-        /// The number of parts that complete the answer, which may arrive before this one.
+        /// The number of [`Settled`](Self::Settled) parts that complete the answer. Some may arrive before this part.
         open: u32,
     },
-    /// One worker's part of a command was executed.
+    /// A worker has executed its part of a command.
     Settled,
 }
 
 /// Counters of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounts {
-    /// Ignored messages, by reason.
+    /// The numbers of ignored messages, by reason.
     pub ignored: DecodeErrorCounts,
-    /// Queries and commands of this node.
+    /// The number of queries and commands of this node's callers.
     pub asked: u64,
     /// The number of answers that did not cover all nodes.
     pub partial: u64,
-    /// Executed commands of other nodes.
+    /// The number of executed commands of other nodes.
     pub commands: u64,
-    /// Gaps of the control stream that were read again.
+    /// The number of gaps in the feed of the control stream, which were then read.
     pub gaps: u64,
-    /// Times that commands were lost.
+    /// The number of times that commands of other nodes were lost.
     pub lost: u64,
 }

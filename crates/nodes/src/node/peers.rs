@@ -1,28 +1,28 @@
-//! The other nodes, and the time until which each counts as alive.
+//! The other nodes, and the time at which each was last seen.
 
 use std::collections::BTreeMap;
 
 use crate::engine::peer::LEASE_MS;
 use crate::{Announcement, NodeId};
 
-/// The most known nodes, which bounds the memory that forged ids can take.
+/// Maximum number of known nodes. It limits the memory that forged node ids can take.
 const PEERS_MAX: usize = 1024;
 
-/// Another node, as this one knows it.
+/// The state of another node, as this node knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The last announcement received from it.
+    /// The last announcement received from the node.
     pub announcement: Announcement,
-    /// The time of its last announcement, on the monotonic clock of this node.
+    /// The time at which it was received, in milliseconds on the monotonic clock of this node.
     pub last_seen_ms: u64,
-    /// A conflict of the node with this one.
+    /// A conflict of the node with this node, if there is one.
     pub disagreement: Option<Disagreement>,
 }
 
 /// A conflict between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disagreement {
-    /// Both have the same name.
+    /// Both nodes have the same name.
     Name,
     /// Settings that must be equal differ.
     Settings,
@@ -44,7 +44,7 @@ impl PeerNodes {
         self.0.len()
     }
 
-    /// Handles an announcement. Returns a new disagreement.
+    /// Handles an announcement of a node. Returns the node's disagreement with this node if it is new.
     pub(super) fn announced(
         &mut self,
         id: NodeId,
@@ -75,7 +75,7 @@ impl PeerNodes {
         self.0.remove(&id);
     }
 
-    /// Gives every node the time of a lease to announce itself, after a time without a feed.
+    /// After a time in which this node received no feed: gives every node the full time of a lease to announce itself.
     pub(super) fn renew_all(&mut self, now_ms: u64) {
         for peer in self.0.values_mut() {
             peer.last_seen_ms = now_ms;

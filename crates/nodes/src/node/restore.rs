@@ -1,4 +1,5 @@
-//! Stored bans: a starting node applies them, and after a loss of data in the store it compares them with its own.
+//! The stored bans. A node applies them when it starts; after the store has lost data it compares them with its own
+//! bans.
 
 use std::collections::HashSet;
 
@@ -7,13 +8,13 @@ use bytes::Bytes;
 use super::{Node, Output, commands};
 use crate::{Ban, BanRequest, DecodeError, NodeMessage};
 
-/// See the [module](self).
+/// The comparison of the stored bans with those of this node; see the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Restore {
-    /// The names of stored bans.
+    /// The names of the bans found in the store.
     stored: HashSet<Bytes>,
-    /// Whether the store has lost entries that this node has read. If not, this node has missed entries, and a ban of
-    /// its own that is not stored may have ended in the meantime.
+    /// `true`: the store has lost entries that this node has read. `false`: this node has missed entries, so a ban that
+    /// is in force here but not stored may have ended in the meantime.
     pub(super) is_stream_lost: bool,
 }
 
@@ -25,7 +26,7 @@ impl Restore {
 }
 
 impl Node {
-    /// The stored bans were read.
+    /// Handles the stored bans that were read.
     pub(super) fn table(&mut self, ticket: u64, values: &[(Bytes, Bytes)]) {
         for (_, value) in values {
             match commands::read_block(value) {
@@ -47,15 +48,16 @@ impl Node {
         }
     }
 
-    /// Stores those of the bans in force on this node that are missing in the store, as [`StoreBlocks`](Output::StoreBlocks)
-    /// asks. Where the store has lost commands, other nodes are told too: one that was cut off has never heard of them.
+    /// Stores those bans in force on this node that are missing in the store, as requested by
+    /// [`StoreBlocks`](Output::StoreBlocks). If the store has lost entries, the bans are also sent to the other nodes,
+    /// because a node that was cut off may not have received them.
     pub fn restore_blocks(&mut self, bans: impl IntoIterator<Item = Ban>) {
         let Some(restore) = self.restore.take() else {
             return;
         };
         for block in bans {
             let name = commands::block_name(&block);
-            // A ban whose command is still being appended is stored by that.
+            // A ban whose command may still have to be appended is stored together with the command.
             if restore.stored.contains(&name) || self.commands.is_open(&name) {
                 continue;
             }

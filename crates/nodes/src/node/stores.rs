@@ -1,40 +1,41 @@
-//! Values of this node in tables of the engine that may not be stored yet: their orders were not answered.
+//! Values of this node for tables of the engine that may not be stored yet, because the orders to store them were not
+//! answered.
 
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
-/// See the [module](self).
+/// The values that may not be stored yet; see the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Stores {
-    /// By ticket: names and values, `None` for those to be removed.
+    /// The names and values by the ticket of the order; the value is `None` if it is to be removed.
     open: BTreeMap<u64, (Bytes, Option<Bytes>)>,
     tickets: HashMap<Bytes, u64>,
 }
 
 impl Stores {
-    /// Records an order, which replaces an earlier one about the same name.
+    /// Records an order to store a value. It replaces an earlier one with the same name.
     pub(super) fn ordered(&mut self, ticket: u64, name: Bytes, value: Option<Bytes>) {
         self.forget(&name);
         self.tickets.insert(name.clone(), ticket);
         self.open.insert(ticket, (name, value));
     }
 
-    /// Notes that an order is carried out.
+    /// Handles that an order was executed.
     pub(super) fn mark_stored(&mut self, ticket: u64) {
         if let Some((name, _)) = self.open.remove(&ticket) {
             self.tickets.remove(&name);
         }
     }
 
-    /// Drops a value that a later command of another node has replaced.
+    /// Drops a value because a later command of another node has replaced it.
     pub(super) fn forget(&mut self, name: &Bytes) {
         if let Some(ticket) = self.tickets.remove(name) {
             self.open.remove(&ticket);
         }
     }
 
-    /// Takes all values, which are ordered again in the same sequence.
+    /// Takes all values in the order of their tickets, so that they can be ordered again.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (Bytes, Option<Bytes>)> + use<> {
         self.tickets.clear();
         std::mem::take(&mut self.open).into_values()

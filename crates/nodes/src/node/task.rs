@@ -1,15 +1,15 @@
-//! A message that the workers of this node execute, until their parts make up an answer.
+//! A message that the workers of this node are executing, and the answer so far.
 
 use crate::{Caller, ChannelList, ConnectionList, NodeAnswer, NodeId, NodeMessage};
 
 use super::Part;
 
-/// The source of a task.
+/// Where the message of a task comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskOrigin {
-    /// A caller of this node.
+    /// From a caller of this node.
     Own(Caller),
-    /// Another node, with its caller.
+    /// From another node, on behalf of this caller.
     Node(NodeId, Caller),
 }
 
@@ -18,11 +18,12 @@ pub(super) struct NodeTask {
     pub(super) origin: TaskOrigin,
     pub(super) deadline_ms: u64,
     pub(super) answer: Option<NodeAnswer>,
-    /// Missing parts, wrapping: [`UNCOUNTED`] until the number of parts of a command is known.
+    /// The number of missing parts, wrapping; [`UNCOUNTED`] minus the parts received until the number of parts is
+    /// known.
     open: u32,
 }
 
-/// Stands for the unknown number of parts of a command; parts that arrive before the number are subtracted from it.
+/// The initial number of missing parts of a command, whose number of parts is not known yet.
 const UNCOUNTED: u32 = 1 << 31;
 
 impl NodeTask {

@@ -1,4 +1,4 @@
-//! Nodes on an engine in memory that can be cut off, trimmed and emptied.
+//! Tests of several nodes with an in-memory engine that can be cut off, lose entries and be emptied.
 
 mod bans;
 mod losses;
@@ -18,7 +18,7 @@ use crate::{
 const WORKERS: u16 = 2;
 const NODE_WORKER: WorkerId = WorkerId(WORKERS);
 
-/// Entries of the stream, and their required handling by every node.
+/// Nodes, and the store that they share: the control stream, the table of bans and the leases.
 #[derive(Default)]
 struct Cluster {
     nodes: Vec<Member>,
@@ -28,7 +28,7 @@ struct Cluster {
     table: BTreeMap<Bytes, Bytes>,
     leases: BTreeMap<NodeId, Bytes>,
     now_ms: u64,
-    /// Whether workers carry messages out.
+    /// Whether workers do not execute messages, so that no parts of answers arrive.
     is_idle: bool,
     /// Whether appends are stored but their answers are lost.
     is_unsure: bool,
@@ -165,7 +165,7 @@ impl Cluster {
         }
     }
 
-    /// Runs until no work is left.
+    /// Delivers outputs and events until none is left.
     fn run(&mut self) {
         loop {
             let mut is_done = true;
@@ -335,7 +335,7 @@ impl Cluster {
         (answer, coverage.answered, coverage.known)
     }
 
-    /// Returns the number of commands that a node has executed, by the users of its connections.
+    /// Returns the number of commands that the workers of a node were ordered to execute.
     fn commands(&self, number: usize) -> usize {
         let performed = self.nodes[number].performed.iter();
         performed.filter(|message| message.is_sequenced()).count()
@@ -437,7 +437,7 @@ fn a_node_that_leaves_or_dies_is_not_waited_for() {
     cluster.pass(2 * LEASE_RENEWAL_MS);
     cluster.nodes[2].is_cut = true;
     assert_eq!(cluster.known(0), HashSet::from([id(1)]));
-    // The node ends without leaving.
+    // A node ends without leaving.
     cluster.nodes[1].is_cut = true;
     cluster.ask(0, status(1));
     cluster.pass(ANSWER_MS);
@@ -448,7 +448,7 @@ fn a_node_that_leaves_or_dies_is_not_waited_for() {
     cluster.ask(0, status(2));
     let (_, answered, known) = cluster.answer(0);
     assert_eq!((answered, known), (1, 1));
-    // The lease ends while a query waits.
+    // The lease of a node ends while a query waits for the node.
     let mut cluster = Cluster::of(2);
     cluster.nodes[1].is_cut = true;
     cluster.pass(LEASE_MS - 1_000);
@@ -465,7 +465,7 @@ fn a_cut_off_node_recovers_before_it_announces_itself() {
     cluster.cut(2);
     assert!(!cluster.nodes[2].node.is_current());
     cluster.pass(2 * LEASE_MS);
-    // The node itself sees only its own answer, but knows the other nodes.
+    // The cut-off node gets only its own answer, but still counts the other nodes as known.
     cluster.ask(2, status(1));
     let (_, answered, known) = cluster.answer(2);
     assert_eq!((answered, known), (1, 3));
@@ -473,7 +473,7 @@ fn a_cut_off_node_recovers_before_it_announces_itself() {
     let (_, answered, known) = cluster.answer(0);
     assert_eq!((answered, known), (2, 2), "its lease has ended");
     assert_eq!(cluster.commands(2), 0);
-    // Its own command reaches the others when it is back.
+    // A command of the cut-off node reaches the others once the node is connected again.
     cluster.ask(2, ban("carla", 3));
     let (_, answered, known) = cluster.answer(2);
     assert_eq!((answered, known), (1, 3));
@@ -495,7 +495,7 @@ fn a_cut_off_node_recovers_before_it_announces_itself() {
 #[test]
 fn a_node_without_announcements_does_not_claim_full_coverage() {
     let mut cluster = Cluster::of(2);
-    // The connection dies without a report.
+    // The connection is lost without being reported.
     cluster.nodes[0].is_cut = true;
     cluster.pass(LEASE_MS + 2_000);
     assert_eq!(cluster.known(0), HashSet::from([id(1)]));
@@ -507,7 +507,7 @@ fn a_node_without_announcements_does_not_claim_full_coverage() {
 #[test]
 fn entries_that_the_feed_loses_are_read() {
     let mut cluster = Cluster::of(2);
-    // Covers both the only entry and one before another.
+    // The lost entry is first the only one, then one that another entry follows.
     for (ticket, next) in [(1, None), (2, Some(3))] {
         let before = cluster.commands(1);
         cluster.nodes[1].is_cut = true;

@@ -1,4 +1,4 @@
-//! A transport of values: two queues in memory.
+//! A transport that passes messages as values, in two in-memory queues.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ struct Direction {
     unfinished: u32,
 }
 
-/// One end of the lane.
+/// One end of the transport.
 pub(crate) struct Lane {
     out: Arc<Mutex<Direction>>,
     into: Arc<Mutex<Direction>>,

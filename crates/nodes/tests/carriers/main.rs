@@ -18,29 +18,29 @@ use veche_nodes::{
     SequenceTracker, Sequencer,
 };
 
-/// The two nodes of the tests.
+/// The ids of the two nodes in the tests.
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 
-/// Unprocessed data permitted in each direction.
+/// Maximum number of unprocessed data messages in each direction.
 const CREDITS: u32 = 8;
 
-/// Messages of each node in a test.
+/// Number of messages that each node sends in a test.
 const MESSAGES: usize = 4_000;
 
 /// Time limit of a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A kind of transport between two nodes.
+/// A kind of transport under test, between two nodes.
 trait Pair: NodeTransport + Send + Sized + 'static {
-    /// Both ends, of node `A` and of node `B`.
+    /// Returns both ends: that of node `A` and that of node `B`.
     fn pair() -> (Self, Self);
 
-    /// Breaks the link and makes a new one: messages in flight are lost with their credits.
+    /// Breaks the link and opens a new one. Messages in flight are lost, and their credits return.
     fn cut(one: &mut Self, other: &mut Self);
 }
 
-/// The messages of a node in order: of all kinds, mostly those that need credits.
+/// Returns the messages that a node sends, in order. They are of all kinds; at least every third needs a credit.
 fn messages() -> impl Iterator<Item = NodeMessage> {
     let samples = samples::all()
         .into_iter()
@@ -52,8 +52,8 @@ fn messages() -> impl Iterator<Item = NodeMessage> {
     })
 }
 
-/// Sends and receives all messages of both nodes, and checks what arrives. Sometimes returns credits only when
-/// `CREDITS` are used up.
+/// Sends all messages of node `me` and receives all messages of node `other`, and checks those that arrive. Returns
+/// credits only when nothing arrives, so that senders sometimes run out of credits.
 fn exchange(mut carrier: impl NodeTransport, me: NodeId, other: NodeId) {
     let (mut numbers, mut others) = (Sequencer::new(me), Sequencer::new(other));
     let mut followed = SequenceTracker::default();
@@ -74,7 +74,7 @@ fn exchange(mut carrier: impl NodeTransport, me: NodeId, other: NodeId) {
             };
         }
         let Some(envelope) = carrier.receive() else {
-            // Nothing arrives, perhaps because credits are used up.
+            // Nothing has arrived, perhaps because the other node has no credits left.
             (0..unfinished).for_each(|_| carrier.return_credit(other));
             unfinished = 0;
             thread::yield_now();
@@ -101,7 +101,7 @@ fn exchange(mut carrier: impl NodeTransport, me: NodeId, other: NodeId) {
         assert!(unfinished <= CREDITS, "more data than credits");
     }
     (0..unfinished).for_each(|_| carrier.return_credit(other));
-    // The last credits reach the other node too.
+    // Keeps the transport running for a while, so that the last returned credits reach the other node too.
     let end = now() + Duration::from_millis(20);
     while now() < end {
         assert_eq!(carrier.receive(), None);
@@ -151,7 +151,7 @@ fn credits_hold_back_data_alone<P: Pair>() {
         Err(NodeTransportFull(Box::new(held.clone())))
     );
     b.return_credit(A);
-    // Until then the credit is in flight.
+    // The returned credit may still be in flight.
     let begin = now();
     while a.send(B, held.clone()).is_err() {
         assert_eq!(a.receive(), None);
@@ -175,7 +175,8 @@ fn a_gap_shows_by_the_next_message<P: Pair>() {
         assert_eq!(a.send(B, numbers.wrap(samples::relay(b"x"), 0)), Ok(()));
     }
     P::cut(&mut a, &mut b);
-    // The first message to arrive is not a command, and needs one of the credits returned by the cut.
+    // The first message after the cut is not a command, but its number reveals the lost one. It needs a credit, and all
+    // were returned by the cut.
     assert_eq!(a.send(B, numbers.wrap(samples::relay(b"y"), 0)), Ok(()));
     assert_eq!(see(&received(&mut b)), SequenceCheck::Gap { after: 1 });
     assert_eq!(a.send(B, numbers.wrap(command(), 0)), Ok(()));

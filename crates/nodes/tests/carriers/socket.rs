@@ -1,4 +1,4 @@
-//! A transport of bytes: a Unix socket, frames of a length and an envelope, and credits as frames of length zero.
+//! A transport over a Unix socket: each frame is a length and an envelope, and a frame of length zero returns a credit.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use veche_nodes::{
 
 use super::{A, B, CREDITS, Pair, received, samples};
 
-/// Maximum bytes waiting for the socket; beyond that the other node does not read.
+/// Maximum number of bytes that wait to be written; when it is reached, sending is refused.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// One end of the socket.
@@ -18,10 +18,10 @@ pub(crate) struct Socket {
     stream: UnixStream,
     out: Vec<u8>,
     into: Vec<u8>,
-    /// Data sent and not processed.
+    /// The number of data messages sent that the other end has not processed.
     unfinished: u32,
     ignored: DecodeErrorCounts,
-    /// The other end has sent an impossible length: nothing after it can be read.
+    /// Whether the other end has sent an impossible length, after which nothing can be parsed.
     is_broken: bool,
 }
 
@@ -45,7 +45,7 @@ impl Socket {
             match self.stream.write(&self.out) {
                 Ok(count) => drop(self.out.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The other end has closed.
+                // The other end has closed the socket.
                 Err(_) => return self.out.clear(),
             }
         }
@@ -61,7 +61,7 @@ impl Socket {
         }
     }
 
-    /// Returns the next frame that is not a credit.
+    /// Returns the next frame that contains an envelope; handles credits before it.
     fn frame(&mut self) -> Option<Vec<u8>> {
         loop {
             let (length, rest) = self.into.split_first_chunk()?;
@@ -131,7 +131,7 @@ impl Pair for Socket {
     }
 }
 
-/// Sends a frame of these bytes.
+/// Sends a frame with these bytes.
 fn send_frame(socket: &mut Socket, bytes: &[u8]) {
     socket
         .out
@@ -148,7 +148,7 @@ fn socket_hostile() {
     let mut later = envelope.encode().expect("a message that can be encoded");
     later[4] += 1;
     send_frame(&mut a, &later);
-    // More credits are returned than were used.
+    // Returns more credits than were taken, which must have no effect.
     (0..2 * CREDITS).for_each(|_| a.return_credit(B));
     assert_eq!(a.send(B, envelope.clone()), Ok(()));
     assert_eq!(received(&mut b), envelope);

@@ -123,7 +123,7 @@ fn listing(channels: &[(&str, u32)]) -> ChannelList {
     listing
 }
 
-/// All messages with their names; a suffix of the kind's name is its variant.
+/// Returns a message of each kind and variant with its name: the name of the kind, followed by the variant.
 pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
     let since = |epoch| Since { epoch, offset: 7 };
     let mut connections = ConnectionList::default();
@@ -334,7 +334,7 @@ pub(crate) fn all() -> Vec<(&'static str, Envelope)> {
     (1..).zip(messages).map(envelope).collect()
 }
 
-/// An answer that exceeds the maximum length.
+/// Returns an answer that exceeds the maximum length of a message.
 pub(crate) fn too_large() -> Envelope {
     let mut listing = ChannelList::default();
     for number in 0..CHANNELS_LISTED_MAX {

@@ -1,4 +1,4 @@
-//! Applications that send numbers to each other.
+//! Test applications that send numbers to the same applications on other workers.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
 use veche_worker::AppHost;
 
-/// A session id that stands for the applications themselves.
+/// A session id with which the applications make requests to the hub.
 pub(crate) const APP: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
@@ -20,18 +20,18 @@ pub(crate) const APP: ConnectionId = ConnectionId {
 
 #[derive(Default)]
 pub(crate) struct Numbers {
-    /// Numbers to be sent, by worker.
+    /// The numbers to be sent, by receiving worker.
     pub(crate) outgoing: Vec<VecDeque<u32>>,
     pub(crate) received: Vec<u32>,
     pub(crate) answers: Vec<Ticket>,
     pub(crate) turns: u32,
     pub(crate) is_stopping: bool,
     pub(crate) has_stopped: bool,
-    /// Whether the application holds a client whose last handler has not ended.
+    /// Whether the application still has a client, because the client's last handler has not ended.
     pub(crate) has_clients: bool,
-    /// Services continue after the request to stop.
+    /// Whether services keep running after the request to stop.
     pub(crate) do_services_go_on: bool,
-    /// Time limits of services, for each request to stop.
+    /// The time limits of services in monotonic milliseconds, one for each request to stop.
     pub(crate) services_until_ms: Vec<u64>,
     pub(crate) due_ms: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Full lanes: messages wait in order, and none is lost.
+//! Full lanes: messages wait in order for a free place, and none is lost.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use veche_worker::{TurnState, Worker, WorkerMessage};
 use crate::app::{APP, Numbers};
 use crate::{end_turn, posted, worker, worker_at};
 
-/// Represents a message for a hub in the result of `posted`.
+/// Stands for a message to a hub in the result of `posted`.
 const MAIL: u32 = u32::MAX;
 
-/// Number of messages that fit in a lane.
+/// The number of messages that fit into a lane.
 const ROOM: usize = 2;
 
 fn list_request(from: u16, ticket: u32) -> ListConnections {
@@ -38,7 +38,8 @@ fn a_message_without_room_comes_first_next_turn() {
     assert_eq!(posted(&mut worker), [(1, 0), (1, 1), (1, 2)]);
 }
 
-/// The reply for worker 1 is produced in the turn in which the lane to worker 2 has room again.
+/// The lane to worker 2 is full. The reply for worker 1, produced in the turn in which that lane has room again, must
+/// be sent too.
 #[test]
 fn a_message_without_room_keeps_none_for_other_workers_back() {
     let mut worker = worker();
@@ -57,7 +58,7 @@ fn a_message_without_room_keeps_none_for_other_workers_back() {
 /// Three workers and the lanes between them.
 struct Mesh {
     workers: [Worker<Numbers, &'static str>; 3],
-    /// By sender and receiver.
+    /// The messages of each lane, by sender and receiver.
     lanes: [[VecDeque<WorkerMessage<u32>>; 3]; 3],
 }
 
@@ -69,7 +70,7 @@ impl Mesh {
         }
     }
 
-    /// Runs a turn of a worker, which sends its messages as the server does.
+    /// Runs a turn of a worker, which receives and sends messages as in the server.
     fn turn(&mut self, me: usize) -> TurnState {
         let worker = &mut self.workers[me];
         for from in 0..3 {
@@ -91,7 +92,7 @@ impl Mesh {
         end_turn(worker)
     }
 
-    /// Runs turns of these workers until all of them wait and all lanes are empty, at most 100 each.
+    /// Runs turns of the given workers until all of them wait and all lanes are empty; at most 100 turns of each.
     fn settle(&mut self, workers: &[usize]) {
         for _ in 0..100 {
             let states: Vec<_> = workers.iter().map(|&me| self.turn(me)).collect();
@@ -103,7 +104,7 @@ impl Mesh {
         }
     }
 
-    /// Returns the partial answers that a worker received, by ticket.
+    /// Returns the tickets of the partial replies that a worker's applications have received.
     fn answers(&mut self, of: usize) -> Vec<u32> {
         let answers = self.workers[of].with_apps(|apps, _| std::mem::take(&mut apps.answers));
         let mut tickets: Vec<_> = { answers.expect("it has applications").into_iter() }
@@ -114,7 +115,7 @@ impl Mesh {
     }
 }
 
-/// All workers answer a connection list however full lanes are, since each message waits for room.
+/// All workers answer each list request, however full the lanes are, since each message waits for a free place.
 #[test]
 fn a_list_request_outlasts_a_worker_that_has_no_turn_and_takes_no_messages() {
     const ASKED: u32 = 5;

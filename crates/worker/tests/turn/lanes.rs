@@ -1,4 +1,4 @@
-//! Messages between workers: classes, credits, relays.
+//! Messages between workers: their classes, credits, and relays of client commands.
 
 use veche_frontends::worker_context::TokenRenewal;
 use veche_frontends::{AppAnswer, AppId};
@@ -36,9 +36,9 @@ fn publication(channel: &str) -> HubMessage {
     }
 }
 
-/// Relays commands for a response of that worker.
+/// Relays client commands to a response that worker `to` holds.
 fn relay(worker: &mut Worker<Numbers, &'static str>, index: u32, to: u8) {
-    // An address: worker, connection and secret as base64, all zero except the worker.
+    // An address contains worker, connection and secret as base64. All bits are zero except those of the worker.
     let address = ["AAAA", "AAEA", "AAIA", "AAMA"][usize::from(to)];
     let address = format!("{address}{}", "A".repeat(31));
     let body = format!(r#"{{"session":"{address}","node":"","data":"{{}}"}}"#);
@@ -88,7 +88,7 @@ fn mail_of_the_hub_leaves_in_order_and_data_among_it_is_counted() {
 fn relays_wait_for_credit_and_keep_their_order() {
     let mut worker = worker();
     worker.handle_credits(1, APP_CREDITS);
-    // Clients can forge addresses: there is no worker 3.
+    // One address names worker 3, which does not exist, as a forged address could.
     for (index, to) in [1, 2, 1, 3, 2].into_iter().enumerate() {
         relay(&mut worker, index as u32, to);
     }

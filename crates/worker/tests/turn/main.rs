@@ -1,4 +1,4 @@
-//! A worker alone: its commands for transports, messages to other workers, and timing.
+//! A single worker: its commands for transports, its messages to other workers, and the times of its turns.
 
 mod app;
 mod full;
@@ -30,7 +30,7 @@ fn worker() -> Worker<Numbers, &'static str> {
     worker_at(0)
 }
 
-/// Returns one of three workers.
+/// Returns the worker with this index of three workers, with `Numbers` as its applications.
 fn worker_at(index: u16) -> Worker<Numbers, &'static str> {
     let mut options = Options {
         workers: 3,
@@ -86,7 +86,7 @@ fn end_turn(worker: &mut Worker<Numbers, &'static str>) -> TurnState {
     worker.state()
 }
 
-/// Runs a turn without events; returns its writes and its state.
+/// Runs a turn without events. Returns its writes and the worker's state after it.
 fn turn(worker: &mut Worker<Numbers, &'static str>) -> (Vec<PendingWrite>, TurnState) {
     worker.finish_turn();
     let writes = std::iter::from_fn(|| worker.poll_write()).collect();
@@ -128,7 +128,8 @@ fn memory_is_looked_at_once_a_second_until_nothing_is_left() {
         states.push(turn(&mut worker).1);
     }
     assert_eq!(states.last(), Some(&TurnState::Idle(None)), "{states:?}");
-    // Between two checks it is unknown whether something is left.
+    // After a turn without maintenance it is unknown whether spare memory is left, so the next maintenance is
+    // scheduled.
     set_ms(&mut worker, BEGAN_MS + 19_001);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(Some(1000)));
 }
@@ -203,10 +204,10 @@ fn a_list_request_asks_all_others_without_a_credit() {
     let (_, state) = turn(&mut worker);
     assert_eq!(state, TurnState::Idle(None));
     assert_eq!(posted(&mut worker), [(1, u32::MAX - 1), (2, u32::MAX - 1)]);
-    // The worker's own part is answered immediately.
+    // This worker's own connections are listed immediately.
     let answers = worker.with_apps(|apps, _| apps.answers.clone());
     assert_eq!(answers, Some(vec![Ticket(9)]));
-    // A request of another worker is answered there.
+    // The reply to a list request of another worker goes to that worker.
     let list_request = ListConnections {
         channel: "news".into(),
         name: None,
@@ -256,7 +257,7 @@ fn a_transport_gets_only_changes() {
         commands(&mut worker),
         [TransportCommand::Pause(id), TransportCommand::Resume(id)]
     );
-    // An early timer is set again for the intended time.
+    // A timer that fires before the connection's deadline is set again for the deadline.
     worker.handle_timeout(id);
     assert_eq!(
         commands(&mut worker),
@@ -271,7 +272,7 @@ fn what_makes_no_progress_is_aborted_after_the_write_timeout() {
     commands(&mut worker);
     worker.handle_timeout(id);
     commands(&mut worker);
-    // The connection behaves as if its own deadlines were far away.
+    // Completes a request, so that the handshake deadline no longer applies.
     worker.handle_received(
         id,
         b"GET /nothing HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -284,7 +285,7 @@ fn what_makes_no_progress_is_aborted_after_the_write_timeout() {
     worker.handle_stalled(id, 100);
     set_ms(&mut worker, BEGAN_MS + 20_000);
     worker.handle_sent(id, 50);
-    // Progress counts from when it was made.
+    // The write timeout begins again when bytes are sent, here at 20 s, so the connection must not be aborted yet.
     set_ms(&mut worker, BEGAN_MS + WRITE_TIMEOUT_MS);
     worker.handle_timeout(id);
     let timers = commands(&mut worker);
@@ -380,12 +381,12 @@ fn a_drain_closes_all_when_its_time_is_over() {
         accept(&mut worker, index);
     }
     worker.handle_drain(10_000, ShutdownReason::Stopping);
-    // Applications that do not stop delay clients by a quarter of the time.
+    // If applications do not stop, the closing of clients begins after a quarter of the drain time.
     set_ms(&mut worker, BEGAN_MS + 2_499);
     assert_eq!(turn(&mut worker).0.len(), 0);
     set_ms(&mut worker, BEGAN_MS + 8_000);
     assert_eq!(turn(&mut worker).0.len(), 10);
-    // Services may need the connections to other servers, so they are stopped first.
+    // Services may need the connections to other servers, so services are stopped before these are closed.
     let after = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
         set_ms(worker, BEGAN_MS + ms);
         turn(worker);
@@ -399,7 +400,8 @@ fn a_drain_closes_all_when_its_time_is_over() {
     assert_eq!(after(&mut worker, 9_500), (vec![until_ms], true));
 }
 
-/// Pushes of back ends still reach the remaining clients, but no clients of another process.
+/// With `Stopping`, pushes of back ends still reach the remaining clients, so back ends are closed last. With
+/// `Replaced`, they would not reach the clients of the new process, so back ends are closed at once.
 #[test]
 fn a_drain_tells_back_ends_last_unless_the_process_is_replaced() {
     for (shutdown_reason, at_once, with_the_clients, at_the_end) in [
@@ -458,7 +460,7 @@ fn a_drain_tells_applications_then_clients_over_time() {
     ));
     assert!(worker.poll_request().is_none());
     assert_eq!(end_turn(&mut worker), TurnState::Busy);
-    // Clients are closed 20 ms after the applications of all workers have stopped.
+    // The first client is closed 20 ms after the applications of all workers have stopped.
     worker.handle_apps_stopped();
     let after = |worker: &mut Worker<Numbers, &'static str>, ms: u64| {
         set_ms(worker, BEGAN_MS + ms);
@@ -468,13 +470,13 @@ fn a_drain_tells_applications_then_clients_over_time() {
     };
     assert_eq!(after(&mut worker, 19), 0);
     assert_eq!(after(&mut worker, 20), 1, "the first one at once");
-    // The time from 20 to 8,000 ms is divided among ten.
+    // The time from 20 to 8,000 ms is divided among ten clients. Half-way, five are closed, four more than before.
     assert_eq!(after(&mut worker, 20 + 3_990), 4);
     assert!(worker.is_draining() && !worker.has_stopped_servers());
     for id in ids {
         worker.handle_closed(id, None);
     }
-    // One of them has a suspended handler.
+    // A suspended handler of a client is left, so the worker still counts as having clients.
     worker.with_apps(|apps, _| {
         apps.has_clients = true;
         apps.do_services_go_on = true;
@@ -527,10 +529,10 @@ fn services_are_stopped_at_once_when_another_process_takes_over() {
         let times = worker.with_apps(|apps, _| apps.services_until_ms.clone());
         times.unwrap_or_default()
     };
-    // Services have at most ten seconds.
+    // Services have at most ten seconds, although the drain has sixty.
     assert_eq!(until_ms(&mut worker), [BEGAN_MS + 10_000]);
     assert!(worker.poll_request().is_none());
-    // A drain started again may have less time.
+    // A second drain may have less time.
     worker.handle_drain(1_000, ShutdownReason::Stopping);
     worker.finish_turn();
     let expected = [BEGAN_MS + 10_000, BEGAN_MS + 1_000];

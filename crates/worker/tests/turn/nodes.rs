@@ -1,4 +1,4 @@
-//! The lane to the cluster: the last lane of this worker, after those of two other workers.
+//! The lane to the cluster, which is the last lane of this worker, after those to two other workers.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn relays_to_nodes_take_the_lane_and_made_up_addresses_do_not() {
     let ports = &mut worker.shared_mut().requests;
     ports.nodes = Some(NODES);
     ports.far_relays.push_back((NodeId(7), relay(2)));
-    // The number of the lane as that of a worker.
+    // A forged address that names the lane to the cluster as if it were a worker; its relay is dropped.
     ports.relays.push_back(relay(2));
     ports.relays.push_back(relay(1));
     worker.finish_turn();
@@ -73,7 +73,7 @@ fn relays_to_nodes_take_the_lane_and_made_up_addresses_do_not() {
     assert_eq!(sent, [(1, None), (2, Some(NodeId(7)))]);
 }
 
-/// Clients without a user receive no such commands.
+/// Clients without a user stay connected: user commands never concern them.
 #[test]
 fn clients_with_a_user_connect_again_after_lost_commands() {
     let shared = Options::default().shared(WorkerId(0));

@@ -1,4 +1,4 @@
-//! The order of a turn's steps, and of waiting connections.
+//! The order of a turn's steps, and the order in which waiting connections are resumed.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::{accept, end_turn, id, posted, turn, worker};
 
 type Tested = Worker<Numbers, &'static str>;
 
-/// Credits of a lane.
+/// The number of credits of a lane.
 const CREDITS: u32 = 1024;
-/// The part of the credits that publications may use.
+/// The number of a lane's credits that publications may use.
 const PUBLISH_CREDITS: u32 = CREDITS / 2;
 
-/// Returns a channel whose home is that worker of the three.
+/// Returns the name of a channel whose home is the given one of the three workers.
 fn channel_of(worker: &Tested, home: u16) -> String {
     let hub = &worker.shared().hub;
     let mut names = (0..).map(|number| format!("channel-{number}"));
@@ -46,7 +46,7 @@ fn push_lines(worker: &mut Tested, index: u32) -> ConnectionId {
     id
 }
 
-/// Runs a turn; returns the publications sent to other workers.
+/// Runs a turn. Returns the publications that it sent to other workers.
 fn published(worker: &mut Tested) -> Vec<String> {
     worker.finish_turn();
     while worker.poll_write().is_some() {}
@@ -85,7 +85,7 @@ fn connections_that_wait_for_the_same_credit_take_turns() {
     assert!(worker.shared().waiting_for_credit.is_empty());
 }
 
-/// Adds a subscriber of another worker to a worker's hub.
+/// Adds a subscriber on worker `from` to the hub of `worker`.
 fn subscribe_from(worker: &mut Tested, from: usize, channel: &str) {
     let options = Options {
         workers: 3,
@@ -148,7 +148,7 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
     );
     turn(&mut worker);
     let batch = worker.poll_history().expect("a batch").number;
-    // The entry is durable, but its lane has no credit.
+    // The log record is durable, but there is no credit to deliver the publication to the subscriber's worker.
     worker.handle_credits(1, CREDITS);
     worker.handle_durable(batch);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(Some(1)));
@@ -160,7 +160,7 @@ fn what_a_sweep_lets_go_on_is_answered_in_the_same_turn() {
 
 #[test]
 fn publications_of_a_resumed_connection_are_swept_in_the_same_turn() {
-    /// More than are served at once.
+    /// More subscribers than are served within the publish call, so that a sweep is needed.
     const SUBSCRIBERS: u32 = 20;
     let mut worker = worker();
     let far = channel_of(&worker, 1);
@@ -174,7 +174,7 @@ fn publications_of_a_resumed_connection_are_swept_in_the_same_turn() {
         worker.handle_received(id, &mut request.into_bytes());
     }
     assert_eq!(turn(&mut worker).0.len(), SUBSCRIBERS as usize);
-    // The first line waits for credit, and the second for the first.
+    // The first line waits for a credit, and the second line waits behind the first.
     worker.handle_credits(1, PUBLISH_CREDITS);
     let lines = push_lines(&mut worker, 0);
     let text =
@@ -244,7 +244,7 @@ fn a_message_without_room_stays_before_those_behind_it() {
     assert_eq!(again, expected.map(|(to, number)| (to, Ticket(number))));
 }
 
-/// Returns a relay to a session of that worker.
+/// Returns a relay to a session of worker `to`.
 fn relay(to: u16, text: &str) -> EmulationRequest {
     let address = EmulationAddress::new(WorkerId(to), id(0, 1), [7; 16]);
     EmulationRequest {
@@ -253,7 +253,7 @@ fn relay(to: u16, text: &str) -> EmulationRequest {
     }
 }
 
-/// Runs a turn; returns the sent relays with their workers.
+/// Runs a turn. Returns the relays that it sent, each with the receiving worker.
 fn relayed(worker: &mut Tested) -> Vec<(usize, String)> {
     worker.finish_turn();
     let messages = std::iter::from_fn(|| worker.poll_message());
@@ -291,7 +291,7 @@ fn relays_keep_the_order_of_their_lane_and_wait_for_no_other() {
     let expected = [(1, "b".to_owned()), (1, "d".to_owned())];
     assert_eq!(relayed(&mut worker), expected);
     assert_eq!(worker.state(), TurnState::Idle(None));
-    // An arriving relay returns its credit, even if its connection is closed.
+    // Processing a relay returns its credit, even if its connection is closed.
     worker.handle_message(2, WorkerMessage::Relay(relay(0, "late")));
     assert_eq!(worker.poll_finished(2), 1);
 }

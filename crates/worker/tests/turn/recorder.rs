@@ -1,4 +1,4 @@
-//! Applications that record the calls of a worker.
+//! Test applications that record the calls of a worker.
 
 use veche_frontends::app::{
     AbandonReason, AppProgress, AppResponse, HandshakeDecision, MaybeDeferred, RequestView,
@@ -14,16 +14,16 @@ use crate::app::APP;
 
 #[derive(Default)]
 pub(crate) struct Recorder {
-    /// Dials that failed, by token.
+    /// The outgoing connections that could not be opened: token and reason.
     pub(crate) failed: Vec<(u64, String)>,
     pub(crate) renewed: Vec<Result<Option<u64>, RenewError>>,
-    /// Number of events of each call, and of those lost before them.
+    /// For each call with channel events, the number of events and the number of those lost before them.
     pub(crate) happened: Vec<(usize, u64)>,
     /// The result that [`AppHost::handle_channel_event`] returns.
     pub(crate) has_work: bool,
-    /// Number of hook requests.
+    /// The number of hook requests received.
     pub(crate) decided: u32,
-    /// Whether the next answer makes the application request the connections again.
+    /// Whether the next reply makes the application request the list of connections again.
     pub(crate) asks_again: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What a worker reports to its applications and the outside: channel events, dials, renewals, history, gauges.
+//! Reports of a worker to its applications and to the outside: channel events, outgoing connections, token renewals,
+//! history batches, gauges.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
@@ -32,7 +33,7 @@ const WRITE_TIMEOUT_MS: u64 = 1000;
 
 type Alone = Worker<Recorder, ()>;
 
-/// Returns a single worker: the home of every channel.
+/// Returns a worker without other workers, so that it is the home of every channel.
 fn alone() -> Alone {
     let mut options = Options::default();
     options.limits.write_timeout_ms = WRITE_TIMEOUT_MS;
@@ -85,7 +86,7 @@ fn subscribe(worker: &mut Alone, index: u32, channel: &str) {
     ports.answers.clear();
 }
 
-/// Enables channel events for the back end, with vacant ones after `leave_delay_ms`.
+/// Enables channel events for the back end; a channel is reported as vacated after `leave_delay_ms`.
 fn enable_channel_events(worker: &mut Alone, leave_delay_ms: u64) {
     let mut namespaces = Namespaces::new();
     let with_events = NamespaceOptions {
@@ -146,7 +147,7 @@ fn events_of_channels_go_to_applications_and_to_the_back_end() {
     let (events, lost) = worker.poll_channel_events();
     let channels: Vec<_> = events.drain(..).map(|event| event.channel).collect();
     assert_eq!((channels, lost), (vec!["told:a".into()], 0));
-    // An application with work after them gets a turn.
+    // An application that has work because of the events gets another turn at once.
     worker.with_apps(|apps, _| apps.has_work = true);
     subscribe(&mut worker, 2, "told:b");
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
@@ -323,7 +324,7 @@ fn a_decision_within_a_turn_requires_another_turn() {
     };
     let (session, number) = (hook_request.session, hook_request.id);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
-    // An application may publish or begin work during a hook request.
+    // An application may have published or begun work when it received a hook request, so another turn follows at once.
     let target = HookTarget::App {
         app: AppId(0),
         timeout_ms: 0,
@@ -336,7 +337,7 @@ fn a_decision_within_a_turn_requires_another_turn() {
     assert_eq!(turn(&mut worker).1, TurnState::Busy);
     assert_eq!(take(&mut worker, |apps| &mut apps.decided), 1);
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
-    // A session that continues after its decision may do the same.
+    // A session that continues after its decision may have done the same.
     let decision = (session, number, HookDecision::Failed);
     worker
         .shared_mut()
@@ -348,7 +349,7 @@ fn a_decision_within_a_turn_requires_another_turn() {
     assert_eq!(turn(&mut worker).1, TurnState::Idle(None));
 }
 
-/// A process in which one address has too many connections.
+/// A process in which one IP address has reached its connection limit.
 struct Crowded(IpAddr);
 
 impl ProcessServices for Crowded {
@@ -462,7 +463,7 @@ fn a_stalled_connection_is_looked_at_when_its_time_is_over_and_not_before() {
     set_ms(&mut worker, BEGAN_MS + 500);
     worker.handle_stalled(peer, 200);
     assert_eq!(commands(&mut worker), [], "it stalls since then already");
-    // An early timer is set again.
+    // A timer that fires early is set again for the deadline.
     worker.handle_timeout(peer);
     assert_eq!(commands(&mut worker).last(), Some(&due));
     worker.arm(peer, BEGAN_MS + WRITE_TIMEOUT_MS);
@@ -522,7 +523,7 @@ fn a_worker_knows_its_number_and_how_many_there_are() {
     }
 }
 
-/// Authenticates each user asynchronously.
+/// A key provider that never has keys and fetches them asynchronously, so that authentication has to wait.
 #[derive(Debug)]
 struct Asked;
 
@@ -536,7 +537,7 @@ impl KeyProvider for Asked {
     }
 }
 
-/// Returns a worker whose route `/header` has this identity.
+/// Returns a worker whose route `/header` identifies users in the given way.
 fn knows_by(identity: Identity) -> Alone {
     let mut shared = Options::default().shared(WorkerId(0));
     let site = Arc::get_mut(&mut shared.config).expect("its only owner");
@@ -649,7 +650,7 @@ fn what_events_left_for_the_turn_has_work_of_its_own() {
         worker.handle_accepted(peer, PUBLIC, PEER, ());
         worker.handle_received(peer, &mut get("/nothing").into_bytes());
     }
-    // One by the work limit of events, one by that of their backlog.
+    // One request within the work limit of events, and one within the limit of the backlog; the third waits.
     let (writes, state) = turn(&mut worker);
     assert_eq!((writes.len(), state), (2, TurnState::Busy));
     let (writes, state) = turn(&mut worker);

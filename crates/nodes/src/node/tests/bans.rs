@@ -1,8 +1,8 @@
-//! Bans that a node has set while it was cut off.
+//! Bans that a node has set while it was cut off, or whose storage is unknown.
 
 use super::*;
 
-/// Returns the bans that a node has carried out.
+/// Returns the bans that a node has executed.
 pub(super) fn of(member: &Member) -> Vec<Ban> {
     let performed = member.performed.iter();
     let bans = performed.filter_map(|message| match message {
@@ -46,11 +46,11 @@ fn a_ban_of_a_node_that_was_cut_off_for_long_reaches_the_others() {
     let before = cluster.commands(1);
     cluster.mend(0);
     assert_eq!(users(&cluster, 1), HashSet::from(["eve".to_owned()]));
-    // A disconnect is of no use so late.
+    // Only the ban is executed: the disconnect is too old to be appended again.
     assert_eq!(cluster.commands(1), before + 1);
 }
 
-/// The connection is lost between the two answers of the first reading.
+/// The connection is lost after the stream was read and before the stored bans were.
 #[test]
 fn a_node_that_has_not_read_the_bans_reads_them_when_it_returns() {
     let mut cluster = Cluster::of(1);
@@ -79,7 +79,7 @@ fn a_node_that_has_not_read_the_bans_reads_them_when_it_returns() {
 #[test]
 fn a_ban_whose_answers_are_lost_gives_way_to_a_later_command() {
     let mut cluster = Cluster::of(2);
-    // It is stored and appended, and nothing of that is known here.
+    // The ban is stored and appended, but node 0 receives no answers.
     cluster.nodes[0].node.ask(ban("eve", 1), None);
     while let Some(output) = cluster.nodes[0].node.poll() {
         cluster.take(0, output);

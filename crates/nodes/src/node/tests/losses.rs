@@ -21,7 +21,7 @@ impl Cluster {
         }
     }
 
-    /// Restarts the store from a copy; none of the nodes is connected to it yet.
+    /// Restores the store from a copy, and cuts off all nodes.
     fn roll_back(&mut self, copy: Copy) {
         for number in 0..self.nodes.len() {
             self.cut(number);
@@ -30,7 +30,7 @@ impl Cluster {
         (self.stream, self.table) = (copy.stream, copy.table);
     }
 
-    /// Bans a user, on a node that has the ban at once.
+    /// Bans a user on a node, where the ban is in force at once.
     fn ban(&mut self, number: usize, user: &str) {
         let message = ban(user, 1);
         self.nodes[number].performed.push(message.clone());
@@ -53,7 +53,7 @@ fn commands_that_the_stream_has_forgotten_are_reported() {
     cluster.mend(1);
     assert_eq!(cluster.nodes[1].others, [Output::Lost, Output::StoreBlocks]);
     assert!(cluster.nodes[1].node.is_current());
-    // The ban comes from the table.
+    // The node gets the ban from the table of bans; the disconnect is lost.
     assert_eq!(cluster.commands(1), 1);
     assert_eq!(cluster.nodes[1].node.counts().lost, 1);
 }
@@ -63,7 +63,7 @@ fn a_stream_that_is_lost_begins_again_and_loses_no_late_command() {
     let mut cluster = Cluster::of(3);
     cluster.cut(2);
     cluster.ask(0, disconnect(1));
-    // The server returns without data.
+    // The store returns without data.
     cluster.stream.clear();
     cluster.table.clear();
     (cluster.top, cluster.epoch) = (0, 2);
@@ -75,7 +75,7 @@ fn a_stream_that_is_lost_begins_again_and_loses_no_late_command() {
         assert_eq!(member.others, [Output::StoreBlocks], "{number}");
         assert!(member.node.is_current());
     }
-    // Cut off for longer than commands are repeated.
+    // The node is cut off for longer than commands are appended again, so it must report lost commands.
     cluster.cut(2);
     cluster.pass(commands::AGAIN_MS);
     (cluster.top, cluster.epoch) = (0, 3);
@@ -90,7 +90,7 @@ fn a_failover_that_goes_back_loses_no_late_command() {
     cluster.ask(0, disconnect(1));
     cluster.cut(0);
     cluster.cut(1);
-    // The last entry never reached the replica.
+    // The store fails over to a replica that never received the last entry.
     cluster.stream.clear();
     cluster.top = 0;
     cluster.mend(1);
@@ -100,14 +100,14 @@ fn a_failover_that_goes_back_loses_no_late_command() {
     assert_eq!(cluster.stream.len(), 2);
 }
 
-/// Another entry is at the offset of the last one that a node knows.
+/// After a rollback, another entry has the offset of the last entry that the nodes know.
 #[test]
 fn an_entry_that_replaces_a_lost_one_is_carried_out() {
     let mut cluster = Cluster::of(3);
     let copy = cluster.copy();
     cluster.ban(0, "anna");
     cluster.roll_back(copy);
-    // A node without any ban comes first.
+    // A node that has no bans is the first to append after the rollback.
     let late = cluster.join();
     cluster.ban(late, "boris");
     for number in 0..3 {
@@ -120,7 +120,7 @@ fn an_entry_that_replaces_a_lost_one_is_carried_out() {
     assert_eq!(users(&cluster, last), names(["anna", "boris"]));
 }
 
-/// The last entry that a node knows was appended again at the same offset, and another entry precedes it there.
+/// After a rollback, the last entry that a node knows is appended again at the same offset, after a different entry.
 #[test]
 fn an_entry_before_a_repeated_one_is_carried_out() {
     let mut cluster = Cluster::of(3);
@@ -137,7 +137,7 @@ fn an_entry_before_a_repeated_one_is_carried_out() {
     }
 }
 
-/// Commands of so long ago are not appended again, and the node was cut off when the ban was set.
+/// The ban's command is too old to be appended again, and node 2 was cut off when the ban was set.
 #[test]
 fn a_ban_that_the_store_has_lost_reaches_nodes_that_never_had_it() {
     let mut cluster = Cluster::of(3);
@@ -150,13 +150,13 @@ fn a_ban_that_the_store_has_lost_reaches_nodes_that_never_had_it() {
     assert_eq!(users(&cluster, 2), names([]));
     cluster.mend(1);
     assert_eq!(users(&cluster, 2), names(["anna"]));
-    // It is stored again, and that is enough for all others.
+    // Node 1 has stored the ban again, so node 0 need not append it.
     let top = cluster.top;
     cluster.mend(0);
     assert_eq!((cluster.table.len(), cluster.top), (1, top));
 }
 
-/// The store has executed the append and its answer has arrived, but no node has read the entry.
+/// The store has executed the append and node 0 has received the answer, but no node has received the entry.
 #[test]
 fn an_appended_ban_that_no_node_has_read_is_appended_again() {
     let mut cluster = Cluster::of(2);
@@ -165,7 +165,7 @@ fn an_appended_ban_that_no_node_has_read_is_appended_again() {
     while let Some(output) = cluster.nodes[0].node.poll() {
         cluster.take(0, output);
     }
-    // Its own answers come, and the feed is lost.
+    // Node 0 receives the answers to its orders, but not the entry.
     let answers = std::mem::take(&mut cluster.nodes[0].events);
     let is_answer = |event: &Event| matches!(event, Event::Appended { .. } | Event::Stored { .. });
     for event in answers.into_iter().filter(is_answer) {
@@ -180,7 +180,7 @@ fn an_appended_ban_that_no_node_has_read_is_appended_again() {
     assert_eq!(cluster.table.len(), 1);
 }
 
-/// The answer to a read says less than the feed has brought since.
+/// The result of a read arrives after the feed has delivered a later entry; this must not be taken for a loss.
 #[test]
 fn a_feed_that_is_ahead_of_a_read_is_no_loss() {
     let mut cluster = Cluster::of(2);
@@ -203,7 +203,7 @@ fn a_feed_that_is_ahead_of_a_read_is_no_loss() {
     cluster.post(0, answer.expect("it reads"));
     cluster.run();
     assert_eq!((cluster.commands(0), cluster.nodes[0].others.len()), (2, 0));
-    // The next entry follows what is known.
+    // The next entry of the feed still follows the last known one, so it is no gap.
     cluster.ask(1, disconnect(3));
     assert_eq!(cluster.commands(0), 3);
     assert_eq!(cluster.nodes[0].node.counts().gaps, 0);
