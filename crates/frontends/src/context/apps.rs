@@ -36,7 +36,6 @@ pub enum AppProgress {
 /// [`QUEUED_MESSAGES_MAX`](crate::app::QUEUED_MESSAGES_MAX) messages and the end of the session behind a suspended
 /// handler. (If the server sends its Close first, remaining messages are dropped.) After a handler has requested to
 /// close its own session, the session gets no further message.
-/// session, it gets no further message.
 pub trait Apps: std::any::Any {
     /// Returns whether this application decides on handshakes; if not, `handshake` is never called for it.
     fn has_handshake(&self, app: AppId) -> bool;
