@@ -41,7 +41,7 @@ pub trait Apps: std::any::Any {
     fn has_handshake(&self, app: AppId) -> bool;
 
     /// Decides on a handshake that has passed the checks of the protocol, the route's origins and its identity; the
-    /// 101 is not written yet. If no decision comes within the handshake timeout, the client gets a 503.
+    /// 101 is not written yet. If no decision comes within the handshake timeout, the connection ends with a 503 response.
     fn handshake(
         &mut self,
         app: AppId,
