@@ -82,7 +82,7 @@ pub struct Validity {
     /// The end of the validity in milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms); `None`: valid
     /// indefinitely.
     pub until_ms: Option<u64>,
-    /// The part of the validity that allows for clock differences. Clients are told an end that is earlier by this.
+    /// The part of the validity that allows for clock differences. Clients receive an end that is earlier by this.
     pub leeway_ms: u64,
 }
 

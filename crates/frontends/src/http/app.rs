@@ -395,7 +395,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Handles the end of the wait for an application, which is told that its response is no longer needed.
+    /// Handles the end of the wait for an application, which is notified that its response is not needed.
     pub(crate) fn gone(&mut self, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),

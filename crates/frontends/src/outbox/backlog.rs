@@ -34,7 +34,7 @@ struct QueuedMessage {
     payload_bytes: u32,
     /// The channel whose next publication replaces this one; `None` if none does.
     channel: Option<Box<str>>,
-    /// Whether the message must not be dropped: an application was told that it will be sent.
+    /// Whether the message must not be dropped: an application has relied on the result that it will be sent.
     is_undroppable: bool,
 }
 

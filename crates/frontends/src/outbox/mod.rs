@@ -104,7 +104,7 @@ pub struct Outbox {
     /// Whether output is held back until home workers have registered the session.
     corked: bool,
     touched: bool,
-    /// Whether an application was told that the outbox is full, and not yet that it has room again.
+    /// Whether an application was notified that the outbox is full, and not yet that it has room again.
     full: bool,
     /// Whether frames are masked, because the server is the client of an outbound connection.
     masked: bool,

@@ -1,5 +1,5 @@
 //! Messages that applications send. They count against the limit for publications. Above a lower threshold the
-//! application is told that the outbox is full, and later that it has room again.
+//! application is notified that the outbox is full, and later that it has room again.
 
 use veche_hub::ConnectionId;
 use veche_proto::websocket::MessageKind;

@@ -28,7 +28,7 @@ pub enum AnswerShape {
     Each,
 }
 
-/// A command and its answer, or what is known of the answer so far.
+/// A command and its answer, of which parts may still be outstanding.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) id: Option<Box<str>>,

@@ -1,4 +1,4 @@
-//! What clients and back ends are told after the engine has lost publications, or when it does not answer.
+//! The errors and closes that clients and back ends receive after the engine has lost publications, or when it does not answer.
 
 use serde_json::{Value, json};
 
@@ -127,7 +127,7 @@ fn a_publication_that_is_not_answered_fails() {
     );
 }
 
-/// The back end is told that the outcome is unknown: for each target if it requested that, otherwise for all.
+/// The back end gets an error of unknown outcome: for each target if it requested that, otherwise for all.
 #[test]
 fn a_push_that_is_not_answered_fails() {
     let mut world = super::world(2);

@@ -420,7 +420,7 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
         );
         assert_eq!(subs["chat:3"]["recovered"], true);
         assert_eq!(messages[1..], [publication("chat:3", 32, 2)]);
-        // The next recovery starts from the position that the client was told.
+        // The next recovery starts from the position in that reply.
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 18);
         browser.connect(&mut world, worker, &request);
