@@ -336,7 +336,7 @@ impl Connection {
             return false;
         };
         if matches!(block, WaitReason::App | WaitReason::HookDecision) {
-            // Applications and hooks report completion themselves.
+            // A wait for an application or a hook is ended by its answer, not by the worker.
             return false;
         }
         if block == WaitReason::Output
@@ -424,7 +424,7 @@ impl Connection {
         self.blocked
     }
 
-    /// Returns the monotonic time at which [`Connection::handle_timeout`] has to be called.
+    /// Returns the monotonic time in milliseconds at which [`Connection::handle_timeout`] has to be called.
     pub fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }

@@ -46,7 +46,7 @@ const TAGS_BYTES_MAX: usize = 4096;
 
 /// A JSON string, borrowed unless it has escapes.
 ///
-/// (serde derives an owned `Cow` inside an `Option`.)
+/// It is a type of its own since serde would derive an owned `Cow` inside an `Option`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JsonText<'a>(pub Cow<'a, str>);
 
@@ -350,7 +350,7 @@ impl PublishData<'_> {
                     bytes: inner.as_bytes(),
                 });
             }
-            // Errors such as unpaired surrogates are found only here.
+            // The string was not decoded before, so errors such as unpaired surrogates are found only here.
             let decoded: String = serde_json::from_str(text)
                 .map_err(|error| BadCommand::new(format!("bad string in \"data\": {error}")))?;
             scratch.clear();

@@ -1,4 +1,4 @@
-//! The API's WebSocket: each message is a command, always answered in order.
+//! The API's WebSocket: each message is a command, and every command is answered, in order.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;

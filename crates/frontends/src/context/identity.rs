@@ -59,7 +59,7 @@ pub struct Authenticated {
     pub user: Option<String>,
     /// The identity that may expire, if it came from a token or hook.
     pub lease: Option<Box<IdentityLease>>,
-    /// All claims of the token.
+    /// All claims of the token, if the client was authenticated by one.
     pub claims: Option<Box<Map<String, Value>>>,
     /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     pub disconnects_seen: Option<u64>,

@@ -103,7 +103,7 @@ pub trait ProcessServices {
     }
     /// Logs an internal error for the operator.
     fn log_error(&self, what: &str);
-    /// Returns the name of this process for clients.
+    /// Returns the id of this node, as clients receive it.
     fn node(&self) -> String {
         String::new()
     }

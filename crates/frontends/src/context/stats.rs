@@ -286,7 +286,7 @@ impl Stats {
         self.push_connections_rejected[cell].add(1);
     }
 
-    /// Counts a recovery as complete or incomplete.
+    /// Counts a recovery. `is_whole`: whether it was complete.
     pub fn recovery(&self, is_whole: bool) {
         self.recoveries[usize::from(!is_whole)].add(1);
     }

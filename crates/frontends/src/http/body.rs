@@ -41,7 +41,7 @@ pub(super) enum BodyPurpose<C> {
 pub(super) type DeferredAnswer = Box<dyn FnOnce(ReplyContext, ConnectionId, &mut Context)>;
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// Answers a request that needs no body.
+    /// Answers a request whose body is not needed.
     pub(super) fn answer(
         &mut self,
         id: ConnectionId,

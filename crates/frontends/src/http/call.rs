@@ -49,7 +49,7 @@ pub(crate) trait ApiCall: Sized {
         shared: &mut Context,
     ) -> CallStatus<Self::Answers>;
 
-    /// Continues after a wait.
+    /// Continues the call after a wait.
     fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> CallStatus<Self::Answers>;
 
     /// Handles the reply to one of the call's tickets.

@@ -54,7 +54,7 @@ const HEADER_MS_IN_DRAIN: u64 = 1_000;
 /// The next step of the stage: it continues with more input, or ends with an open session.
 type HttpNext<A> = NextStep<OpenedSession<<A as UpperLayer>::Session>>;
 
-/// The HTTP stage of a connection. It is boxed there, since most connections leave it soon.
+/// The HTTP stage of a connection. The connection boxes it, since few connections stay in this stage.
 pub(crate) struct HttpStage<A: UpperLayer> {
     scan: HeadScan,
     state: State<A>,

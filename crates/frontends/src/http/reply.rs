@@ -43,7 +43,7 @@ impl ReplyContext {
             .flat_map(move |headers| headers.of(status))
     }
 
-    /// Returns whether the route adds a header with this name.
+    /// Returns whether the route adds a header with this name to a response with this status.
     pub(crate) fn adds(&self, status: Status, name: &str) -> bool {
         self.added(status)
             .any(|(added, _)| added.eq_ignore_ascii_case(name))

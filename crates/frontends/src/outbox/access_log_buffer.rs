@@ -87,8 +87,7 @@ pub struct SlowEvent {
 pub enum SlowEventKind {
     /// A turn of the worker's loop, during which all connections of the worker waited.
     Turn,
-    /// An application handler that ran for this time without suspending, during which all connections of the worker
-    /// waited.
+    /// A call of an application handler that did not suspend; all connections of the worker waited for its end.
     Handler,
     /// A request that an application answered; suspensions of its handler are included.
     Request,
@@ -298,7 +297,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Counts a message to the client.
+    /// Counts a message to the client and its payload bytes.
     #[inline]
     pub(crate) fn message_sent(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id)

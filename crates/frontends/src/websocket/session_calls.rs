@@ -36,7 +36,7 @@ impl<S: Session> WebSocketStage<S> {
         self.session.set_peer(peer);
     }
 
-    /// Continues after a wait.
+    /// Continues the session's input after a wait.
     pub(crate) fn resume(
         &mut self,
         id: ConnectionId,

@@ -45,7 +45,7 @@ impl ApiBatch {
             let methods = waiting.iter().map(|(method, _)| *method);
             methods.filter(|method| is_one(*method)).count()
         };
-        // Each of these commands visits all channels.
+        // A `channels` command visits all channels of the server, so a batch may contain only one.
         if count(|method| method == ApiMethod::Channels) > 1 {
             return Err(BadCommand::new(
                 "a batch may contain only one channels command",

@@ -26,7 +26,7 @@ pub struct DirectCall(BackendCall);
 pub enum DirectCallStatus {
     /// The response is complete: `{"result":{…}}` or `{"error":{…}}`.
     Answered(Vec<u8>),
-    /// The hub currently accepts no publications: [resume](DirectCall::resume) it later.
+    /// The hub currently accepts no publications: [`DirectCall::resume`] has to be called later.
     NeedsCredit,
     /// Other workers have not answered yet.
     NeedsAnswers,

@@ -209,7 +209,7 @@ impl Exchange {
                 let why = "too many connections: filter by user or client name";
                 write_error(text, ErrorCode::LimitExceeded, why);
             }
-            // Answers are written when they are complete.
+            // An answer is written only when it is complete, so the results below are present.
             ExchangeState::UserStatus(Some(status), is_blocked) => {
                 write_status(text, key, *status, *is_blocked);
             }

@@ -102,7 +102,7 @@ const OWS: [char; 2] = [' ', '\t'];
 /// The weight of a coding for which the header gives none.
 const WHOLE: Weight = 1_000;
 
-/// Parses `qvalue` (section 12.4.2): `0`, `0.5`, `1.000`; at most three decimals.
+/// Parses a `qvalue` (RFC 9110 section 12.4.2): `0`, `0.5`, `1.000`; at most three decimals.
 fn thousandths(text: &str) -> Option<Weight> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if part.len() > 3 || !part.bytes().all(|byte| byte.is_ascii_digit()) {

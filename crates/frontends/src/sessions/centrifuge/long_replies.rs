@@ -162,7 +162,7 @@ impl UnfinishedReply {
         Flow::Continue
     }
 
-    /// Writes the next slice.
+    /// Writes the next slice of the reply.
     fn write(&mut self, encoding: Encoding, slice: &mut Vec<u8>, cx: &mut SessionContext<'_>) {
         let outboxes = &mut cx.shared.requests.outboxes;
         let len = self.content.len();

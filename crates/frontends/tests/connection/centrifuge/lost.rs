@@ -1,4 +1,4 @@
-//! The errors and closes that clients and back ends receive after the engine has lost publications, or when it does not answer.
+//! The errors and closes that clients and back ends receive when the engine loses publications or does not answer.
 
 use serde_json::{Value, json};
 

@@ -52,8 +52,8 @@ static PROTOBUF_FORMAT: PushFormat = PushFormat {
     ..JSON_FORMAT
 };
 
-/// The format for one-way JSON clients. Such a page passes each message to `JSON.parse`, so each push is a message of
-/// its own. There are no deltas, since only a subscribe command can request them.
+/// The format for one-way JSON clients. A page without an SDK passes each message to `JSON.parse`, so a push is a
+/// message of its own. There are no deltas, since only a subscribe command can request them.
 static ONE_WAY_JSON_FORMAT: PushFormat = PushFormat {
     is_single: true,
     has_cursors: true,
