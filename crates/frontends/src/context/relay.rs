@@ -1,4 +1,4 @@
-//! Commands that a client sends in a request of their own for its streaming response on another connection, and how
-//! they find it.
+//! Commands that a client sends in a request of their own for its streaming response on another connection, and the
+//! address by which they find that response.
 
 pub use veche_nodes::{EmulationAddress, EmulationRequest};

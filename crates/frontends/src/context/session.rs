@@ -225,7 +225,7 @@ pub(crate) trait Session {
     fn confirm_alive(&mut self) {}
 
     /// Returns whether the deadline may have become earlier since [`Session::deadline_ms`] was last called, and
-    /// clears that mark.
+    /// clears this flag.
     fn take_deadline_change(&mut self) -> bool {
         false
     }

@@ -145,7 +145,7 @@ impl<S: Session> WebSocketStage<S> {
         self.with_session(id, shared, Session::handle_timeout);
     }
 
-    /// Returns whether the deadline may have become earlier since the last call, and clears that mark.
+    /// Returns whether the deadline may have become earlier since the last call, and clears this flag.
     pub(crate) fn take_deadline_change(&mut self) -> bool {
         self.session.take_deadline_change()
     }

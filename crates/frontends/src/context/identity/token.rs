@@ -227,7 +227,7 @@ impl TokenAuth {
 
 impl TokenVerifier {
     /// Returns how long a connection or subscription opened by a token is valid. If the token has Centrifugo's claim
-    /// `expire_at`, it is the end, and 0 means unlimited; otherwise the validity ends with that of the token.
+    /// `expire_at`, the validity ends then (0: never); otherwise it ends with that of the token.
     ///
     /// # Errors
     /// The value of `expire_at` is invalid.

@@ -651,7 +651,7 @@ impl Centrifuge {
         flow
     }
 
-    /// Returns whether the deadline may have become earlier since the last call, and clears that mark.
+    /// Returns whether the deadline may have become earlier since the last call, and clears this flag.
     pub(crate) fn take_deadline_change(&mut self) -> bool {
         std::mem::take(&mut self.deadline_changed)
     }

@@ -180,7 +180,7 @@ fn plan(
         return Ok(RequestPlan::Stream(None));
     }
     match head.query("cf_connect") {
-        // Other commands are refused in an address, since a page can make a browser request any address with the
+        // Other commands are refused in a URL, since a page can make a browser request any URL with the
         // cookies of its user.
         Some(connect) if !transport.is_one_way() && !only_connects(connect.as_bytes()) => {
             let why = "cf_connect must contain exactly one connect command";

@@ -118,7 +118,7 @@ impl RelayQueue {
 /// that is refused, and its client has to reconnect.
 pub(crate) const RELAYS_MAX: usize = 1024;
 
-/// Returns whether the commands in an address are exactly one connect command. Returns true if they can't be parsed:
+/// Returns whether the commands in a URL are exactly one connect command. Returns true if they can't be parsed:
 /// they are not executed, and the session reports the error.
 pub(crate) fn only_connects(commands: &[u8]) -> bool {
     let limits = DecodeLimits {

@@ -1,4 +1,4 @@
-//! Connect requests of one-way clients in the address of the handshake.
+//! Connect requests of one-way clients in the URL of the handshake.
 
 use serde_json::json;
 
