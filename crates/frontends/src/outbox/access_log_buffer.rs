@@ -76,7 +76,7 @@ pub struct AccessLogEntry {
 pub struct SlowEvent {
     /// The kind of event.
     pub kind: SlowEventKind,
-    /// The handler, path or connection that was slow.
+    /// What was slow: a turn's numbers of events and messages, an app and its handler, a method and path, or a client.
     pub subject: Box<str>,
     /// The duration in milliseconds.
     pub duration_ms: u64,
