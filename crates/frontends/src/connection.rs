@@ -38,33 +38,33 @@ use crate::websocket::WebSocketStage;
 use crate::websocket::client::{DialCommand, DialId};
 pub use listing::list_connections;
 
-/// Listener number of outbound connections.
+/// The listener number of outbound connections, which no listener accepted.
 const NO_LISTENER: u16 = u16::MAX;
 
-/// Reason for a dialed connection that closed before its response.
+/// The error of a dialed connection that was closed before its response arrived.
 const ABNORMAL_CLOSURE: &str = "the server closed the connection before it answered";
 
 /// A connection, from accept to close.
 pub struct Connection {
     stage: Stage,
-    /// Received input that was not processed: an incomplete head or line, or any input while blocked. `None` if empty,
-    /// so that most connections spend only one word on it.
+    /// Received input that is not processed yet: an incomplete head or line, or any input while the connection is
+    /// blocked. `None` if there is none. The box keeps idle connections small.
     #[allow(
         clippy::box_collection,
         reason = "a vector would take three words in each idle connection"
     )]
     input: Option<Box<Vec<u8>>>,
-    /// Monotonic time of the next call of [`Connection::handle_timeout`].
+    /// Monotonic time in milliseconds at which [`Connection::handle_timeout`] has to be called.
     deadline_ms: u64,
-    /// The peer's address, or that of the client behind a proxy once a session is open.
+    /// The peer's address; once a session is open behind a proxy, the client's.
     pub peer: IpAddr,
     blocked: Option<WaitReason>,
-    /// The peer has sent FIN.
+    /// Whether the peer has sent FIN.
     ended: bool,
-    /// The connection ends once its current work is done: a push connection in a drain, or a connection accepted during
-    /// one.
+    /// Whether the connection ends once its current work is done: a push connection during a drain, or a connection
+    /// that was accepted during a drain.
     is_draining: bool,
-    /// The connection is counted for its address.
+    /// Whether the connection is included in the connection count of its address.
     is_counted: bool,
     listener: u16,
 }
@@ -74,7 +74,7 @@ const _: () = assert!(size_of::<Connection>() <= 136);
 /// The protocol that a connection currently speaks.
 enum Stage {
     Http(Box<HttpStage<Registry>>),
-    /// Outbound, before the 101.
+    /// An outbound connection whose server has not answered 101 yet.
     Dialing(Box<DialingStage>),
     Socket(WebSocketStage<AnySession>),
     Lines(Box<LineStage>),
@@ -168,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Counts the connection for an address, and no longer for its previous one; returns whether the new address is
-    /// within its limit.
+    /// Counts the connection for this address instead of its previous one; returns whether the new address is within
+    /// its connection limit.
     pub fn count_address(&mut self, address: IpAddr, shared: &Context) -> bool {
         self.uncount_address(shared);
         self.peer = address;
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// Returns the application request that dialed, while the response is pending.
+    /// Returns the application's request for this outbound connection while the server's response is pending.
     pub fn caller(&self) -> Option<DialId> {
         match &self.stage {
             Stage::Dialing(dialing) => Some(dialing.caller()),
@@ -329,14 +329,14 @@ impl Connection {
         self.apply_http_step(id, then, shared);
     }
 
-    /// Continues after a block; called by the worker when the awaited event may have occurred. Returns whether it had,
-    /// even if the connection waits again.
+    /// Continues a blocked connection. The worker calls it when the awaited event may have occurred. Returns whether
+    /// the event had occurred, even if the connection then waits for another one.
     pub fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         let Some(block) = self.blocked else {
             return false;
         };
         if matches!(block, WaitReason::App | WaitReason::HookDecision) {
-            // Applications and hooks report completion themselves.
+            // A wait for an application or a hook is ended by its answer, not by the worker.
             return false;
         }
         if block == WaitReason::Output
@@ -346,7 +346,8 @@ impl Connection {
             return false;
         }
         let more = match &mut self.stage {
-            // These stages stop between two requests or lines, so they have no state to continue.
+            // After `Turn` these two stages have nothing to finish: they stop between two requests or lines, and the
+            // buffered input continues them.
             Stage::Http(_) | Stage::Lines(_) if block == WaitReason::Turn => NextStep::Continue,
             Stage::Http(http) => http.resume(id, shared).map(Stage::opened),
             Stage::Socket(socket) => socket.resume(id, shared).map(no_next_stage),
@@ -359,7 +360,7 @@ impl Connection {
         has_come
     }
 
-    /// Applies the step of a stage whose wait has ended.
+    /// Applies the step that a stage returned after its wait.
     fn apply_step(&mut self, id: ConnectionId, then: NextStep<Stage>, shared: &mut Context) {
         let was_blocked = self.blocked.take().is_some();
         match then {
@@ -376,7 +377,8 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
-    /// Replaces the stage. After HTTP a connection belongs to one client for good, even behind a proxy.
+    /// Replaces the stage. A connection that leaves the HTTP stage serves a single client from then on, even behind a
+    /// proxy.
     fn become_stage(&mut self, id: ConnectionId, stage: Stage, shared: &mut Context) {
         let client = match &self.stage {
             Stage::Http(http) => http.proxied_client(),
@@ -388,14 +390,14 @@ impl Connection {
             socket.set_peer(self.peer);
         }
         if shared.is_draining() && self.listener().is_some() && !self.is_back_end() {
-            // It was not a session yet when the drain reached it.
+            // The connection was not a session yet when the drain closed the others.
             self.drain(id, shared);
         }
         if let Stage::Socket(socket) = &mut self.stage
             && socket.has_input()
             && !socket.is_closing()
         {
-            // The opening request contained input.
+            // The request that opened the session contained input.
             if let NextStep::Wait(block) = socket.resume(id, shared).map(no_next_stage) {
                 self.block(id, block, shared);
             }
@@ -406,7 +408,7 @@ impl Connection {
     fn count_client(&mut self, id: ConnectionId, client: Option<IpAddr>, shared: &mut Context) {
         let Some(client) = client else { return };
         if shared.config.listeners[self.listener as usize].role != ListenerRole::Public {
-            // The address may have been counted before its peer was identified as a proxy.
+            // The connection may have been counted for its peer's address before that peer was identified as a proxy.
             self.uncount_address(shared);
             self.peer = client;
         } else if !self.count_address(client, shared) {
@@ -416,19 +418,21 @@ impl Connection {
         }
     }
 
-    /// Returns why input waits, if it does; the transport should be paused meanwhile.
+    /// Returns why the connection's input waits; `None` if it does not. While it waits, the transport's reads should
+    /// be paused.
     pub fn wait_reason(&self) -> Option<WaitReason> {
         self.blocked
     }
 
-    /// Returns the monotonic time at which [`Connection::handle_timeout`] has to be called.
+    /// Returns the monotonic time in milliseconds at which [`Connection::handle_timeout`] has to be called.
     pub fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
 
     /// Handles an expired deadline; [`Connection::deadline_ms`] then returns the next one.
     ///
-    /// `stalled_since_ms`: the time since which the transport has made no sending progress, if bytes are unsent.
+    /// `stalled_since_ms`: the monotonic time since which the transport has sent nothing although bytes are unsent;
+    /// `None` if it makes progress or has nothing to send.
     pub fn handle_timeout(
         &mut self,
         id: ConnectionId,
@@ -503,7 +507,7 @@ impl Connection {
         if alive {
             self.settle_deadline(id, shared);
         } else if matches!(self.stage, Stage::Http(_)) {
-            // The 408 response should be delivered.
+            // A timed-out request got the response 408, which must still be delivered.
             self.end(id, shared);
         } else {
             self.abort(id, shared);
@@ -598,7 +602,7 @@ impl Connection {
         match block {
             WaitReason::Output => shared.waiting_for_output.push(id),
             WaitReason::Credit => shared.waiting_for_credit.push(id),
-            // A stage that stops by itself has used its share of the turn.
+            // A stage returns `Turn` only after it was served in this turn.
             WaitReason::Turn => shared.waiting_for_turn.push(shared.now.mono_ms, id),
             WaitReason::Answer | WaitReason::App | WaitReason::HookDecision => {}
             WaitReason::RateLimit => {
@@ -608,7 +612,8 @@ impl Connection {
         }
     }
 
-    /// Queues the connection for the next turn: its share is used up, or the turn ended before it was served.
+    /// Queues the connection for the next turn. `is_served`: true if it has used its share of this turn, false if the
+    /// turn ended before it was served.
     fn wait_for_turn(&mut self, id: ConnectionId, is_served: bool, shared: &mut Context) {
         let now_ms = shared.now.mono_ms;
         let served_ms = match &self.stage {
@@ -623,7 +628,7 @@ impl Connection {
     }
 }
 
-/// Converts the result of a stage that has no next stage.
+/// The next stage of a stage that has none; can't be called.
 fn no_next_stage(never: NoNextStage) -> Stage {
     match never {}
 }

@@ -1,10 +1,11 @@
 //! The whole life of a connection, and the client protocols.
 //!
-//! Pure: no socket, no clock, no thread. The worker (`veche-worker`) passes in bytes, deadlines and the hub's replies,
-//! and takes the contents of the outboxes, over sockets and in tests alike. Start reading with [`connection`].
+//! The crate is pure: it uses no socket, clock or thread. The worker (`veche-worker`) passes in received bytes,
+//! deadlines and the hub's replies, and takes the contents of the outboxes; tests do the same without sockets. Start
+//! reading with [`connection`].
 //!
-//! The modules are layers, in the order of the declarations below; `connection` and `registry` are above all others.
-//! `tests/tidy.rs` of the server checks which files may import from which.
+//! The modules are layers in the order of the declarations below: each may use those before it. `connection` and
+//! `registry` are above all others. `tests/tidy.rs` of the server checks which files may import from which.
 
 #![forbid(unsafe_code)]
 

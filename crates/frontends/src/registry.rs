@@ -1,8 +1,8 @@
-//! The registry of sessions: the only place that names all client protocols. It is outside of the layers.
+//! The registry of client protocols: the only place that names all of them. It is not one of the crate's layers.
 //!
-//! A client protocol is a folder of [`sessions`] and a row of [`registry!`] below; `sessions/README.md` describes the
-//! folder. The macro generates from the rows a session type for any protocol, dispatched by a `match`, and
-//! [`PROTOCOLS`], from which routes and configuration get the available handlers.
+//! A client protocol is a folder in [`sessions`] and a row of [`registry!`] below; `sessions/README.md` describes the
+//! folder. From the rows the macro generates an enum of the sessions of all protocols, whose calls are dispatched by
+//! a `match`, and [`PROTOCOLS`], which provides routes and the configuration with the available handlers.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ use crate::http::upgrade::RefusedUpgrade;
 use crate::outbox::delivery_mode::DeliveryMode;
 use crate::sessions;
 
-/// The upper layer of the HTTP stage.
+/// The layer above the HTTP stage: the sessions of all protocols, and the API.
 pub(crate) struct Registry;
 
 impl UpperLayer for Registry {
@@ -58,7 +58,7 @@ macro_rules! registry {
         protocols { $($Protocol:ident($Session:ty) = $description:path,)* }
         others { $($Other:ident($OtherSession:ty) = $handler:pat,)* }
     ) => {
-        /// All client protocols, in the order of the reference.
+        /// All client protocols, in the order of the reference documentation.
         pub static PROTOCOLS: &[&ClientProtocol] = &[$(&$description),*];
 
         /// A session of any protocol.
@@ -121,7 +121,7 @@ macro_rules! registry {
             }
         }
 
-        /// Dispatches a call to the actual session.
+        /// Dispatches a call to the session in an [`AnySession`].
         macro_rules! each {
             ($any:expr, $session:ident => $call:expr) => {
                 match $any {

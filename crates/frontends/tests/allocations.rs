@@ -1,4 +1,4 @@
-//! Steady-state cost of messages: no allocation in the connection, the outboxes and the hub.
+//! In the steady state, a message causes no allocation in the connection, the outboxes and the hub.
 
 #[path = "world/mod.rs"]
 mod world;
@@ -12,7 +12,7 @@ use world::{INTERNAL, Options, PUSH, World};
 const MESSAGES: usize = 10_000;
 const WARM_UP: usize = 100;
 
-/// Repeats the effects of one message, and counts allocations after the first ones.
+/// Calls `once` repeatedly; returns the average number of allocations per call after the first ones.
 fn allocations_each(mut once: impl FnMut()) -> f64 {
     (0..WARM_UP).for_each(|_| once());
     let counted = measure(|| (0..MESSAGES).for_each(|_| once()));
@@ -65,7 +65,7 @@ fn an_idle_session_of_an_application_holds_what_an_echo_holds() {
         open(warm_up);
         measure(|| open(500)).bytes_current
     };
-    // Growing tables cost the same for both.
+    // The warm-up opens the same number of sessions in both worlds, so that their tables grow equally.
     assert_eq!(held("/lua-echo", 524), held("/echo", 524));
 }
 
@@ -88,7 +88,7 @@ fn a_frame_in_two_pieces_allocates_nothing_more_than_its_buffer() {
 
 #[test]
 fn a_push_to_a_user_of_the_same_worker_allocates_nothing() {
-    // Strings with escapes and nested values cost what the JSON parser allocates, and nothing more.
+    // JSON strings with escapes and nested values cost the allocations of the JSON parser, and no others.
     let table = [
         (r#""twenty bytes of data""#.to_owned(), 0),
         (format!("\"{}\"", "x".repeat(1024)), 0),
@@ -114,7 +114,7 @@ fn a_push_to_a_user_of_the_same_worker_allocates_nothing() {
 
 #[test]
 fn a_command_that_waits_for_credit_is_not_read_again() {
-    // Parsing this line allocates, since its payload has an escape.
+    // Parsing this line allocates, because its data has an escape; so an additional parse would be noticed.
     let command =
         |user: &str, n: usize| format!(r#"{{"user":"{user}","data":"{n}\n","ack":true}}"#);
     for front_end in ["lines", "socket", "calls"] {
@@ -140,7 +140,7 @@ fn a_command_that_waits_for_credit_is_not_read_again() {
                 _ => world.send(back_end, post("/api/push", &command).as_bytes()),
             }
         }
-        // Worker 1 takes no turns and returns no credit.
+        // Worker 1 runs no turns, so it returns no credit.
         world.turn(0);
         assert_eq!(
             world.blocked(back_end),
@@ -175,7 +175,7 @@ fn memory_of_a_spike_is_released() {
     let mut world = World::new(Options::default());
     let peers: Vec<_> = (0..200).map(|_| world.open(0, "/echo")).collect();
     let frame = message(MessageKind::Binary, &[b'x'; BYTES]);
-    // All responses are in outboxes in the same turn.
+    // All responses are in the outboxes in the same turn, so each of them needs a buffer of its own.
     peers.iter().for_each(|peer| world.send(*peer, &frame));
     world.settle();
     let counted = measure(|| {

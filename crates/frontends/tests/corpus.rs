@@ -1,4 +1,4 @@
-//! Replays the fuzzer's corpora as regression tests.
+//! Replays the corpora of the fuzz targets as regression tests.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn sessions_of_the_corpus_hold() {
     assert!(inputs.len() > 20, "{} inputs", inputs.len());
 }
 
-/// Random scripts; failures are found by assertions of the world.
+/// Runs random scripts of sessions; failures are found by the assertions of the test's world.
 #[test]
 fn sessions_of_any_script_hold() {
     let given = std::env::var("SESSION_SEED").map(|seed| seed.parse().expect("a number"));

@@ -1,4 +1,4 @@
-//! In the steady state, a message causes no allocation.
+//! Tests that in the steady state, the exchange of a message allocates nothing.
 //!
 //! This is the only test of its binary, because it counts all allocations of the process.
 
@@ -18,22 +18,22 @@ thread_local! {
 }
 
 #[expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
-// SAFETY: every call is forwarded to the system allocator unchanged.
+// SAFETY: every call is forwarded to the system allocator with the same arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller upholds the contract.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.dealloc(place, layout) }
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller upholds the contract.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`.
         unsafe { System.realloc(place, layout, size) }
     }
 }
@@ -69,14 +69,14 @@ fn echo_without_allocations<D: Driver>(mut driver: D) {
             }
             let mut left = peers.len() * 100;
             let mut is_last = false;
-            // One more turn sends the data that the last one left in the queue.
+            // After the last expected bytes one more turn is run, since a part of the last echo may still be queued.
             while !is_last {
                 is_last = left == 0;
                 let timeout_ms = is_last.then_some(0);
                 let mut sink = |driver: &mut D, event: DriverEvent<'_>| match event {
                     DriverEvent::Received { id, bytes } => {
                         left -= bytes.len();
-                        // In two parts, the first with `more`, so that epoll's driver holds it in the queue.
+                        // The echo is sent in two parts, so that the queue for sends with `more` is used.
                         let (first, second) = bytes.split_at(bytes.len() / 2);
                         for (part, more) in [(first, true), (second, false)] {
                             let mut out = spare.pop().unwrap_or_default();

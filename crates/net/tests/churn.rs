@@ -1,8 +1,9 @@
-//! Connections come and go by the thousand, in every way: no descriptor leaks, no connection gets another's bytes, and
-//! none is closed in place of another.
+//! Thousands of connections are opened and ended in every possible way. No descriptor may leak, and no connection may
+//! receive the bytes of another or be closed in place of another.
 //!
-//! The only test of its binary, because it counts the process's descriptors. `VECHE_CHURN_SECONDS` (default 5) is the
-//! duration for a ring of four buffers; the other back ends take half or a fifth of it.
+//! It is the only test of its binary, because it counts the descriptors of the process. `VECHE_CHURN_SECONDS`
+//! (default 5) is the duration in seconds for io_uring with a ring of four buffers; the other back ends run for half
+//! or a fifth of it.
 
 mod common;
 
@@ -20,13 +21,14 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("Linux").count()
 }
 
-/// Every third peer resets at once, every third after half an exchange.
+/// Opens this number of connections one after another. Of three, one is reset at once, one after half an exchange,
+/// and one after a whole exchange.
 fn churn<D: Driver>(driver: D, connections: usize) {
     let mut world = World::new(
         driver,
         |driver: &mut D, log: &mut Log, event: DriverEvent<'_>| {
             echo(driver, log, event);
-            // Bounded: the log would otherwise keep every connection.
+            // The log is cleared, since it would otherwise keep the bytes of every connection.
             log.received.clear();
         },
     );
@@ -44,7 +46,7 @@ fn churn<D: Driver>(driver: D, connections: usize) {
                 peer.read_exact(&mut got).expect("an echo");
                 assert_eq!(&got, b"ping");
             }
-            // No TIME_WAIT: 20,000 of them would use up the local ports.
+            // A reset leaves no socket in TIME_WAIT; 20,000 of them would use up the local ports.
             reset(peer);
         }
         veche_mailbox::Wake::wake(&waker);
@@ -59,10 +61,11 @@ fn churn<D: Driver>(driver: D, connections: usize) {
     assert_eq!(descriptors(), before, "descriptors leaked");
 }
 
-/// Writes of a peer that reads nothing, ten megabytes on average: more than all buffers on the way hold.
+/// Maximum number of writes by a peer that reads nothing: ten megabytes on average, which exceeds all buffers on the
+/// way.
 const WRITES_MAX: usize = 1000;
 
-/// The byte that asks the server to close; it does not occur elsewhere.
+/// The byte that asks the server to close the connection; no message contains it.
 const CLOSE: u8 = 0xFF;
 
 fn message(random: &mut fastrand::Rng, bytes_max: usize) -> Vec<u8> {
@@ -70,7 +73,7 @@ fn message(random: &mut fastrand::Rng, bytes_max: usize) -> Vec<u8> {
     (0..length).map(|_| random.u8(..CLOSE)).collect()
 }
 
-/// Writes and reads back at the same time: more than all buffers on the way hold.
+/// Writes the bytes and reads their echo at the same time, since they may exceed all buffers on the way.
 fn flood(peer: &mut TcpStream, sent: &[u8]) {
     let mut writer = peer.try_clone().expect("a descriptor");
     thread::scope(|scope| {
@@ -98,9 +101,9 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
         0 => {}
         1 => peer.write_all(&sent).expect("open"),
         2 => exchange(&mut peer),
-        // Leaves by itself, and the server closes.
+        // The client ends the connection with a FIN, after which the server closes it.
         3 => return flood(&mut peer, &message(random, 1 << 20)),
-        // The server ends it, and the next one gets its descriptor.
+        // The server closes the connection, so that the next one gets its descriptor.
         4 => {
             exchange(&mut peer);
             peer.write_all(&[CLOSE]).expect("open");
@@ -109,15 +112,15 @@ fn visit(addr: SocketAddr, random: &mut fastrand::Rng) {
         // The client reads none of its echoes.
         _ => {
             peer.set_nonblocking(true).expect("a socket");
-            // Short writes may be accepted as fast as they come.
+            // The kernel may accept short writes as fast as they are made, so their number is limited.
             let _ = (0..WRITES_MAX).try_for_each(|_| peer.write(&sent).map(drop));
         }
     }
-    // No TIME_WAIT: tens of thousands of them would use up the local ports.
+    // A reset leaves no socket in TIME_WAIT; tens of thousands of them would use up the local ports.
     reset(peer);
 }
 
-/// Causes all of these troubles at once, while another peer stays connected and is served throughout.
+/// Ends connections in all of these ways at once, while one peer stays connected and has to be served throughout.
 fn trouble<D: Driver>(driver: D, lasts: Duration) {
     const VISITORS: u64 = 4;
     let mut world = World::new(driver, ignore);
@@ -217,7 +220,7 @@ fn nothing_is_left_behind() {
     };
     let usual = || Uring::new(small()).expect("a kernel that allows io_uring");
     let four = || uring(4, 4096, true);
-    // Each receive uses one of eight buffers.
+    // The kernel does not share a buffer between receives, so each receive uses up one of eight buffers.
     let eight = || uring(1, 8 * 4096, false);
     churn(usual(), 20_000);
     churn(four(), 5_000);

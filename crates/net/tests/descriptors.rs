@@ -1,6 +1,6 @@
-//! Descriptors run out: the listener backs off, nothing spins, and it recovers.
+//! When descriptors run out, the listener retries at intervals without spinning, and recovers.
 //!
-//! The only test of its binary: it lowers the limit of the whole process.
+//! It is the only test of its binary, because it lowers the descriptor limit of the whole process.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn a_listener_without_descriptors_rests_and_recovers() {
 
 fn rests_and_recovers<D: Driver>(driver: D) {
     let mut world = World::new(driver, ignore);
-    // The peers get their descriptors before ours run out.
+    // The peers get their descriptors before the process has none left for accepted sockets.
     let peers: Vec<_> = (0..3)
         .map(|_| TcpStream::connect(world.addr).expect("listening"))
         .collect();
@@ -55,7 +55,7 @@ fn rests_and_recovers<D: Driver>(driver: D) {
     );
     assert!(turns < 30, "{turns} turns: it spins");
     assert!(world.log.accepted().is_empty());
-    // A paused listener does not try.
+    // While the listener is paused, it makes no attempts.
     world.driver.pause_accept(world.listener);
     world.turn(Some(150));
     world.turn(Some(50));

@@ -1,5 +1,5 @@
-//! Request bodies: every row of `vectors/http_bodies.json` whole, byte by byte and split at random; and a round trip of
-//! chunks. The table's notation is that of `http_head.rs`.
+//! Tests of request bodies: every row of `vectors/http_bodies.json` is decoded whole, byte by byte and split at
+//! random; and chunks are encoded and decoded again. The notation of the table is that of `http_head.rs`.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -57,7 +57,8 @@ proptest! {
         prop_assert_eq!(decoded, Decoded { data: chunks.concat(), end: Some(wire.len()) });
     }
 
-    /// Near-chunks, whole and byte by byte: the same data, the same end, the same refusal.
+    /// Bodies that resemble chunks, most of them invalid, give the same data, end and error whether they arrive whole
+    /// or byte by byte.
     #[test]
     fn splits_never_change_the_data(wire in "([0-9a-f]{0,2}(;[a-z]{0,3})?\r?\n?[a-z\r\n]{0,6}){0,4}(0\r\n)?(\r\n)?") {
         let whole = decode(Framing::Chunked, wire.as_bytes(), &[]);
@@ -69,7 +70,7 @@ proptest! {
 #[derive(Debug, PartialEq)]
 struct Decoded {
     data: Vec<u8>,
-    /// Where the body ended, if it did.
+    /// The offset at which the body ended; `None` if it is incomplete.
     end: Option<usize>,
 }
 

@@ -1,6 +1,7 @@
-//! Request heads: every row of `vectors/http_heads.json` whole, byte by byte and split at random; and properties.
+//! Tests of request heads: every row of `vectors/http_heads.json` is parsed whole, byte by byte and split at random;
+//! and properties of all heads.
 //!
-//! In the table a character is a byte (so U+00E9 is 0xE9), and `["a", 3]` stands for `aaa`.
+//! In the table each character stands for a byte (U+00E9 is 0xE9), and `["a", 3]` stands for `aaa`.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -194,7 +195,7 @@ fn compares_entity_tags() {
     }
 }
 
-/// Scanned bytes are not scanned again: they could have changed.
+/// Bytes that were scanned are not scanned again. The test changes them afterwards, which would otherwise be noticed.
 #[test]
 fn a_head_byte_by_byte_takes_linear_time() {
     let limits = HeadLimits {
@@ -209,7 +210,7 @@ fn a_head_byte_by_byte_takes_linear_time() {
     for end in start.len() + 1..wire.len() {
         spoilt[end - 2] = wire[end - 2];
         assert!(scan.find(&spoilt[..end], &limits).unwrap().is_none());
-        // A bare LF, which would be refused.
+        // This makes the scanned bytes contain a bare LF, which a second scan would refuse.
         spoilt[end - 2] = b'\n';
     }
     assert_eq!(scan.find(&wire, &limits).unwrap(), Some(wire.len()));
@@ -217,7 +218,7 @@ fn a_head_byte_by_byte_takes_linear_time() {
 }
 
 proptest! {
-    /// Mutated heads give the same result in any split.
+    /// Heads with random changes give the same result whether they arrive whole, byte by byte or split at random.
     #[test]
     fn splits_never_change_the_answer(
         row in any::<prop::sample::Index>(),
@@ -244,7 +245,7 @@ proptest! {
         prop_assert_eq!(&summary(read_split(&wire, &every_byte)), &whole);
     }
 
-    /// Accepted heads mean the same to a lenient reader, unambiguously.
+    /// An accepted head has only header names and values that a lenient parser reads in the same way.
     #[test]
     fn what_passes_is_unambiguous(wire in prop::collection::vec(any::<u8>(), 0..200)) {
         let head = [b"POST / HTTP/1.1\r\nHost: a\r\n", &wire[..], b"\r\n\r\n"].concat();
@@ -266,7 +267,7 @@ fn seeds() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Parses a head that arrives in pieces, cut at `splits`. `None`: it was never complete.
+/// Parses a head that arrives in pieces, cut at `splits`. Returns `None` if it was never complete.
 fn read_split<'b>(wire: &'b [u8], splits: &[usize]) -> Option<Result<Head<'b>, HttpError>> {
     let mut scan = HeadScan::default();
     splits.iter().copied().chain([wire.len()]).find_map(|end| {
@@ -326,7 +327,7 @@ fn check(row: &Value, what: &str, result: Option<Result<Head<'_>, HttpError>>) {
     }
 }
 
-/// Returns everything in a head, or the status of its refusal.
+/// Returns the content of a head as text, or the status and text of its refusal.
 fn summary(result: Option<Result<Head<'_>, HttpError>>) -> String {
     match result {
         None => "incomplete".to_owned(),

@@ -1,4 +1,5 @@
-//! Encoded responses: a table of heads, refused headers, and everything written parsed again by `httparse`.
+//! Tests of encoded responses: a table of heads, headers that are refused, and random responses parsed again by
+//! `httparse`.
 
 use proptest::prelude::*;
 use veche_proto::http::{
@@ -29,7 +30,7 @@ fn heads_are_written_as_the_peer_needs_them() {
             "200 OK",
             "Connection: close|Content-Length: 0",
         ),
-        // The response that `ab -k` needs to count a connection as kept alive.
+        // The response that `ab -k` (ApacheBench) requires to count a connection as kept alive.
         (
             Status::OK,
             Http10,

@@ -1,4 +1,4 @@
-//! PROXY protocol headers: valid ones, invalid ones, and any split.
+//! Tests of PROXY protocol headers: valid and invalid ones, and any split.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ fn binary(command: u8, family: u8, block: &[u8]) -> Vec<u8> {
     [SIGNATURE, &[command, family], &length, block].concat()
 }
 
-/// Returns two addresses and two ports.
+/// Returns the addresses and ports of a version 2 header, with this client address.
 fn block(client: IpAddr) -> Vec<u8> {
     let address = match client {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -94,7 +94,7 @@ fn a_binary_header_names_the_client() {
             client(&binary(0x21, family, &block(address))),
             Ok(Some(address))
         );
-        // TLS properties as sent by HAProxy, and the largest possible header.
+        // A header with the TLS properties that HAProxy sends, and one of the maximum length.
         let more = [&block(address)[..], b"\x20\0\x0a\x07\0\0\0\0\x21\0\x02v3"].concat();
         assert_eq!(client(&binary(0x21, family, &more)), Ok(Some(address)));
         let mut most = block(address);
@@ -105,7 +105,8 @@ fn a_binary_header_names_the_client() {
             client(&binary(0x21, family, &most)),
             Err(ProxyHeaderError::TooLong)
         );
-        // The proxy itself, regardless of the rest; and clients without a TCP address.
+        // A header of the command LOCAL, which is about the proxy itself, has no client, whatever else it contains.
+        // Neither has one whose client has no TCP address.
         assert_eq!(client(&binary(0x20, family, &block(address))), Ok(None));
         for family in [0x00, 0x12, 0x22, 0x31, 0x32] {
             assert_eq!(client(&binary(0x21, family, &[0; 216])), Ok(None));
@@ -190,7 +191,7 @@ proptest! {
     }
 }
 
-/// Replays the fuzzer's corpus as a regression test.
+/// Replays the corpus of the fuzz target as a regression test.
 #[test]
 fn the_corpus_holds() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/proxy_header");

@@ -1,4 +1,4 @@
-//! Replays the fuzzers' corpora as regression tests.
+//! Replays the corpora of the WebSocket fuzz targets as regression tests.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! permessage-deflate: a table of negotiations, window limits, and hostile streams.
+//! Tests of permessage-deflate: a table of negotiations, the limit of the window, and malicious streams.
 
 use veche_proto::websocket::deflate::{
     DeflateParams, DeflatePolicy, negotiate, read_response, write_offer,
@@ -17,7 +17,7 @@ const WINDOWS: DeflatePolicy = DeflatePolicy {
     client_window_bits: 15,
 };
 
-/// Returns the response to these offers; empty if compression is declined.
+/// Returns the response to these offers, with `pd` for the extension's name; empty if compression is declined.
 fn answer(policy: &DeflatePolicy, offers: &[&str]) -> String {
     let mut out = Vec::new();
     if let Some(agreed) = negotiate(offers.iter().copied(), policy) {
@@ -67,7 +67,7 @@ fn a_server_answers_offers() {
         "pd; client_no_context_takeover"
     );
     assert_eq!(answer(&WINDOWS, &["Permessage-Deflate"]), "pd");
-    // Offers that no server may accept.
+    // Each of these offers is invalid, so the server must decline it.
     for wrong in [
         "; server_max_window_bits",
         "; server_max_window_bits=7",
@@ -87,7 +87,7 @@ fn a_server_answers_offers() {
         ";",
     ] {
         assert_eq!(takeover(wrong), "", "{wrong}");
-        // The next offer counts, in the same header or another.
+        // The server accepts the next offer instead, in the same header or in another.
         let both = format!("{}, permessage-deflate", pd(wrong));
         assert_eq!(answer(&WINDOWS, &[&both]), "pd", "{wrong}");
         assert_eq!(
@@ -115,7 +115,7 @@ fn the_default_keeps_no_context() {
     };
     let expected = "pd; server_max_window_bits=11; client_max_window_bits=10";
     assert_eq!(answer(&small, &offer), expected);
-    // A client that does not offer it can't be required to use a smaller window.
+    // If the client does not offer `client_max_window_bits`, the server can't require a smaller window of it.
     assert_eq!(
         answer(&small, &["permessage-deflate"]),
         "pd; server_max_window_bits=11"
@@ -135,7 +135,7 @@ fn a_client_knows_the_contexts_that_are_kept() {
             true,
             true,
         ),
-        // The client's own offer binds it.
+        // The client is also bound by its own offer, which had no context takeover.
         ("; server_no_context_takeover", &forgets, true, true),
     ] {
         let response = pd(parameters);
@@ -218,7 +218,7 @@ fn agreed(bits: u8, takeover: bool) -> DeflateParams {
     .unwrap()
 }
 
-/// Returns data that repeat at every distance that could make a deflater exceed its window.
+/// Returns data with repetitions at every distance at which a compressor might exceed its window.
 fn tempting(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut data: Vec<u8> = (0..random.usize(20..200)).map(|_| random.u8(..)).collect();
     while data.len() < 20_000 {
@@ -234,7 +234,8 @@ fn tempting(random: &mut fastrand::Rng) -> Vec<u8> {
     data
 }
 
-/// The library supports 9 bits and more; for 8 it gets 9, and must still stay within 8.
+/// No distance exceeds the window. The library supports windows from 9 bits on; for 8 bits it is given 9, and must
+/// still stay within 8.
 #[test]
 fn distances_stay_within_the_window() {
     let mut random = fastrand::Rng::with_seed(7692);
@@ -279,7 +280,8 @@ fn distances_stay_within_the_window() {
                     other => panic!("{other:?}"),
                 }
             }
-            // The test can fail: the window is used as far as the library's lookahead permits.
+            // Ensures that the test can fail: the distances come as near to the window's size as the library's
+            // lookahead permits.
             assert!(
                 bits < 10 || reach > 1 << (bits - 2),
                 "{reach} with {bits} bits"
@@ -288,7 +290,7 @@ fn distances_stay_within_the_window() {
     }
 }
 
-/// Returns one frame to a client.
+/// Returns an unmasked binary frame with the bit that marks it as compressed.
 fn compressed_frame(payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     encode_message(&mut frame, MessageKind::Binary, payload, None);
@@ -303,7 +305,7 @@ fn bombs_stop_at_the_limit() {
         fragments_max: 100_000,
         inflate_ratio_max: 0,
     };
-    // 64 MiB of zeros in 64 KiB.
+    // 64 MiB of zeros, which compress to 64 KiB.
     let mut bomb = Vec::new();
     let mut codecs = Codecs::new();
     let zeros = vec![0; 64 << 20];
@@ -321,7 +323,7 @@ fn bombs_stop_at_the_limit() {
         let mut wire = bomb.clone();
         let stopped = decoder.decode(&mut wire, &mut codecs, &limits);
         assert_eq!(stopped, Err(ProtocolError::MessageTooBig));
-        // The limit also holds when the message arrives in thousands of fragments.
+        // The limit also applies if the message arrives in thousands of fragments.
         let mut wire = Vec::new();
         let header = if bomb[1] == 126 { 4 } else { 10 };
         let parts = bomb[header..].chunks(10);
@@ -342,7 +344,8 @@ fn bombs_stop_at_the_limit() {
     }
 }
 
-/// Zeros compress a thousandfold, which is refused beyond 64 KiB, with and without context.
+/// Zeros compress to a thousandth. Such a message is refused if it inflates to more than 64 KiB, with and without
+/// context takeover.
 #[test]
 fn a_message_that_inflates_too_far_is_refused() {
     let zeros = |length: usize, takeover| {
@@ -382,7 +385,7 @@ fn a_message_that_inflates_too_far_is_refused() {
     }
 }
 
-/// Repetitive JSON compresses as well as an attack, and is accepted.
+/// Repetitive JSON compresses as much as an attack, and must be accepted.
 #[test]
 fn repetitive_json_is_taken() {
     let limits = MessageLimits {
@@ -416,7 +419,8 @@ fn repetitive_json_is_taken() {
     }
 }
 
-/// Too big, and corrupt beyond the limit: scratch enlarged by an earlier message must not change the result.
+/// A message whose data is corrupt beyond the size limit is reported as too big. A buffer that an earlier message has
+/// enlarged must not change that.
 #[test]
 fn corrupt_and_too_big_is_too_big() {
     let mut payload = vec![0, 200, 0, 55, 255];
@@ -453,7 +457,7 @@ fn corrupt_and_too_big_is_too_big() {
     }
 }
 
-/// Two bytes each, and each needs a new stream.
+/// Each final block has two bytes and needs a new stream, so their number per message is limited.
 #[test]
 fn final_blocks_are_counted() {
     let limits = MessageLimits {

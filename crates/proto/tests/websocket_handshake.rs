@@ -1,4 +1,4 @@
-//! The opening handshake from both ends, and what each refuses.
+//! Tests of the opening handshake from both ends, including what each end refuses.
 
 use veche_proto::http::{HeadLimits, parse_head};
 use veche_proto::websocket::deflate::{DeflatePolicy, negotiate};
@@ -8,7 +8,7 @@ use veche_proto::websocket::handshake::{
 
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
-/// Returns a request of which single lines can be replaced or omitted.
+/// Returns a valid request in which these lines are replaced (`Some`), omitted (`None`) or, with a `+`, added.
 fn request(changes: &[(&str, Option<&str>)]) -> String {
     let mut lines = vec![
         ("Host", "server.example.com"),
@@ -38,7 +38,7 @@ fn request(changes: &[(&str, Option<&str>)]) -> String {
     format!("{start}\r\n{lines}\r\n")
 }
 
-/// Returns 101, 0 for "not an upgrade", or the status of the refusal.
+/// Returns 101 if the request is accepted, 0 if it is not an upgrade, or else the status of the refusal.
 fn status(changes: &[(&str, Option<&str>)]) -> u16 {
     let request = request(changes);
     let head = parse_head(request.as_bytes(), &HeadLimits::default()).unwrap();
@@ -58,11 +58,11 @@ fn requests() {
     assert_eq!(status(&[("Upgrade", Some("h2c, WebSocket"))]), 101);
     assert_eq!(status(&[("Connection", Some("keep-alive, upgrade"))]), 101);
     assert_eq!(status(&[("+Content-Length", Some("0"))]), 101);
-    // No upgrade requested, or to another protocol.
+    // Requests that are no upgrade, or one to another protocol.
     assert_eq!(status(&[("Upgrade", None)]), 0);
     assert_eq!(status(&[("Upgrade", Some("h2c"))]), 0);
     assert_eq!(status(&[("", Some("GET /chat HTTP/1.0"))]), 0);
-    // Invalid requests.
+    // Upgrades that are invalid.
     assert_eq!(status(&[("", Some("POST /chat HTTP/1.1"))]), 400);
     assert_eq!(status(&[("Connection", Some("keep-alive"))]), 400);
     assert_eq!(status(&[("Connection", None)]), 400);
@@ -137,7 +137,7 @@ fn both_ends_agree() {
     let read = read_response(&response, &key, "chat, superchat", Some(&policy));
     let (read_size, HandshakeResponse { protocol, deflate }) = read.unwrap().unwrap();
     assert_eq!((read_size, protocol), (size, Some("superchat")));
-    // The flag of an offered server window stays on the server's side.
+    // Compared field by field: the server's parameters also have the flag that the client offered a server window.
     let (client, server) = (deflate.unwrap(), agreed.unwrap());
     assert_eq!(client.server_window_bits(), server.server_window_bits());
     assert_eq!(client.client_window_bits(), server.client_window_bits());

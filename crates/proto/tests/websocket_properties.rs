@@ -1,5 +1,5 @@
-//! Round trips for any fragmentation, interleaved control frames and splits; and a decoder's memory is bounded by its
-//! input and its limits.
+//! Messages are encoded and decoded again, with any fragmentation, control frames in between, and any splits. The
+//! memory of a decoder is limited by its input and its limits.
 
 use proptest::prelude::*;
 use veche_proto::websocket::{
@@ -17,9 +17,9 @@ const LIMITS: MessageLimits = MessageLimits {
 struct Sent {
     kind: MessageKind,
     data: Vec<u8>,
-    /// Sizes of the fragments before the last.
+    /// Sizes of all fragments but the last, in bytes.
     fragments: Vec<usize>,
-    /// A ping after each fragment.
+    /// Whether a ping follows each fragment.
     pings: bool,
 }
 
@@ -51,9 +51,9 @@ fn agreed() -> impl Strategy<Value = Option<deflate::DeflateParams>> {
     })
 }
 
-/// Splits a frame into fragments and appends them.
+/// Splits a frame into the fragments of `sent`, and appends them to `out`.
 fn fragment(out: &mut Vec<u8>, whole: &[u8], sent: &Sent, mask: Option<[u8; 4]>) {
-    // The encoder's frames are not masked here, so that the payload can be cut.
+    // The frame is not masked, so that its payload can be cut; each fragment is masked afterwards.
     let header = match whole[1] {
         126 => 4,
         127 => 10,
@@ -130,7 +130,7 @@ proptest! {
                 }
                 input = &mut input[taken..];
             }
-            // The decoder has a buffer as long as the input, or one from the pool; its own state; and the peer's
+            // The decoder has a buffer of the input's size, or one of the pool; its own state; and the peer's
             // compression context.
             let context_bytes = agreed.map_or(0, |agreed| match receiver {
                 Role::Server => 1 << agreed.client_window_bits(),
@@ -149,7 +149,7 @@ proptest! {
     }
 }
 
-/// 16 MiB announced, little sent: memory follows the received bytes.
+/// For a message of which 16 MiB are announced and little is received, memory is proportional to the received bytes.
 #[test]
 fn memory_follows_what_came() {
     let limits = MessageLimits {
@@ -175,7 +175,8 @@ fn memory_follows_what_came() {
     }
 }
 
-/// A message in one frame, in many pieces: its buffer doubles a few times, and ends at the message's length.
+/// A message in one frame arrives in many pieces: its buffer grows a few times by doubling, and ends with the
+/// message's length.
 #[test]
 fn a_buffer_grows_seldom_and_to_no_more_than_its_message() {
     const BYTES: usize = 600_000;
@@ -196,7 +197,7 @@ fn a_buffer_grows_seldom_and_to_no_more_than_its_message() {
     assert!(sizes.len() <= 12, "{sizes:?}");
 }
 
-/// Four times the size takes about four times the time, not sixteen.
+/// Decoding takes linear time: a message of four times the size takes about four times, not sixteen times as long.
 #[test]
 fn large_fragmented_messages_are_linear() {
     for (size, part) in [
@@ -221,7 +222,8 @@ fn large_fragmented_messages_are_linear() {
         let mut decoder = Decoder::new(Role::Client, None);
         let mut messages = 0;
         for piece in wire.chunks_mut(16 * 1024) {
-            // 16 MiB in 16 KiB reads: copying all of it each time would be 8 GiB, and this test would not end.
+            // A message of 16 MiB is read 16 KiB at a time. If all of it were copied each time, 8 GiB would be copied
+            // and the test would not end.
             if let (_, Some(FrameEvent::Message { data, .. })) =
                 decoder.decode(piece, &mut codecs, &limits).unwrap()
             {

@@ -1,4 +1,4 @@
-//! The examples that RFC 6455 section 5.7 and RFC 7692 section 7.2.3 print, byte for byte.
+//! The examples of RFC 6455 section 5.7 and of RFC 7692 section 7.2.3, compared byte by byte.
 
 use veche_proto::websocket::{
     Codecs, Decoder, Encoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role, deflate,
@@ -126,7 +126,7 @@ fn compressed_sharing_a_window() {
             })
         );
     }
-    // Our own second message is equally short.
+    // The server's encoder makes the second message as short as the example's.
     let mut encoder = Encoder::new(Role::Server, Some(agreed));
     let mut out = Vec::new();
     assert!(encoder.encode(&mut out, MessageKind::Text, b"Hello", &mut codecs, None));

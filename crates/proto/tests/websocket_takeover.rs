@@ -1,5 +1,6 @@
-//! Kept compression contexts against streams kept as in RFC 7692: any sequence of messages survives, for any mix of
-//! connections and splits; the memory of a context is bounded and budgeted.
+//! Tests of compression contexts that are kept between messages. They are compared with streams that are kept as RFC
+//! 7692 describes: every message arrives unchanged, for any sequence of messages, mix of connections, and splits. The
+//! memory of a context is limited and counted in a budget.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ const LIMITS: MessageLimits = MessageLimits {
 
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
-/// Memory of a context in addition to its window: its box, its reservation and a flag.
+/// Maximum memory of a context in addition to its window, in bytes: its box, its reservation and a flag.
 const CONTEXT_BYTES: usize = 64;
 
 fn agreed(offer: &str, takeover: bool) -> DeflateParams {
@@ -37,7 +38,7 @@ fn windows(server: u8, client: u8) -> DeflateParams {
     agreed(&format!("={client}; server_max_window_bits={server}"), true)
 }
 
-/// Returns the payload of an unmasked frame, and whether it is compressed.
+/// Returns the payload of an unmasked frame, and whether the frame is marked as compressed.
 fn payload(frame: &[u8]) -> (&[u8], bool) {
     let start = match frame[1] {
         126 => 4,
@@ -47,7 +48,7 @@ fn payload(frame: &[u8]) -> (&[u8], bool) {
     (&frame[start..], frame[0] & 0x40 != 0)
 }
 
-/// A connection's inflater as in other implementations: one stream for all messages.
+/// A connection's decompressor as other implementations have it: one stream for all messages.
 struct Receiver(Decompress);
 
 impl Receiver {
@@ -77,7 +78,7 @@ impl Receiver {
     }
 }
 
-/// A connection's deflater as in other implementations.
+/// A connection's compressor as other implementations have it: one stream for all messages.
 struct Sender {
     stream: Compress,
     level: u32,
@@ -97,7 +98,8 @@ impl Sender {
         }
     }
 
-    /// Returns the compressed message, ended by a flush or by a final block (RFC 7692 sections 7.2.3.3 and 7.2.3.4).
+    /// Returns the compressed message. If `is_final`, it ends with a final block, otherwise with a flush (RFC 7692
+    /// sections 7.2.3.4 and 7.2.3.3).
     fn write(&mut self, message: &[u8], is_final: bool) -> Vec<u8> {
         let flush = match is_final {
             true => FlushCompress::Finish,
@@ -108,7 +110,7 @@ impl Sender {
         status.expect("it takes any input");
         self.history.extend_from_slice(message);
         if is_final {
-            // The context continues in a new stream.
+            // A final block ends the stream; the context continues in a new one.
             out.push(0);
             let level = Compression::new(self.level);
             self.stream = Compress::new_with_window_bits(level, false, self.window_bits);
@@ -127,7 +129,7 @@ impl Sender {
     }
 }
 
-/// Returns messages that repeat each other and parts of themselves; some without repetitions.
+/// Returns a message which may repeat earlier messages and parts of itself.
 fn message(random: &mut fastrand::Rng) -> Vec<u8> {
     let length = [0, 4, 5, 40, 300, 5_000, 40_000][random.usize(..7)];
     let length = random.usize(..=length);
@@ -152,7 +154,7 @@ fn whole_frame(payload: &[u8], mask: Option<[u8; 4]>) -> Vec<u8> {
     frame
 }
 
-/// Returns a message with the compression bit in up to four fragments.
+/// Returns a message that is marked as compressed, in up to four fragments.
 fn frames(payload: &[u8], mask: Option<[u8; 4]>, random: &mut fastrand::Rng) -> Vec<u8> {
     let parts = random.usize(1..=4);
     let size = payload.len().div_ceil(parts).max(1);
@@ -171,7 +173,7 @@ fn frames(payload: &[u8], mask: Option<[u8; 4]>, random: &mut fastrand::Rng) -> 
     out
 }
 
-/// Sends a message in nonempty parts up to this length. Returns a frame for each.
+/// Encodes a message in nonempty parts of at most this length; returns a frame for each part.
 fn in_parts(
     encoder: &mut Encoder,
     data: &[u8],
@@ -194,7 +196,8 @@ fn in_parts(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
 
-    /// Several connections compress with one stream; each receiver has a stream of its own.
+    /// Several connections share a compressor; each receiver has a decompressor of its own, which has to understand
+    /// all messages.
     #[test]
     fn kept_streams_inflate_what_is_sent(
         bits in prop::collection::vec(8..=15u8, 1..4),
@@ -213,7 +216,7 @@ proptest! {
         for _ in 0..60 {
             let which = random.usize(..connections.len());
             let (encoder, receiver, bits) = &mut connections[which];
-            // Several in a row, which continue the stream.
+            // Sends several messages in a row on this connection, so that the shared compressor continues its stream.
             for _ in 0..random.usize(1..4) {
                 let data = message(&mut random);
                 if random.u8(..4) == 0 && !data.is_empty() {
@@ -235,7 +238,7 @@ proptest! {
         }
     }
 
-    /// Several connections inflate with one stream what separate streams have compressed.
+    /// Several connections share a decompressor for what compressors of their own have compressed.
     #[test]
     fn what_kept_streams_send_is_inflated(
         bits in prop::collection::vec(8..=15u8, 1..4),
@@ -255,7 +258,7 @@ proptest! {
             .iter()
             .zip(levels)
             .map(|(&bits, level)| {
-                // The library's streams have at least 9 bits, and use the full window.
+                // The library's streams have windows of at least 9 bits, and use the whole window.
                 let bits = bits.max(9);
                 let agreed = Some(windows(bits, bits));
                 let decoder = match role {
@@ -290,7 +293,7 @@ proptest! {
         }
     }
 
-    /// The work is the same for any split.
+    /// The work counted for a sequence of messages does not depend on how its bytes are split.
     #[test]
     fn work_depends_on_messages_alone(seed in any::<u64>(), piece_max in 1..40usize) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -314,7 +317,7 @@ proptest! {
     }
 }
 
-/// For any negotiated parameters, with control frames in between.
+/// A message encoded in parts is decoded unchanged, for any negotiated parameters and with control frames in between.
 #[test]
 fn parts_make_the_message() {
     let data: Vec<u8> = (0..20_000_u32)
@@ -361,7 +364,8 @@ fn parts_make_the_message() {
     }
 }
 
-/// A block may end the stream within a message; later data may refer to earlier messages (RFC 7692 section 7.2.3.4).
+/// A final block may end the stream within a message. Later data may still refer to earlier messages (RFC 7692
+/// section 7.2.3.4).
 #[test]
 fn a_final_block_does_not_end_the_context() {
     let mut codecs = Codecs::new();
@@ -374,13 +378,14 @@ fn a_final_block_does_not_end_the_context() {
         }
     };
     assert_eq!(hear(&[0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0]), b"Hello");
-    // The message begins with an empty final block. Then, twice, a block that copies the five bytes before it.
+    // This message begins with an empty final block, after which a block copies the five bytes before it. The next
+    // message copies them again.
     let back = [0xf2, 0, 0x11, 0, 0];
     assert_eq!(hear(&[&[3, 0][..], &back].concat()), b"Hello");
     assert_eq!(hear(&back), b"Hello");
 }
 
-/// Parameters without a context of one end may have one of the other.
+/// One direction may be negotiated without a context and the other with one.
 #[test]
 fn one_direction_may_keep_no_context() {
     let text = b"the same words, the same words again";
@@ -418,7 +423,8 @@ fn one_direction_may_keep_no_context() {
     }
 }
 
-/// The client's window is reserved before it is agreed on, ours as it grows; both are released.
+/// The client's window is reserved in the budget when it is negotiated, and the server's as it grows. Both are
+/// released.
 #[test]
 fn contexts_stay_within_their_budget() {
     let budget = Arc::new(DeflateBudget::new(10_000));
@@ -439,7 +445,7 @@ fn contexts_stay_within_their_budget() {
             .unwrap()
             .contains("client_no_context_takeover")
     );
-    // Connections without contexts need no room.
+    // Connections without a context need no memory of the budget.
     let alone = self::agreed("", false);
     assert_eq!(
         Decoder::accept(Some(alone), &receiving).deflate(),
@@ -447,7 +453,7 @@ fn contexts_stay_within_their_budget() {
     );
     assert_eq!(Decoder::accept(None, &receiving).deflate(), None);
 
-    // 1,808 bytes are left: the window grows to 1 KiB, and is dropped if it would need more.
+    // The budget has 1,808 bytes left: the server's window grows to 1 KiB, and is dropped when it would need more.
     let mut encoder = Encoder::new(Role::Server, Some(agreed));
     let mut receiver = Receiver::new(15);
     let mut largest = 0;
@@ -478,7 +484,7 @@ fn contexts_stay_within_their_budget() {
     assert_eq!(budget.bytes(), 0);
 }
 
-/// A context unused in the last interval is released, unnoticed by the peer.
+/// A context that was not used since the last call is released, which the peer does not notice.
 #[test]
 fn an_idle_context_is_released() {
     let budget = Arc::new(DeflateBudget::default());
@@ -504,7 +510,7 @@ fn an_idle_context_is_released() {
     assert!(say(&mut encoder) < first);
 }
 
-/// Inflated bytes and streams count, even of refused messages; and so does compressing.
+/// Work is counted for decompressed bytes and for streams, even if the message is refused, and for compression.
 #[test]
 fn work_is_counted() {
     let agreed = agreed("", false);
@@ -533,7 +539,7 @@ fn work_is_counted() {
     let (too_far, error) = work_of(&zeros(65_001));
     assert_eq!(error, Some(ProtocolError::MessageTooBig));
     assert!((65_000..80_000).contains(&too_far), "{too_far}");
-    // Messages without compression have no context.
+    // Messages without compression cause no such work.
     let mut plain = Vec::new();
     encode_message(&mut plain, MessageKind::Binary, &[0; 1000], None);
     let mut decoder = Decoder::new(Role::Client, Some(agreed));
@@ -574,8 +580,8 @@ fn a_peer_may_not_refer_beyond_what_was_agreed() {
     assert_eq!(decoder.heap_bytes(), 0);
 }
 
-/// Two connections last sent the same, so the stream continues for the second. Earlier data of the first must not be
-/// referred to.
+/// The last messages of two connections were equal, so the shared stream continues for the second connection. It must
+/// not refer to earlier data of the first.
 #[test]
 fn nothing_of_another_connection_is_referred_to() {
     let mut random = fastrand::Rng::with_seed(3);

@@ -1,5 +1,5 @@
-//! Every row of `vectors/websocket.json`: complete, byte by byte and in random pieces; then its messages again through
-//! an encoder of the other role.
+//! Every row of `vectors/websocket.json` is decoded complete, byte by byte and in random pieces. Its messages are
+//! then encoded and decoded again in the other role.
 
 use serde_json::Value;
 use veche_proto::websocket::{
@@ -25,10 +25,10 @@ struct Row {
     midway: bool,
 }
 
-/// The result of a row.
+/// The events and the error of a row.
 struct Outcome {
     decoded: Vec<DecodedEvent>,
-    /// The error, and the number of bytes consumed until then.
+    /// The error, and the number of bytes that were consumed before it.
     error: Option<(ProtocolError, usize)>,
     midway: bool,
 }
@@ -63,7 +63,7 @@ fn check(name: &str, how: &str, row: &Row, outcome: &Outcome) {
     assert_eq!(outcome.midway, row.midway, "{name}, {how}: midway");
 }
 
-/// The events encoded by our encoder give the same events.
+/// Checks that the row's events, encoded and decoded again, are the same.
 fn encode_again(name: &str, mut row: Row, codecs: &mut Codecs) {
     use veche_proto::websocket::{Opcode, encode_close, encode_control};
     let (sender, mask) = match row.role {

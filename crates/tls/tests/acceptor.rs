@@ -1,4 +1,4 @@
-//! The server side alone: negotiation, client certificates, limits.
+//! Tests of the server side: negotiation, client certificates and limits.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use veche_tls::{
     TrustSource,
 };
 
-/// A temporary folder, removed when dropped.
+/// A temporary folder, which is removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -18,7 +18,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// A self-signed certificate and its key.
+    /// Creates a self-signed certificate; returns the files of the certificate and its key.
     fn pair(&self, name: &str, params: &CertificateParams) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().expect("a key");
         let made = params.self_signed(&key).expect("a certificate");
@@ -29,7 +29,7 @@ impl Folder {
         (certificate, key)
     }
 
-    /// The certificate of a server called `localhost`.
+    /// Returns a certificate of a server named `localhost`.
     fn own(&self) -> Certificate {
         let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
         let (certificate, key) = self.pair("own", &params);
@@ -48,7 +48,7 @@ fn acceptor(own: Certificate, clients: Option<&ClientAuth>) -> Acceptor {
     Acceptor::new(vec![own], clients, &["http/1.1"], &tickets).expect("good settings")
 }
 
-/// Passes bytes in both directions until both sides are silent.
+/// Passes bytes in both directions until neither side has output.
 fn talk(client: &mut TlsStream, server: &mut TlsStream) -> Result<(), Error> {
     loop {
         let (mut there, mut back, mut plain) = (Vec::new(), Vec::new(), Vec::new());
@@ -80,7 +80,8 @@ fn the_second_handshake_of_a_client_is_short() {
     }
 }
 
-/// Records of one byte are permitted, and so is a hello of some kilobytes, but not both at once.
+/// Records of one byte are accepted, and so is a ClientHello of some kilobytes, but not a long ClientHello in such
+/// records.
 #[test]
 fn a_hello_is_short() {
     let folder = Folder::new("long");
@@ -134,7 +135,8 @@ fn non_tls_bytes_are_malformed() {
         assert!(result.is_err(), "{bytes:?}");
         alerts.push(server.has_output());
     }
-    // Pieces of a message, and the side that gave up first, get no alert.
+    // Only the three complete but invalid messages get an alert: not one of which only a piece arrived, nor a peer
+    // that has sent an alert itself.
     assert_eq!(alerts, [false, true, true, true, false]);
 }
 
@@ -175,7 +177,8 @@ fn a_certificate_has_names_and_validity() {
     assert_eq!(missing.to_string(), "/nowhere/x.pem: there is no such file");
 }
 
-/// Returns the result of a client that offers these protocols.
+/// Performs the handshake of a client that offers these ALPN protocols; returns the server's side and its
+/// certificate.
 fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream, Vec<u8>), Error> {
     use std::sync::Arc;
 
@@ -196,7 +199,7 @@ fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream
         while client.wants_write() {
             client.write_tls(&mut there).expect("memory");
         }
-        // Byte by byte: a hello may arrive in any pieces.
+        // The ClientHello is passed byte by byte, since it may arrive in any pieces.
         let result = there
             .chunks(1)
             .try_for_each(|byte| server.receive(byte, &mut Vec::new()));
@@ -214,7 +217,7 @@ fn shown(acceptor: &Acceptor, name: &str, offered: &[&str]) -> Result<(TlsStream
         result?;
     }
     let certificate = client.peer_certificates().expect("shown")[0].to_vec();
-    // The client's last message, which completes the server's handshake too.
+    // The client's last message completes the handshake of the server too.
     let mut last = Vec::new();
     while client.wants_write() {
         client.write_tls(&mut last).expect("memory");
@@ -228,7 +231,7 @@ fn challenges_are_served_only_to_acme_clients() {
     use rustls::pki_types::PrivateKeyDer;
 
     let folder = Folder::new("proofs");
-    // Clients must present certificates, except ACME clients.
+    // Clients have to present a certificate, except for ACME clients.
     let clients = ClientAuth {
         roots: {
             folder.own();
@@ -267,12 +270,13 @@ fn challenges_are_served_only_to_acme_clients() {
         assert!(server.is_challenge() && server.negotiated().is_some());
         assert!(certificate == made.der().to_vec());
     }
-    // A client that asks for a missing challenge shares no protocol with us, which is not our fault.
+    // A client that requests a challenge that is not pending has no protocol in common with the server. That is not
+    // counted as the server's fault.
     for acceptor in [&usual, &closed] {
         let error = shown(acceptor, "b.example", &["acme-tls/1"]).expect_err("not ordered");
         assert_eq!(error.failure(), TlsFailure::Incompatible);
     }
-    // A client that offers other protocols too is an ordinary one.
+    // A client that also offers other protocols is treated as an ordinary client.
     for offered in [&["acme-tls/1", "http/1.1"][..], &["http/1.1"], &[]] {
         let (server, certificate) = shown(&usual, "a.example", offered).expect("served");
         assert!(!server.is_challenge());
@@ -283,7 +287,7 @@ fn challenges_are_served_only_to_acme_clients() {
     drop(proof);
     let error = shown(&usual, "a.example", &["acme-tls/1"]).expect_err("it is over");
     assert_eq!(error.failure(), TlsFailure::Incompatible);
-    // Bytes that are not a hello get an alert.
+    // Bytes that are no ClientHello get an alert.
     let mut server = usual.accept().expect("a server");
     assert!(
         server

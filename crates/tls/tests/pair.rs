@@ -1,4 +1,4 @@
-//! Both sides in one test, with temporary certificates: the test passes the bytes.
+//! Tests of client and server together, with temporary certificates. The test passes the bytes between them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use veche_tls::{ClientTrust, Error, TlsStream, TrustSource};
 
-/// The server side for `name`, and the file of its certificate.
+/// Creates the server side for `name`; returns it with the file of its certificate.
 fn server(test: &str, name: &str) -> (TlsStream, PathBuf) {
     let made = generate_simple_self_signed(vec![name.to_owned()]).expect("a certificate");
     let file = std::env::temp_dir().join(format!("veche-tls-{test}-{}.pem", std::process::id()));
@@ -25,7 +25,7 @@ fn server(test: &str, name: &str) -> (TlsStream, PathBuf) {
     (TlsStream::new(connection.into()), file)
 }
 
-/// Passes the output of each side to the other, in pieces of the given size, until both are silent.
+/// Passes the output of each side to the other, in pieces of at most this size, until neither has output.
 fn talk(
     client: &mut TlsStream,
     server: &mut TlsStream,
@@ -49,7 +49,7 @@ fn talk(
     }
 }
 
-/// Passes the pending and the new output of `from` to `to`.
+/// Sends `plain` from `from` and passes its output to `to`; returns what `to` receives.
 fn carry(from: &mut TlsStream, plain: &[u8], to: &mut TlsStream) -> Vec<u8> {
     let (mut wire, mut received) = (Vec::new(), Vec::new());
     from.send(plain, &mut wire);
@@ -63,7 +63,7 @@ fn bytes_pass_from_end_to_end() {
         let (mut server, file) = server("carries", "localhost");
         let trust = ClientTrust::new(&TrustSource::File(file)).expect("a certificate");
         let mut client = trust.connect("localhost").expect("a name");
-        // Data sent before the handshake are buffered.
+        // Data that is sent before the handshake is buffered until the handshake is complete.
         assert_eq!(carry(&mut client, b"early", &mut server), b"");
         assert!(client.is_handshaking());
         let (_, received) = talk(&mut client, &mut server, piece).expect("good TLS");

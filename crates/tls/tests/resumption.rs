@@ -1,4 +1,4 @@
-//! A client with a certificate resumes its session only as long as the certificate would be accepted.
+//! Tests that a client with a certificate can resume its session only while the certificate would still be accepted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Authority {
         }
     }
 
-    /// A certificate for `name` with the given validity from now on.
+    /// Signs a certificate for `name` that is valid from now on for `life`; returns it with its key.
     #[expect(
         clippy::disallowed_methods,
         reason = "certificates hold by the wall clock"
@@ -87,7 +87,7 @@ impl Drop for Folder {
     }
 }
 
-/// A client that trusts one authority and presents a certificate of its own.
+/// Returns the configuration of a client that trusts this authority and presents this certificate, if any.
 fn client(
     version: &'static SupportedProtocolVersion,
     servers: &Authority,
@@ -110,7 +110,8 @@ fn client(
     })
 }
 
-/// Returns whether a connection resumes a session and whether its client is known; an error if the server refuses it.
+/// Connects; returns whether a session was resumed and whether the client presented a certificate. Returns an error
+/// if the server refuses the client.
 fn connect(acceptor: &Acceptor, config: &Arc<ClientConfig>) -> Result<(bool, bool), String> {
     let name = ServerName::try_from("localhost").expect("a name");
     let client = ClientConnection::new(Arc::clone(config), name).expect("a client");
@@ -172,7 +173,7 @@ fn a_revoked_authority_takes_its_tickets_along() {
             assert_eq!(connect(&both, config), Ok((false, true)));
             assert_eq!(connect(&both, config), Ok((true, true)));
         }
-        // The keys of the tickets stay, so that only the authorities decide.
+        // The keys of the tickets are the same, so that only the changed authorities matter.
         let one = acceptor(&[&kept]);
         assert_eq!(connect(&one, &ann), Ok((true, true)));
         let refused = connect(&one, &eve).expect_err("nothing vouches for it");

@@ -1,4 +1,4 @@
-//! Loading of trust stores: which files are read when, and which callers wait for it.
+//! Tests of loading trust stores: when a file is read, and which callers wait for that.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -34,7 +34,8 @@ fn a_file_is_read_once_and_again_when_it_has_changed() {
         &first,
         &trusts.cached(&trust_source).expect("known")
     ));
-    // A different length, whatever the clock of the file system says.
+    // The new file has another length, so that the change is noticed even if the file system's clock has not
+    // advanced.
     fs::write(&file, certificate() + &certificate()).expect("written");
     assert!(trusts.cached(&trust_source).is_none());
     let second = trusts.load(&trust_source).expect("certificates");
@@ -51,7 +52,7 @@ fn loading_one_source_does_not_block_others() {
     let trust_source = TrustSource::File(pipe.clone());
     thread::scope(|scope| {
         let found = scope.spawn(|| trusts.load(&trust_source).map(drop));
-        // The pipe can be opened once the file is being read.
+        // The pipe can be opened for writing as soon as another thread reads it.
         let mut reads = File::options().write(true).open(&pipe).expect("a reader");
         assert!(trusts.cached(&trust_source).is_none());
         assert!(trusts.load(&TrustSource::Insecure).is_ok());

@@ -1,8 +1,9 @@
 //! The admin page: its files are public, its calls below `api/` need one of its keys.
 //!
-//! It supports the methods of the back end's API and returns [views](AdminView) of the process. A foreign page can use
-//! neither: it has no key, can't send the header for it, and is refused by the headers that browsers add. The content
-//! of the views is produced elsewhere.
+//! It serves the methods of the back end's API and returns [views](AdminView) of the process. A page of another site
+//! can call neither: it has no key, can't set the header that carries one, and its requests are recognised by the
+//! `Origin` and `Sec-Fetch-Site` headers that browsers add. The content of the views is produced by
+//! [`ProcessServices`](crate::ProcessServices).
 
 use std::net::IpAddr;
 
@@ -20,7 +21,8 @@ use crate::http::{api_error, wrong_key};
 
 pub use crate::context::admin_view::AdminView;
 
-/// Applies the filters in the body of a call, which may be empty.
+/// Applies the filters in the body of a call to a view. The body may be empty; only the view of the log has a filter,
+/// `after`.
 pub(crate) fn filter_channels(look: AdminView, body: &[u8]) -> Result<AdminView, BadCommand> {
     if !matches!(look, AdminView::Log { .. }) || body.iter().all(u8::is_ascii_whitespace) {
         return Ok(look);
@@ -36,7 +38,7 @@ struct After {
     after: u64,
 }
 
-/// Checks that a call has a key and is not made by a foreign page.
+/// Checks that a call has an admin key and was not made by a page of another site.
 pub(crate) fn admit(
     head: &Head<'_>,
     is_tls: bool,

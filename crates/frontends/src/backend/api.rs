@@ -1,8 +1,8 @@
 //! The back end's HTTP API: calls by path, their authorisation and responses.
 //!
 //! Publishing is implemented in [`backend`](crate::backend). Responses are `{"result":{…}}` or
-//! `{"error":{"code","message"}}` with status 200, since the transport succeeded. A caller may request statuses for
-//! errors by a header.
+//! `{"error":{"code","message"}}`, both with status 200. A caller that wants errors to have an HTTP status of their
+//! own requests it with the header `X-Centrifugo-Error-Mode`.
 
 mod answers;
 mod batch;
@@ -36,11 +36,11 @@ pub(crate) struct BackendCall {
     method: ApiMethod,
     backend: Backend,
     batch: Option<ApiBatch>,
-    /// Whether an error sets the HTTP status.
+    /// Whether the response to a failed command has an error status; if false, its status is 200.
     has_status: bool,
 }
 
-/// The header that requests statuses for errors, and its value.
+/// The name and the value of the header that requests HTTP error statuses for failed commands.
 const ERROR_MODE: (&str, &[u8]) = ("x-centrifugo-error-mode", b"transport");
 
 impl ApiCall for BackendCall {
@@ -70,7 +70,7 @@ impl ApiCall for BackendCall {
         Self::of(head, ApiMethod::of(name), publisher)
     }
 
-    /// The admin page has methods in addition to those of the API.
+    /// Begins a call of the admin page, which has methods in addition to those of the API.
     fn begin_admin(
         head: &Head<'_>,
         name: &str,
@@ -160,7 +160,7 @@ impl BackendCall {
         })
     }
 
-    /// Begins the call; returns what it has to wait for.
+    /// Begins the call; returns what its next step has to wait for, or `None` if all commands were started.
     fn begin_to(
         &mut self,
         body: &[u8],
@@ -187,7 +187,8 @@ impl BackendCall {
         }
     }
 
-    /// A call with several commands has an answer for each, and therefore no error status.
+    /// Returns the status of an answered call. A call with several commands has one answer per command, and therefore
+    /// no error status.
     fn answered_with(&self, answers: ApiAnswerBody) -> CallStatus<ApiAnswerBody> {
         let error = match &self.batch {
             None if self.has_status => answers.error(),

@@ -1,6 +1,6 @@
 //! Commands of back ends as JSON objects: a push line, the body of an API call, a message on `/api/socket`.
 //!
-//! It parses bytes to a [`PublishCommand`] that borrows from them where possible; `backend` executes it.
+//! Bytes are parsed into a [`PublishCommand`] that borrows from them where possible; `backend` executes it.
 
 mod bad_command;
 mod bans;
@@ -40,13 +40,13 @@ pub const TARGETS_MAX: usize = 1024;
 /// Maximum length of idempotency keys and version epochs in bytes.
 const OPTION_BYTES_MAX: usize = 128;
 
-/// Maximum number of tags of a publication, and of their bytes.
+/// Maximum number of tags of a publication; [`TAGS_BYTES_MAX`] limits their total size in bytes.
 const TAGS_MAX: usize = 32;
 const TAGS_BYTES_MAX: usize = 4096;
 
 /// A JSON string, borrowed unless it has escapes.
 ///
-/// (serde derives an owned `Cow` inside an `Option`.)
+/// It is a type of its own since serde would derive an owned `Cow` inside an `Option`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JsonText<'a>(pub Cow<'a, str>);
 
@@ -69,7 +69,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
     }
 }
 
-/// The encoded object. Unknown keys are errors: an ignored option would break what it promises.
+/// The JSON object of a command. Unknown keys are errors, since a command without one of its options would have
+/// another effect than requested.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire<'a> {
@@ -81,7 +82,7 @@ struct Wire<'a> {
     channel: Option<JsonText<'a>>,
     #[serde(borrow)]
     channels: Option<Vec<JsonText<'a>>>,
-    /// `data` and `message` are synonyms.
+    /// The data; the JSON key may also be `message`.
     #[serde(borrow, default, alias = "message", deserialize_with = "even_null")]
     data: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -105,7 +106,8 @@ struct Wire<'a> {
     id: Option<&'a RawValue>,
 }
 
-/// Deserialises `null` as a value to push; serde would treat it as an absent key.
+/// Deserialises a present `null` as `Some(null)`, a value to publish; serde's default would treat it as a missing
+/// key.
 fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
@@ -126,7 +128,7 @@ pub enum PublishTarget<'a> {
 }
 
 impl PublishTarget<'_> {
-    /// Returns the number of users or channels, each with a publication of its own.
+    /// Returns the number of users or channels; each of them receives a publication of its own.
     pub(crate) fn count(&self) -> u64 {
         match self {
             Self::User(_) | Self::Channel(_) => 1,
@@ -150,22 +152,22 @@ impl PublishTarget<'_> {
 pub struct PublishCommand<'a> {
     /// The recipients of the publication.
     pub target: PublishTarget<'a>,
-    /// The data; `None` only for calls without any (disconnect).
+    /// The data; `None` only for commands without data, such as `disconnect`.
     pub data: Option<PublishData<'a>>,
     /// Publish options that differ from the default.
     pub options: Option<Arc<PublishOptions>>,
-    /// Whether a reply is requested where replies are optional.
+    /// Whether a reply is requested, on transports where replies are optional.
     pub ack: bool,
-    /// The caller's id for the answer: compact JSON text, a number or a string.
+    /// The caller's id, copied to the answer: compact JSON text of a number or a string.
     pub id: Option<&'a str>,
 }
 
-/// The data of a publication before decoding.
+/// The data of a publication in the encoding of the command.
 #[derive(Clone, Copy, Debug)]
 pub enum PublishData<'a> {
     /// A JSON value: a string is pushed as its text, anything else as compact JSON.
     Json(&'a RawValue),
-    /// Decoded base64 of this kind in the scratch buffer of [`parse`].
+    /// A payload of this kind, decoded from base64 into the scratch buffer of [`parse`].
     Decoded(PayloadKind),
 }
 
@@ -225,7 +227,7 @@ pub fn parse<'a>(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<PublishComman
     })
 }
 
-/// Validates the caller's id for an answer.
+/// Checks the id that the answer has to repeat, and returns its JSON text.
 fn answer_id(id: &RawValue) -> Result<&str, BadCommand> {
     let id = id.get();
     let is_start = |sign: char| sign == '"' || sign == '-' || sign.is_ascii_digit();
@@ -246,7 +248,7 @@ fn decode(name: &str, base64: &JsonText<'_>, scratch: &mut Vec<u8>) -> Result<()
     })
 }
 
-/// Returns the kind of bytes without a declared one, and compacts them if they are JSON.
+/// Returns whether bytes whose kind is not declared are JSON or binary; JSON is made compact in place.
 fn json_or_binary(bytes: &mut Vec<u8>) -> PayloadKind {
     if let veche_centrifuge::PublicationData::Binary(_) =
         veche_centrifuge::PublicationData::of_bytes(bytes)
@@ -260,7 +262,7 @@ fn json_or_binary(bytes: &mut Vec<u8>) -> PayloadKind {
     PayloadKind::Json
 }
 
-/// Returns the publish options; `None`: the default.
+/// Returns the publish options; `None` if all are the default.
 fn options(
     key: Option<&JsonText<'_>>,
     version: Option<u64>,
@@ -294,7 +296,7 @@ fn options(
     Ok((terms != PublishOptions::default()).then(|| Arc::new(terms)))
 }
 
-/// Converts tags; empty ones are as good as absent.
+/// Returns the tags in the form of a publication; an empty object has the same effect as no tags.
 fn info(
     tags: &BTreeMap<JsonText<'_>, JsonText<'_>>,
 ) -> Result<Option<Arc<PublicationInfo>>, BadCommand> {
@@ -322,8 +324,8 @@ fn info(
 }
 
 impl PublishData<'_> {
-    /// Returns the payload for clients, using `scratch` if it has to be rewritten. For [`PublishData::Decoded`] it is the
-    /// buffer filled by [`parse`].
+    /// Returns the payload for clients, written to `scratch` if it differs from the text of the command. For
+    /// [`PublishData::Decoded`], `scratch` must be the buffer that [`parse`] filled.
     pub fn payload<'s>(self, scratch: &'s mut Vec<u8>) -> Result<PayloadRef<'s>, BadCommand>
     where
         Self: 's,
@@ -348,7 +350,7 @@ impl PublishData<'_> {
                     bytes: inner.as_bytes(),
                 });
             }
-            // Errors such as unpaired surrogates are found only here.
+            // The string was not decoded before, so errors such as unpaired surrogates are found only here.
             let decoded: String = serde_json::from_str(text)
                 .map_err(|error| BadCommand::new(format!("bad string in \"data\": {error}")))?;
             scratch.clear();
@@ -389,7 +391,7 @@ fn compact(json: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Checks for an object, since serde also accepts an array in place of a struct.
+/// Checks that the text begins with `{`, since serde also accepts an array in place of a struct.
 fn check_object(bytes: &[u8]) -> Result<(), BadCommand> {
     let mut text = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     match text.next() {

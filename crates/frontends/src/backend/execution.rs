@@ -35,7 +35,8 @@ use exchange::{ExchangeState, UNCOUNTED};
 use names::{channel_name, known_channel, personal_channel};
 pub use nodes::bind_undecided;
 
-/// Maximum number of unanswered commands of one back end; its input then waits.
+/// Maximum number of unanswered commands of one back end connection; when it is reached, further input of that
+/// connection waits.
 pub const EXCHANGES_MAX: usize = 1024;
 
 /// Why a command is not executed.
@@ -43,7 +44,7 @@ pub const EXCHANGES_MAX: usize = 1024;
 pub enum Rejection {
     /// The command is invalid.
     Bad(BadCommand),
-    /// The publication is rejected for now.
+    /// The publication is rejected because of a temporary condition.
     Busy(PublishError),
 }
 
@@ -56,27 +57,28 @@ impl From<BadCommand> for Rejection {
 /// The progress of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandProgress {
-    /// Done; its answer, if any, will follow.
+    /// The command was executed; its answer, if it has one, follows later.
     Done,
-    /// Valid and stored, but part of it waits for credit: [`Backend::resume`] continues.
+    /// The command is valid and stored, but some of its publications wait for credit: [`Backend::resume`] continues.
     Unfinished,
 }
 
-/// The exchanges of one back end connection in order.
+/// The commands of one back end connection and their answers, in order.
 #[derive(Debug, Default)]
 pub struct Backend {
     publisher: PublisherKey,
     exchanges: VecDeque<Exchange>,
-    /// Number of exchanges from the front that are known to be complete.
+    /// Number of exchanges, from the first on, that are known to be complete.
     complete: usize,
-    /// Number of the first exchange.
+    /// The number of the first exchange in the queue.
     first: u32,
     unfinished: Option<UnfinishedPublish>,
-    /// A stored frame that can't be parsed before an answer is sent.
+    /// A received frame that was not executed because the limit of unanswered commands was reached.
     unwritten: Option<(MessageKind, Vec<u8>)>,
 }
 
-/// A publication with targets that wait for credit: parsed and owned, so that retries cost nothing more.
+/// A publication, some of whose targets wait for credit. It is parsed and owned, so that a retry parses and copies
+/// nothing.
 #[derive(Debug)]
 struct UnfinishedPublish {
     targets: Vec<Box<str>>,
@@ -86,7 +88,8 @@ struct UnfinishedPublish {
     exchange: Option<u32>,
 }
 
-/// A ticket contains the exchange (22 bits, wrapping) and the target in it (10 bits).
+/// Number of bits for the target within its exchange. The other 22 bits of a ticket are the exchange's number, which
+/// wraps.
 const TARGET_BITS: u32 = 10;
 const EXCHANGE_MASK: u32 = u32::MAX >> TARGET_BITS;
 
@@ -94,7 +97,7 @@ fn ticket(exchange: u32, target: usize) -> Ticket {
     Ticket((exchange & EXCHANGE_MASK) << TARGET_BITS | target as u32)
 }
 
-/// Checks that memory permits a publication or a possibly large answer.
+/// Refuses a publication or a command with a possibly large answer while the server is short of memory.
 fn check_memory(shared: &Context) -> Result<(), Rejection> {
     match shared.is_short_of_memory {
         true => Err(Rejection::Busy(PublishError::OutOfMemory)),
@@ -103,7 +106,7 @@ fn check_memory(shared: &Context) -> Result<(), Rejection> {
 }
 
 impl Backend {
-    /// Creates the exchanges of an API caller.
+    /// Creates the state for an API caller without pending commands.
     pub fn of(publisher: PublisherKey) -> Self {
         Self {
             publisher,
@@ -111,7 +114,8 @@ impl Backend {
         }
     }
 
-    /// Checks the publish rate, and counts the publications.
+    /// Refuses a publication while memory is short or if it exceeds the caller's publish rate; otherwise counts it
+    /// against that rate.
     fn check_rate(&self, target: &PublishTarget<'_>, shared: &Context) -> Result<(), Rejection> {
         check_memory(shared)?;
         let publishing = &shared.config.publish_rate;
@@ -122,8 +126,8 @@ impl Backend {
 
     /// Executes a publish command.
     ///
-    /// `answered`: whether a reply is written. Must be called only while no operation is unfinished and this is not
-    /// [full](Backend::is_full).
+    /// `answered`: whether a reply is written. Must be called only while no command is unfinished and the limit of
+    /// unanswered commands is not reached ([`is_full`](Backend::is_full)).
     pub fn publish(
         &mut self,
         command: &PublishCommand<'_>,
@@ -253,10 +257,11 @@ impl Backend {
             return Ok(CommandProgress::Done);
         };
         if shared.requests.nodes.is_some() {
-            // Other nodes apply the ban before they close the user's connections.
+            // Other nodes apply the ban before they receive the command that closes the user's connections.
             nodes::block(block, None, &mut shared.requests);
         }
-        // This node already applies it: later connections are rejected.
+        // This node has already applied the ban and rejects new connections of the user; the open ones are closed
+        // now.
         let (code, reason) = CloseCode::Blocked.parts();
         let reason = Arc::from(reason);
         let closing = AddressedCommand {
@@ -265,7 +270,7 @@ impl Backend {
         };
         let progress = self.send_user_command(closing, session, shared)?;
         if let Some((content, last)) = unwritten.zip(self.exchanges.back_mut()) {
-            // The command is executed anyway, and answered when it is done.
+            // The ban could not be stored on disk. The user is disconnected anyway, and the answer has that error.
             last.content = content;
         }
         Ok(progress)
@@ -296,7 +301,7 @@ impl Backend {
         Ok(CommandProgress::Done)
     }
 
-    /// Lists channels with subscribers whose names match the pattern; all without one.
+    /// Lists the channels that have subscribers and match the pattern; without a pattern, all that have subscribers.
     pub fn channels(
         &mut self,
         pattern: Option<&JsonText<'_>>,
@@ -350,7 +355,7 @@ impl Backend {
         Ok(CommandProgress::Done)
     }
 
-    /// Answers with this result, a JSON object.
+    /// Answers with this result, the text of a JSON object.
     pub fn answer_with_text(&mut self, result: String) -> CommandProgress {
         self.begin_exchange(None, 0, ExchangeState::Written(result));
         CommandProgress::Done
@@ -382,7 +387,8 @@ impl Backend {
         Ok(CommandProgress::Done)
     }
 
-    /// Adds an error as an answer, in order. `place`: the position of the command, if it has to be named.
+    /// Adds an error as the answer to a command, in order. `place`: the command's position as text for the error
+    /// message; empty if the message needs none.
     pub fn refuse(
         &mut self,
         id: Option<&str>,
@@ -418,7 +424,7 @@ impl Backend {
         }
     }
 
-    /// Continues what waited for credit; returns `true` when nothing is left.
+    /// Publishes to the targets that waited for credit; returns whether none is left.
     pub fn resume(&mut self, session: ConnectionId, shared: &mut Context) -> bool {
         let Some(mut job) = self.unfinished.take() else {
             return true;
@@ -443,7 +449,8 @@ impl Backend {
         self.exchanges.len() >= EXCHANGES_MAX
     }
 
-    /// Stores a frame that can't be parsed yet; its source is paused meanwhile, so there is at most one.
+    /// Stores a frame that can't be executed before earlier commands are answered. Its source is paused until then,
+    /// so there is at most one such frame.
     pub fn store_unwritten(&mut self, kind: MessageKind, frame: Vec<u8>) {
         self.unwritten = Some((kind, frame));
     }
@@ -453,7 +460,7 @@ impl Backend {
         self.unwritten.take()
     }
 
-    /// Handles the answer of a home worker.
+    /// Handles the answer of a home worker to the ticket of one of these exchanges.
     pub fn answered(&mut self, Ticket(ticket): Ticket, answer: HubReply) {
         let (number, target) = (
             ticket >> TARGET_BITS,
@@ -489,7 +496,7 @@ impl Backend {
                 if let ExchangeState::Disconnected(all) = &mut exchange.content {
                     *all = connections;
                 }
-                // Some answers may have been settled before.
+                // Some of these answers may have arrived before their number: they are subtracted already.
                 exchange.open = exchange.open.wrapping_sub(UNCOUNTED).wrapping_add(open);
                 return;
             }
@@ -540,7 +547,8 @@ impl Backend {
         Some(std::mem::take(&mut self.exchanges))
     }
 
-    /// Adds an exchange whose reply is written in order, once `pending_acknowledgements` homes have acknowledged.
+    /// Adds an exchange whose answer is written after those before it, once `open` answers of home workers have
+    /// arrived.
     fn begin_exchange(&mut self, id: Option<&str>, open: u32, content: ExchangeState) {
         self.exchanges.push_back(Exchange {
             id: id.map(Into::into),
@@ -641,7 +649,7 @@ impl Backend {
         CommandProgress::Unfinished
     }
 
-    /// Publishes to further targets; returns `true` when all are done.
+    /// Publishes to the remaining targets until credit is lacking; returns whether none is left.
     fn advance(
         &mut self,
         job: &mut UnfinishedPublish,

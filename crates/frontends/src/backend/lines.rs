@@ -1,11 +1,12 @@
-//! Push listener connections: one JSON object per line from the back end.
+//! Connections of push listeners: the back end sends one JSON object per line.
 //!
-//! A valid line is answered only if it requests it (`"ack":true`, or an `id`); an invalid one always, by a line with
-//! its number and the reason, and the connection stays open. Empty lines are ignored.
+//! A valid line is answered only if it requests an answer (`"ack":true`, or an `id`). An invalid line is always
+//! answered with an error that has the line's number and the reason, and the connection stays open. Empty lines are
+//! ignored.
 //!
-//! Two faults end the connection, and nothing after them is executed: a first line that is not a JSON object, and an
-//! overlong line. A web page can make a browser connect here, in HTTP or TLS, and control most of what it sends, but
-//! neither the first bytes nor the end of an overlong line.
+//! Two faults end the connection, and no later line is executed: a first line that is not a JSON object, and a line
+//! that is too long. They are the defence against web pages, which can make a browser connect here with HTTP or TLS:
+//! a page controls most of what the browser sends, but neither the first bytes nor the end of an overlong line.
 
 use serde::de::IgnoredAny;
 use veche_hub::{ConnectionId, HubReply, Ticket};
@@ -25,9 +26,9 @@ const NOT_OBJECT: &str =
 #[derive(Default)]
 pub(crate) struct LineStage {
     backend: Backend,
-    /// Number of lines so far; the first is line 1.
+    /// Number of lines received so far; the first line has the number 1.
     count: u64,
-    /// Bytes of the incomplete line already searched for its end.
+    /// Number of bytes of the incomplete line that were already searched for a line end.
     searched: usize,
     phase: Phase,
     /// When lines were last processed, in monotonic milliseconds.
@@ -42,7 +43,7 @@ enum Phase {
     Unknown,
     /// The first line was a JSON object.
     Open,
-    /// Input is dropped; the connection ends after all answers.
+    /// A fault was found: further input is dropped, and the connection ends after all answers.
     Over,
 }
 
@@ -81,7 +82,7 @@ impl LineStage {
             self.searched = 0;
             let progress = self.line(id, &rest[..length], shared);
             taken += length + 1;
-            // Written replies count as queued and make room for further commands.
+            // Written answers leave the queue of unanswered commands, which makes room for further ones.
             self.write_answers(id, shared);
             if self.phase == Phase::Over {
                 break NextStep::End;
@@ -115,7 +116,7 @@ impl LineStage {
         self.served_ms
     }
 
-    /// Refuses the last line and all later input.
+    /// Refuses the last line with this error, and drops all later input.
     fn end(&mut self, why: &str, id: ConnectionId, shared: &mut Context) {
         self.refuse(None, BadCommand::new(why).into(), id, shared);
         self.phase = Phase::Over;
@@ -126,7 +127,7 @@ impl LineStage {
         self.end(&why, id, shared);
     }
 
-    /// Commands before the fault are answered before the end.
+    /// Returns the step after a fault: the connection ends once the commands before the fault are answered.
     fn ending(&self) -> NextStep<NoNextStage> {
         match self.backend.is_settled() {
             true => NextStep::End,
@@ -204,7 +205,7 @@ impl LineStage {
         }
     }
 
-    /// Returns whether input that waited for an answer may continue.
+    /// Handles an answer; returns whether input that waited for it may continue.
     pub(crate) fn answered(
         &mut self,
         id: ConnectionId,
@@ -230,8 +231,8 @@ impl LineStage {
     }
 }
 
-/// Returns whether the first line may be a JSON object or empty, by its first byte, so that most other input is refused
-/// before a line's end arrives.
+/// Returns whether the first line may be empty or a JSON object, judged by its first byte. Most other input is thus
+/// refused before a line end arrives.
 fn may_begin_object(bytes: &[u8]) -> bool {
     matches!(
         bytes.first(),

@@ -1,4 +1,4 @@
-//! The API's WebSocket: each message is a command, always answered in order.
+//! The API's WebSocket: each message is a command, and every command is answered, in order.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
@@ -47,7 +47,7 @@ impl Session for Box<Backend> {
         cx: &mut SessionContext<'_>,
     ) -> Flow {
         if Backend::is_full(self) {
-            // A decoded frame can't be returned to the input, so it is stored here.
+            // The frame is already decoded and can't be returned to the input, so it is stored.
             self.store_unwritten(kind, data.to_vec());
             return Flow::Wait(WaitReason::Answer);
         }

@@ -7,17 +7,18 @@ use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
 impl Connection {
-    /// Ends a complete response, and sets the next deadline.
+    /// Ends the connection if its endless response is complete, and sets the next deadline.
     pub(super) fn settle_deadline(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Socket(socket) = &self.stage
             && socket.is_closing()
             && socket.is_response()
         {
-            // The final chunk needs no answer.
+            // The peer does not acknowledge the final chunk, so nothing is awaited.
             self.end(id, shared);
         }
         self.deadline_ms = match &self.stage {
-            // While input waits, nothing can be received from the peer; `write_timeout` monitors whether it reads.
+            // While input waits for output to be sent, nothing is read from the peer, so only `write_timeout` checks
+            // whether the peer still reads.
             Stage::Http(_) if self.blocked == Some(WaitReason::Output) => u64::MAX,
             Stage::Socket(socket)
                 if self.blocked == Some(WaitReason::RateLimit) && !socket.is_closing() =>

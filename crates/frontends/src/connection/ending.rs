@@ -13,7 +13,7 @@ use crate::outbox::TransportEnd;
 use crate::outbox::access_log_buffer::SlowEventKind;
 
 impl Connection {
-    /// Closes the session with a code, for the hub, the operator or a limit.
+    /// Closes the session with a code: on behalf of the hub or the operator, or because of a limit.
     pub fn disconnect(&mut self, id: ConnectionId, code: u16, reason: &str, shared: &mut Context) {
         match &mut self.stage {
             Stage::Socket(socket) => {
@@ -38,7 +38,7 @@ impl Connection {
         shared: &mut Context,
     ) {
         if !matches!(self.stage, Stage::Socket(_)) {
-            // A session that is still opening can be closed; other commands come too early.
+            // A session that is still opening can be closed; all other commands require an open session.
             if let UserAction::Disconnect { code, reason } = &instruction.action
                 && instruction.client.is_none()
             {
@@ -59,7 +59,7 @@ impl Connection {
                 socket.handle_lost_history(id, channel, shared);
                 self.unblock_if_closed(id, shared);
             }
-            // A session that is still opening, or an endless response.
+            // The session is still opening, or the connection is an endless response: it is closed.
             _ => {
                 let (code, reason) = CloseCode::InsufficientState.parts();
                 self.disconnect(id, code, reason, shared);
@@ -67,8 +67,8 @@ impl Connection {
         }
     }
 
-    /// Resumes the input of a session that was closed while it was blocked, since the input contains the peer's Close.
-    /// A session that waits for its next turn stays blocked, and so does one that is not closed.
+    /// Resumes the input of a blocked session if it is closing, since the input may contain the peer's Close. A
+    /// session that waits for its next turn stays blocked.
     pub(super) fn unblock_if_closed(&mut self, id: ConnectionId, shared: &mut Context) {
         let is_closing = matches!(&self.stage, Stage::Socket(socket) if socket.is_closing());
         if is_closing && self.blocked.is_some_and(|block| block != WaitReason::Turn) {
@@ -77,7 +77,7 @@ impl Connection {
         self.settle_deadline(id, shared);
     }
 
-    /// Closes a client that reads too slowly: its outbox exceeds its limit.
+    /// Closes a session whose client reads too slowly, so that its outbox exceeds its limit.
     pub fn handle_overflow(&mut self, id: ConnectionId, shared: &mut Context) {
         shared.stats.slow_consumers.add(1);
         self.record_slow_consumer(id, "closed with", shared);
@@ -88,12 +88,13 @@ impl Connection {
             NoteLevel::Warn,
             format!("closed with 1013: the client reads too slowly{user}"),
         );
-        // Earlier output stays: it is complete, within the limit, and may contain the 101.
+        // Output that is already queued stays in the outbox: it is complete, within the limit, and may contain the
+        // 101 response.
         let (code, reason) = CloseCode::SlowConsumer.parts();
         self.disconnect(id, code, reason, shared);
     }
 
-    /// Logs a slow client that has begun to miss droppable publications.
+    /// Records that a slow client has begun to miss droppable publications.
     pub fn log_missed_publications(&mut self, id: ConnectionId, shared: &mut Context) {
         self.record_slow_consumer(id, "misses publications, with", shared);
     }
@@ -103,7 +104,7 @@ impl Connection {
         let unsent = shared.requests.outboxes.queued(id) / 1024;
         let (silent_ms, path) = match &self.stage {
             Stage::Socket(socket) => (socket.silent_ms(shared), socket.path()),
-            // A client of an endless response.
+            // The client reads an endless HTTP response.
             _ => (0, "HTTP"),
         };
         let what = || {
@@ -115,7 +116,7 @@ impl Connection {
         access_log.record_duration(SlowEventKind::Consumer, silent_ms, what);
     }
 
-    /// Closes the session: the token or identity has expired.
+    /// Closes the session because its token or identity has expired.
     pub(super) fn handle_expired(&mut self, id: ConnectionId, shared: &mut Context) {
         shared.stats.tokens_expired.add(1);
         shared.log(id, NoteLevel::Info, "closed: the token has expired");
@@ -123,7 +124,7 @@ impl Connection {
         self.disconnect(id, code, reason, shared);
     }
 
-    /// Returns whether it is a back end that pushes: lines, or a WebSocket of the API.
+    /// Returns whether the peer is a back end that pushes, by push lines or by a WebSocket of the API.
     #[must_use]
     pub fn is_back_end(&self) -> bool {
         match &self.stage {
@@ -133,13 +134,14 @@ impl Connection {
         }
     }
 
-    /// Begins to drain: sessions are closed, idle connections end, and current requests are answered first.
+    /// Begins to drain the connection: a session is closed, an idle connection ends, and a current request is
+    /// answered first.
     pub fn drain(&mut self, id: ConnectionId, shared: &mut Context) {
         match &mut self.stage {
-            // Accepted during the drain: it ends after its response.
+            // The connection was accepted during the drain: it ends after its response.
             Stage::Http(_) if self.is_draining => {}
             Stage::Http(http) if http.is_idle() && self.input.is_none() => self.end(id, shared),
-            // An event stream would never end; its client reconnects.
+            // An event stream would never end by itself; its client reconnects.
             Stage::Http(http) if http.is_endless() => self.end(id, shared),
             Stage::Http(_) | Stage::Ending => {}
             // Commands already received from a back end are executed and answered first.
@@ -183,8 +185,8 @@ impl Connection {
         shared.requests.outboxes.finish(id, TransportEnd::Shutdown);
     }
 
-    /// Handles that the transport has sent all its output. An ending connection now waits for the peer's FIN for a
-    /// limited time; while bytes were unsent, only `write_timeout` applied.
+    /// Handles that the transport has sent all output. A connection that is ending now waits for the peer's FIN, at
+    /// most for the close timeout; while bytes were unsent, only `write_timeout` applied.
     pub fn handle_all_sent(&mut self, shared: &Context) {
         if matches!(self.stage, Stage::Ending) {
             self.begin_close_timeout(shared);
@@ -200,7 +202,7 @@ impl Connection {
         shared.requests.outboxes.finish(id, TransportEnd::Abort);
     }
 
-    /// Ends a connection that only waited for its current work.
+    /// Ends a draining connection once its current work is done.
     pub(super) fn finish_if_due(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.blocked.is_some() {
             return;
@@ -214,10 +216,10 @@ impl Connection {
         }
     }
 
-    /// After the peer's FIN, ends the connection once all of its requests were answered.
+    /// After the peer's FIN, ends the connection once all of its requests are answered.
     pub(super) fn finish_after_end(&mut self, id: ConnectionId, shared: &mut Context) {
         if let Stage::Lines(lines) = &self.stage {
-            // The last line may lack its terminator, as in `printf … | nc`.
+            // The last line may lack its line end, as in `printf … | nc`.
             if let Some(input) = self.input.as_mut().filter(|input| !input.ends_with(b"\n")) {
                 input.push(b'\n');
                 self.process_buffered(id, shared);

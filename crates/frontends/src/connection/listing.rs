@@ -8,7 +8,7 @@ use super::Connection;
 use crate::context::session_info::ListConnections;
 use crate::context::worker_context::Context;
 
-/// Returns the matching connections of this worker. `find` looks up connections by id.
+/// Returns the connections of this worker that match the request. `find` looks up a connection by id.
 pub fn list_connections<'c>(
     list_request: &ListConnections,
     shared: &Context,
@@ -28,7 +28,7 @@ pub fn list_connections<'c>(
 }
 
 impl Connection {
-    /// Returns the description for back ends.
+    /// Returns the connection's description for back ends.
     fn describe(&self, id: ConnectionId, shared: &Context) -> ConnectionInfo {
         let channels: Box<[Arc<str>]> = shared.hub.channels_of(id).cloned().collect();
         let about = self.info();

@@ -1,4 +1,5 @@
-//! Events for open sessions only: token renewals, relayed commands, hook decisions, their application.
+//! Events that concern only open sessions: token renewals, relayed commands, hook decisions, ended application
+//! handlers.
 
 use veche_hub::ConnectionId;
 
@@ -10,7 +11,8 @@ use crate::context::worker_context::Context;
 use crate::websocket::RenewError;
 
 impl Connection {
-    /// Replaces the token of a session that was opened with one; returns how long it is valid, in milliseconds.
+    /// Replaces the token of a session that was opened with a token; returns for how many milliseconds the new one is
+    /// valid.
     ///
     /// # Errors
     /// The token is invalid; the previous one stays in force.
@@ -28,7 +30,7 @@ impl Connection {
         renewed
     }
 
-    /// Handles commands that arrived with another request.
+    /// Handles commands that the client sent in a request on another connection.
     pub fn handle_relay(
         &mut self,
         id: ConnectionId,
@@ -46,7 +48,7 @@ impl Connection {
         self.unblock_if_closed(id, shared);
     }
 
-    /// Handles the decision on one of the session's commands.
+    /// Handles the decision of a hook on one of the session's commands.
     pub fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
@@ -66,12 +68,12 @@ impl Connection {
         self.unblock_if_closed(id, shared);
     }
 
-    /// Handles the end of an application handler that was waiting.
+    /// Handles that a suspended application handler has ended.
     pub fn handle_app_ready(&mut self, id: ConnectionId, shared: &mut Context) {
         let Stage::Socket(socket) = &mut self.stage else {
             return;
         };
-        // Input that waits for the client to read is resumed by that.
+        // If input also waits for the client to read, it is resumed when the output is sent, not here.
         if !socket.app_ready() {
             return;
         }
@@ -81,7 +83,7 @@ impl Connection {
                 self.apply_step(id, then, shared);
             }
             Some(WaitReason::RateLimit) => {
-                // Processes input that was received in time; further input still waits.
+                // Processes messages that were received before the rate was exceeded; later input still waits.
                 let _ = socket.resume(id, shared);
                 self.unblock_if_closed(id, shared);
             }

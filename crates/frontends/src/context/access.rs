@@ -1,7 +1,7 @@
 //! Access rules of a listener: allowed and denied networks, trusted proxies, accepted host names.
 //!
-//! They are checked first: the peer's network at accept, before a byte is read; the client behind a proxy and the
-//! requested host with each request's head.
+//! These rules are checked first: the peer's network at accept, before a byte is read; the address of a client behind
+//! a proxy and the requested host name for each request's head.
 
 mod forwarded;
 
@@ -44,7 +44,7 @@ pub struct ListenerAccess {
     pub trusted_proxies: Vec<IpNet>,
     /// The header that contains the client's address.
     pub client_address: ClientAddress,
-    /// Each connection begins with a PROXY protocol header, which only trusted proxies may send.
+    /// Whether each connection begins with a PROXY protocol header, which only trusted proxies may send.
     pub proxy_protocol: bool,
     /// The accepted host names.
     pub hosts: Hosts,
@@ -56,12 +56,14 @@ impl ListenerAccess {
         contains(&self.trusted_proxies, peer)
     }
 
-    /// Returns whether this peer may send a PROXY header, or none is required.
+    /// Returns whether a connection from this peer may be served: the listener requires no PROXY header, or the peer
+    /// is a proxy that may send one.
     pub fn may_send_proxy_header(&self, peer: IpAddr) -> bool {
         !self.proxy_protocol || self.trusts(peer)
     }
 
-    /// Returns whether a peer may connect, before it has sent anything. For a proxy the clients are checked later.
+    /// Returns whether a peer may connect, before it has sent anything. Trusted proxies always may: the addresses of
+    /// their clients are checked with each request.
     pub fn admits_peer(&self, peer: IpAddr) -> bool {
         self.trusts(peer) || self.networks.admit(peer)
     }
@@ -78,8 +80,8 @@ impl ListenerAccess {
         self.client_address.read(peer, head, &trusts)
     }
 
-    /// Returns whether the host name in `Host` is accepted. Through a trusted proxy a listener on loopback has other
-    /// names.
+    /// Returns whether the host name in `Host` is accepted. Any name is accepted from a trusted proxy on a loopback
+    /// listener, since the proxy passes on its own public names.
     pub fn answers_to(&self, peer: IpAddr, host: &str) -> bool {
         self.hosts.contain(host) || (self.hosts == Hosts::Loopback && self.trusts(peer))
     }
@@ -91,16 +93,16 @@ pub enum Hosts {
     /// Any host name is accepted.
     #[default]
     Any,
-    /// `localhost`, its subdomains, and loopback addresses: a listener on loopback serves this machine's programs, and
-    /// a foreign name indicates a page that resolved its own name to it (DNS rebinding).
+    /// Only `localhost`, its subdomains and loopback addresses. A listener on loopback serves programs of this
+    /// machine; another name indicates a page whose domain was resolved to this address (DNS rebinding).
     Loopback,
-    /// These names, in lower case; a leading `*.` stands for one or more labels.
+    /// Only these names, in lower case; a leading `*.` stands for one or more labels.
     Listed(Vec<String>),
 }
 
 impl Hosts {
-    /// Returns whether a `Host` value, with or without a port, is accepted. A missing one is: HTTP/1.0 needs none, and
-    /// browsers always send one.
+    /// Returns whether the value of `Host`, with or without a port, is accepted. An empty value, for a missing
+    /// header, is accepted: HTTP/1.0 requires none, and browsers always send one.
     pub fn contain(&self, host: &str) -> bool {
         let name = match split_port(host) {
             _ if host.is_empty() => return true,
@@ -130,7 +132,7 @@ fn is_loopback(name: &str) -> bool {
             .is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// Returns whether `name` ends in `suffix`, which begins with a dot, after at least one character.
+/// Returns whether `name` consists of at least one character and `suffix`, which begins with a dot.
 fn is_below(name: &str, suffix: &str) -> bool {
     name.len() > suffix.len()
         && name.is_char_boundary(name.len() - suffix.len())
@@ -225,8 +227,8 @@ mod tests {
         };
         let plain = access(false, Hosts::Loopback);
         let strict = access(true, Hosts::Listed(vec!["a".into()]));
-        // Columns: trusted; may send a PROXY header, plain and strict; admitted; accepts an unknown host name, plain
-        // and strict.
+        // Expected results for each peer: is trusted; may send a PROXY header, on the plain and on the strict
+        // listener; may connect; unknown host name is accepted, on the plain and on the strict listener.
         for (peer, expected) in [
             ("192.0.2.7", [true, true, true, true, true, false]),
             ("::ffff:192.0.2.7", [true, true, true, true, true, false]),

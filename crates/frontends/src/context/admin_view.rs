@@ -13,13 +13,13 @@ pub enum AdminView {
     Tables,
     /// The last lines of the log.
     Log {
-        /// Number of lines to skip.
+        /// Number of log lines to skip.
         after: u64,
     },
 }
 
 impl AdminView {
-    /// Returns the view with this name; for the log, with all its lines.
+    /// Returns the view with this name; the view of the log with its lines from the first on.
     pub(crate) fn of(name: &str) -> Option<Self> {
         Some(match name {
             "figures" => Self::Figures,

@@ -13,10 +13,10 @@ pub use veche_types::AppId;
 
 pub use crate::context::apps::{AppProgress, Apps};
 
-/// Maximum number of a session's messages queued behind a suspended handler; further input waits.
+/// Maximum number of messages of one session that are queued while its handler is suspended; further input waits.
 pub const QUEUED_MESSAGES_MAX: usize = 16;
 
-/// Queued bytes from which on input waits: at most this many and one more message are queued.
+/// Total size of queued messages, in bytes, from which on input waits. The queue may exceed it by one message.
 pub const QUEUED_BYTES_HIGH: usize = 64 << 10;
 
 /// A result that is available immediately or later.
@@ -24,8 +24,8 @@ pub const QUEUED_BYTES_HIGH: usize = 64 << 10;
 pub enum MaybeDeferred<T> {
     /// The result is available.
     Ready(T),
-    /// It follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), unless [`Apps::abandoned`] comes first:
-    /// as a whole, or as head, chunks and end, in this order.
+    /// The result follows exactly once in [`Requests::app_answers`](crate::Requests::app_answers), as a whole or as
+    /// head, chunks and end in this order, unless [`Apps::abandoned`] is called first.
     Deferred,
 }
 
@@ -40,7 +40,7 @@ pub enum HandshakeDecision {
         /// The subprotocol for the 101, one of those offered.
         protocol: Option<String>,
     },
-    /// Respond with this instead. The connection stays open for another request.
+    /// The server responds with this instead of 101. The connection stays open for another request.
     Refuse(AppResponse),
 }
 
@@ -49,10 +49,11 @@ pub enum HandshakeDecision {
 pub struct AppResponse {
     /// The status, 200 to 599.
     pub status: Status,
-    /// Names and values, without framing headers (`Content-Length`, `Transfer-Encoding`, `Connection`, `Keep-Alive`,
-    /// `Date`), which the connection writes. An invalid header turns the response into a 500.
+    /// Names and values of the headers, without those for framing (`Content-Length`, `Transfer-Encoding`,
+    /// `Connection`, `Keep-Alive`, `Date`), which the connection writes. If a header is invalid, the response is
+    /// replaced with a 500.
     pub headers: Vec<(String, String)>,
-    /// Omitted for HEAD, 204 and 304.
+    /// The body; not sent for HEAD, 204 and 304.
     pub body: AppBody,
 }
 
@@ -65,12 +66,12 @@ pub enum AppBody {
     File(AppFile),
 }
 
-/// A file as the body of a response, whose headers replace the file's own. For GET with status 200, ranges and
-/// conditions apply. If the file is missing or unreadable, the response reports it, and its own status and headers are
-/// dropped.
+/// A file as the body of a response. The response's headers take precedence over the file's own. For GET with status
+/// 200, range and conditional requests are served. If the file is missing or unreadable, the client gets an error
+/// response instead of this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppFile {
-    /// The folder that contains it; nothing outside is served.
+    /// The folder that contains the file; no file outside of it is served.
     pub root: Arc<Path>,
     /// The path below the folder, valid for [`static_files::is_safe_path`](crate::http::static_files::is_safe_path).
     pub relative: String,
@@ -96,14 +97,14 @@ pub enum AppAnswer {
     Head(AppResponseHead),
     /// A part of the response.
     Chunk {
-        /// The body, written unchanged; may be empty.
+        /// Part of the body, written unchanged; may be empty.
         data: Vec<u8>,
-        /// Whether to call [`Apps::written`] when there is room for more.
+        /// Whether [`Apps::written`] is to be called when the outbox has room for more.
         asks: bool,
     },
     /// The end of the response.
     End {
-        /// If false, the client sees a truncated response.
+        /// Whether the response is complete. If false, the client sees a truncated response.
         is_whole: bool,
     },
 }
@@ -126,15 +127,16 @@ pub struct RequestView<'a> {
     pub params: RouteParams<'a>,
     /// The IP address of the client.
     pub peer: IpAddr,
-    /// Empty for the opening request of a WebSocket.
+    /// The body of an HTTP request; empty for the opening request of a WebSocket.
     pub body: &'a [u8],
-    /// The user by the route's identity, or by the application's own decision.
+    /// The user that the route's identity or the application's own handshake decision determined; `None` if
+    /// anonymous.
     pub user: Option<&'a str>,
-    /// `Authorization` contains a password that was already verified and must not be passed on.
+    /// Whether `Authorization` contains a password, which was already verified and must not be passed on.
     pub has_password: bool,
 }
 
-/// Parameters of a route: `/room/:id` has `id`. Parsed on demand.
+/// The parameters in a route's path: `/room/:id` has the parameter `id`. Their values are parsed on demand.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteParams<'a> {
     pattern: &'a str,
@@ -142,7 +144,7 @@ pub struct RouteParams<'a> {
 }
 
 impl<'a> RouteParams<'a> {
-    /// Requires a normalised `path` that matches `pattern`.
+    /// Creates the parameters of `path`, which must be normalised and match `pattern`.
     pub(crate) fn new(pattern: &'a str, path: &'a str) -> Self {
         Self { pattern, path }
     }

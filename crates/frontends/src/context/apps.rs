@@ -1,8 +1,8 @@
 //! The trait by which connections call the applications of their worker.
 //!
 //! It knows no script, VM or coroutine: the product implements it with Lua, tests with a few lines of Rust. During a
-//! call an application acts through the context: messages to outboxes, publications to the hub, disconnects in the
-//! requests. Connections are never re-entered.
+//! call an application acts through the context: it sends messages to outboxes and publications to the hub, and adds
+//! disconnects to the requests. No method calls back into a connection.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_proto::websocket::MessageKind;
@@ -18,27 +18,30 @@ use crate::context::worker_context::Context;
 pub enum AppProgress {
     /// The handler has ended.
     Done,
-    /// The handler is suspended. The session gets no further message until its id is in [`Context::app_ready`].
+    /// The handler is suspended. The session's next message is passed only after its id was in
+    /// [`Context::app_ready`].
     Suspended,
 }
 
 /// The applications of one worker.
 ///
-/// Each method receives the context without the applications themselves, and none re-enters a connection. Ids become
-/// stale with the connection: a send to a stale one fails cleanly ([`Outboxes::send`](crate::Outboxes::send)).
+/// Each method receives the context without the applications themselves, and none calls back into a connection. An id
+/// becomes stale when its connection is closed: a send to a stale id returns an error
+/// ([`Outboxes::send`](crate::Outboxes::send)).
 ///
-/// The calls for one id come in this order: `handshake` (if implemented), `opened`, any number of `message`, `drained`
-/// and `answered`, `closed`. Between a [`AppProgress::Suspended`] and the id in [`Context::app_ready`] no message follows, with
-/// one exception: if the peer ends the session, its remaining messages are passed right before `closed`, so an
-/// application has to queue up to [`QUEUED_MESSAGES_MAX`](crate::app::QUEUED_MESSAGES_MAX) messages and the end behind a
-/// suspended handler. (Messages cut off by our own Close are dropped.) After a handler has requested to close its own
-/// session, it gets no further message.
+/// The calls for one id come in this order: `handshake` (if the application has one), `opened`, any number of
+/// `message`, `drained` and `answered`, then `closed`. After [`AppProgress::Suspended`], no message follows until the
+/// id was in [`Context::app_ready`], with one exception: if the peer ends the session, its remaining messages are
+/// passed right before `closed`. An application must therefore be able to queue up to
+/// [`QUEUED_MESSAGES_MAX`](crate::app::QUEUED_MESSAGES_MAX) messages and the end of the session behind a suspended
+/// handler. (If the server sends its Close first, remaining messages are dropped.) After a handler has requested to
+/// close its own session, the session gets no further message.
 pub trait Apps: std::any::Any {
     /// Returns whether this application decides on handshakes; if not, `handshake` is never called for it.
     fn has_handshake(&self, app: AppId) -> bool;
 
-    /// Decides on a handshake that is valid by the protocol and by the route's origins and identity; the 101 is not
-    /// written yet. Without an answer within the handshake timeout the connection ends with 503.
+    /// Decides on a handshake that has passed the checks of the protocol, the route's origins and its identity; the
+    /// 101 is not written yet. If no decision comes within the handshake timeout, the connection ends with a 503 response.
     fn handshake(
         &mut self,
         app: AppId,
@@ -47,8 +50,8 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> MaybeDeferred<HandshakeDecision>;
 
-    /// Handles an open session: the 101 is written, later output follows it, and the user's personal channel is
-    /// subscribed.
+    /// Handles an open session: the 101 is written, so output of the application follows it, and the user's personal
+    /// channel is subscribed.
     fn opened(
         &mut self,
         app: AppId,
@@ -67,8 +70,8 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> AppProgress;
 
-    /// Handles that there is room again after [`SendResult::Full`](crate::outbox::SendResult::Full). Also called while a
-    /// handler is suspended.
+    /// Handles that the outbox has room again after a send returned
+    /// [`SendResult::Full`](crate::outbox::SendResult::Full). Also called while a handler is suspended.
     fn drained(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
     /// Handles the hub's answer to a subscription or publication made with this session and ticket.
@@ -86,9 +89,10 @@ pub trait Apps: std::any::Any {
     /// Handles the end of the session; called immediately, even while a handler is suspended, as the last call for this
     /// id. Nothing can be sent to the session any more.
     ///
-    /// Code and reason are those of the first Close frame, the peer's or ours;
-    /// [`CloseCode::NoCode`](veche_types::codes::CloseCode::NoCode); or
-    /// [`CloseCode::Abnormal`](veche_types::codes::CloseCode::Abnormal) with our reason.
+    /// Code and reason are those of the Close frame that was sent first, by the peer or by the server;
+    /// [`CloseCode::NoCode`](veche_types::codes::CloseCode::NoCode) if that frame has none;
+    /// [`CloseCode::Abnormal`](veche_types::codes::CloseCode::Abnormal) with the server's reason if there was no
+    /// Close frame.
     fn closed(
         &mut self,
         app: AppId,
@@ -98,7 +102,7 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     );
 
-    /// Handles a complete HTTP request. The next one of the connection waits for its response.
+    /// Handles a complete HTTP request. The connection's next request is passed only after the response to this one.
     fn request(
         &mut self,
         app: AppId,
@@ -107,7 +111,8 @@ pub trait Apps: std::any::Any {
         shared: &mut Context,
     ) -> MaybeDeferred<AppResponse>;
 
-    /// Handles that the outbox has room again after a part of a response. Called once for all parts that waited.
+    /// Handles that the outbox has room again for a response in parts. Called once, even if several parts had asked
+    /// for it.
     fn written(&mut self, app: AppId, id: ConnectionId, shared: &mut Context);
 
     /// Handles the opening of a connection that this application dialed: the first call for its id. Later calls are
@@ -127,13 +132,14 @@ pub trait Apps: std::any::Any {
         let _ = (app, token, why, shared);
     }
 
-    /// Handles that the decision or response is no longer needed, or the accepted session did not open: `opened` will
-    /// not follow.
+    /// Handles that a pending decision or response is no longer needed, or that an accepted session did not open:
+    /// `opened` is not called for it.
     fn abandoned(&mut self, app: AppId, id: ConnectionId, why: AbandonReason, shared: &mut Context);
 
-    /// Runs timers and ended calls; called once per turn.
+    /// Runs due timers and continues handlers whose calls have ended. Called once per turn.
     fn turn(&mut self, shared: &mut Context);
 
-    /// Returns the latest time of the next [`Apps::turn`] in monotonic milliseconds; `u64::MAX` for never.
+    /// Returns the monotonic time in milliseconds by which [`Apps::turn`] has to be called next; `u64::MAX`: no
+    /// deadline.
     fn deadline_ms(&self) -> u64;
 }

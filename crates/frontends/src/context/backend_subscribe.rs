@@ -10,20 +10,20 @@ use veche_hub::{
 use crate::context::log_note::NoteLevel;
 use crate::context::worker_context::Context;
 
-/// The result of a subscription for a back end.
+/// The result of subscribing a session on behalf of a back end.
 pub(crate) enum BackendSubscribe {
     /// The channel's home is on this worker and has answered.
     Done(HubReply),
-    /// The answer follows with the ticket.
+    /// The channel's home is on another worker; its answer follows with the ticket.
     Pending,
-    /// The session is not subscribed.
+    /// The subscription is not possible; the session is not subscribed.
     Rejected,
 }
 
 impl Context {
-    /// Sends a client its position after an application subscribed it, if its route has positions, with the missed
-    /// publications. Returns whether recovery was complete; `None` without recovery. `is_back`: the client had a
-    /// position.
+    /// Tells a client that an application has subscribed it: its position and the publications it missed. Sends
+    /// nothing if the client's route has no positions. `is_back`: whether the client sent a position to recover from.
+    /// Returns whether the recovery was complete; `None` if none was requested.
     pub fn send_subscribed(
         &mut self,
         session: ConnectionId,
@@ -46,7 +46,8 @@ impl Context {
         Some(is_whole)
     }
 
-    /// Subscribes a session for a back end, if its protocol has no subscriptions of its own.
+    /// Subscribes a session on behalf of a back end; only for protocols whose sessions don't handle this command
+    /// themselves.
     pub(crate) fn subscribe_by_backend(
         &mut self,
         id: ConnectionId,
@@ -79,7 +80,7 @@ impl Context {
         }
     }
 
-    /// Ends a subscription for a back end. Returns whether there was one.
+    /// Ends a subscription on behalf of a back end. Returns whether the session was subscribed.
     pub(crate) fn unsubscribe_by_backend(&mut self, id: ConnectionId, channel: &str) -> bool {
         ChannelName::new(channel)
             .is_ok_and(|name| self.hub.unsubscribe(id, name, &mut self.requests))

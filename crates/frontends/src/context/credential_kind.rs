@@ -1,11 +1,11 @@
-//! The kinds of keys whose wrong uses are counted.
+//! The kinds of keys for which wrong keys are counted.
 
-/// The use of a key.
+/// What a key gives access to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialKind {
-    /// The back end's API.
+    /// A key of the back end's API.
     Api,
-    /// Keys of the admin page.
+    /// A key of the admin page.
     Admin,
 }
 

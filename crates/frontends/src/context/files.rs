@@ -1,4 +1,4 @@
-//! The source of static files.
+//! The trait through which static files are read.
 
 use std::io;
 use std::path::Path;
@@ -10,21 +10,21 @@ mod metadata;
 
 pub use metadata::FileMetadata;
 
-/// A source of files. One per worker, so it may cache without locks.
+/// A source of files. Each worker has its own, so that it may cache without locks.
 pub trait Files {
-    /// Opens `relative` below `root`: names joined by `/`, none of them empty, `.` or `..`, without NUL and backslash;
-    /// or empty for the root itself. Nothing outside of `root` may be opened, regardless of links and concurrent
-    /// changes; a link that stays inside may be followed. Anything but files and folders is not found. `now_ms` is
-    /// monotonic, for caches.
+    /// Opens `relative` below `root`. `relative` is empty for the root itself; otherwise it consists of names joined
+    /// by `/`, none of which is empty, `.` or `..` or contains NUL or a backslash. Nothing outside of `root` may be
+    /// opened, regardless of links and concurrent changes; a link to a target inside may be followed. Anything but
+    /// regular files and folders is [`OpenError::NotFound`]. `now_ms` is monotonic, for caches.
     ///
     /// # Errors
-    /// [`OpenError`]; overlong names, a file in place of a folder and links out of the root are
+    /// [`OpenError`]. Names that are too long, paths below a file, and links that lead out of the root are
     /// [`OpenError::NotFound`].
     fn open(&mut self, root: &Path, relative: &str, now_ms: u64) -> Result<OpenResult, OpenError>;
 
-    /// Opens the variant of a file in that coding, stored beside it under its name with the coding's
-    /// [extension](ContentCoding::extension); `None` if there is none. The rules of [`Files::open`] apply, and the metadata
-    /// are those of an [encoded](FileMetadata::encoded) file under the name of the file itself.
+    /// Opens the precompressed variant of a file in that coding: a file beside it with the same name and the coding's
+    /// [extension](ContentCoding::extension). Returns `None` if there is none. The rules of [`Files::open`] apply;
+    /// the metadata is that of an [encoded](FileMetadata::encoded) file under the name of the original.
     ///
     /// # Errors
     /// [`OpenError::Denied`] and [`OpenError::Failed`].
@@ -40,7 +40,7 @@ pub trait Files {
 /// The result of opening a path.
 #[derive(Clone)]
 pub enum OpenResult {
-    /// A folder, with or without an index.
+    /// A folder, whether or not it has an index file.
     Folder,
     /// The path is a regular file.
     File(File),
@@ -60,14 +60,15 @@ pub struct File {
 pub enum FileContent {
     /// The whole content in memory.
     InMemory(Bytes),
-    /// To be read in pieces as the client takes them.
+    /// The file is read in pieces as the client reads the response.
     OnDisk(Arc<dyn ReadAt>),
 }
 
 /// A file read in pieces.
 pub trait ReadAt: Send + Sync {
-    /// Appends at most `bytes_max` bytes from `offset` on; 0 only at the end, which comes early if the file has shrunk:
-    /// the connection then has to be closed, since the length was announced.
+    /// Appends at most `bytes_max` bytes from `offset` on to `out`, and returns their number. It is 0 only at the end
+    /// of the file. If the file has shrunk, its end comes earlier than the announced length, and the caller has to
+    /// close the connection.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -77,13 +78,13 @@ pub trait ReadAt: Send + Sync {
 /// Why nothing was opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// No servable file: 404.
+    /// There is no such file, or it can't be served: 404.
     #[error("not found")]
     NotFound,
-    /// The server may not read it: 403, and logged.
+    /// The server has no permission to read the file: 403, and a log message.
     #[error("permission denied")]
     Denied,
-    /// A local failure such as no descriptors left: 500, and logged.
+    /// A local failure, such as a lack of descriptors: 500, and a log message.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }
@@ -98,10 +99,10 @@ pub enum ContentCoding {
 }
 
 impl ContentCoding {
-    /// All codings, the usually smaller first.
+    /// All codings, in the order of the usual size of variants, smallest first.
     pub const ALL: [Self; 2] = [Self::Brotli, Self::Gzip];
 
-    /// Returns its name in `Accept-Encoding`, `Content-Encoding` and the configuration.
+    /// Returns the name of the coding in `Accept-Encoding`, `Content-Encoding` and the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,7 +111,7 @@ impl ContentCoding {
         }
     }
 
-    /// Returns the file extension of variants, without the dot.
+    /// Returns the file extension of the coding's variants, without the dot.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
@@ -119,10 +120,11 @@ impl ContentCoding {
         }
     }
 
-    /// Returns whether a coding of `Accept-Encoding` is this one; names are case-insensitive (section 8.4.1).
+    /// Returns whether a name in `Accept-Encoding` means this coding; names are case-insensitive (RFC 9110 section
+    /// 8.4.1).
     pub(crate) fn is_called(self, coding: &str) -> bool {
         coding.eq_ignore_ascii_case(self.name())
-            // Section 8.4.1.3.
+            // RFC 9110 section 8.4.1.3: `x-gzip` is equivalent to `gzip`.
             || self == Self::Gzip && coding.eq_ignore_ascii_case("x-gzip")
     }
 }

@@ -1,6 +1,7 @@
-//! The configuration of the front ends: listeners, routes, limits, keys.
+//! The configuration of the front ends: listeners, routes, limits and keys.
 //!
-//! Plain, validated values. A reload creates a new [`FrontendConfig`]; open sessions keep the [`Route`] they were opened on.
+//! All values are plain data and validated. A reload creates a new [`FrontendConfig`]; open sessions keep the
+//! [`Route`] on which they were opened.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -38,32 +39,33 @@ pub struct FrontendListener {
     pub router: Router,
 }
 
-/// Limits of every connection. Times are in milliseconds; 0 disables a limit where the field says so.
+/// Limits that apply to every connection. Times are in milliseconds; 0 disables a limit only where its field says so.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
-    /// From the first byte of a request, or the accept, to the end of its head.
+    /// Time from the first byte of a request (from the accept for the first one) to the end of its head.
     pub header_timeout_ms: u64,
-    /// From the accept to an open session or the first complete request.
+    /// Time from the accept to an open session or the first complete request.
     pub handshake_timeout_ms: u64,
-    /// From the end of a request's head to the end of its body.
+    /// Time from the end of a request's head to the end of its body.
     pub body_timeout_ms: u64,
-    /// The time limit between two requests of a kept-alive connection.
+    /// Time between two requests of a kept-alive connection.
     pub idle_timeout_ms: u64,
-    /// The longest time without a message in either direction on an open session; 0: unlimited while it answers pings.
+    /// Time without a message in either direction on an open session; 0: unlimited, as long as the client answers
+    /// pings.
     pub session_idle_timeout_ms: u64,
-    /// Without progress while bytes wait to be sent.
+    /// Time without sending progress while bytes are unsent.
     pub write_timeout_ms: u64,
-    /// Silence of an open session after which a ping is sent; 0: never.
+    /// Time without input on an open session after which a ping is sent; 0: never.
     pub ping_interval_ms: u64,
-    /// Silence after that ping until the connection is closed.
+    /// Time without input after a ping, after which the connection is closed.
     pub pong_timeout_ms: u64,
-    /// Time for the peer's part of a closing handshake.
+    /// Time to wait for the peer's Close frame and the end of the connection after the server has begun to close it.
     pub close_timeout_ms: u64,
-    /// WebSockets per user; 0: unlimited.
+    /// Number of WebSockets per user; 0: unlimited.
     pub connections_per_user: u32,
-    /// Channels per client of Centrifugo's protocol, at most [`CHANNELS_PER_CLIENT_MAX`].
+    /// Number of channels per client of Centrifugo's protocol, at most [`CHANNELS_PER_CLIENT_MAX`].
     pub channels_per_client: usize,
-    /// Maximum length of a channel name for such clients, in bytes.
+    /// Maximum length of the channel names of clients of Centrifugo's protocol, in bytes.
     pub channel_name_bytes_max: usize,
     /// Maximum length of a line on a push listener, in bytes.
     pub line_bytes_max: usize,
@@ -102,17 +104,17 @@ pub struct FrontendConfig {
     pub limits: ConnectionLimits,
     /// Keys of the back end's API.
     pub api_keys: Vec<ApiKey>,
-    /// Keys of the admin page; without any it is disabled.
+    /// Keys of the admin page. Without any key the page is disabled.
     pub admin_keys: Vec<ApiKey>,
-    /// Whether API calls may have unknown fields.
+    /// Whether API calls may have unknown fields; if false, such a call is an error.
     pub accepts_unknown_fields: bool,
     /// The rate limit of API publishers.
     pub publish_rate: PublishLimiter,
     /// Options of channels by namespace.
     pub namespaces: Arc<Namespaces>,
-    /// Memory for history in bytes, divided among the workers.
+    /// Maximum memory for history in bytes, divided among the workers.
     pub history_bytes_max: usize,
-    /// Maximum number of publications in one answer.
+    /// Maximum number of publications in one answer to a history query.
     pub history_answer_max: usize,
 }
 
@@ -134,11 +136,11 @@ impl std::fmt::Debug for ApiKey {
 }
 
 impl FrontendConfig {
-    /// Returns the API caller; `None` without a valid key.
+    /// Returns the caller of the API that the request's key identifies; `None` without a valid key.
     ///
-    /// Every key is compared in constant time. Without configured keys only callers other than browsers are permitted:
-    /// the listener is on loopback then, and a call made by a foreign page is recognised by headers that browsers add
-    /// and pages can't omit.
+    /// Every key is compared in constant time. If no keys are configured, the listener is on loopback, and any
+    /// program may call except browsers: a call by a page is recognised by headers that browsers add and pages can't
+    /// suppress.
     pub fn publisher(&self, head: &http::Head<'_>) -> Option<PublisherKey> {
         if self.api_keys.is_empty() {
             let is_page = head.header_bytes("origin").is_some()
@@ -146,7 +148,7 @@ impl FrontendConfig {
             return (!is_page).then(PublisherKey::default);
         }
         let mut shown = api_keys(head);
-        // Of two keys, one may be valid and the other added by a proxy.
+        // With two keys it is unclear which one counts: a proxy may have added one of them.
         match (shown.next(), shown.next()) {
             (Some(key), None) => number_of(&key, &self.api_keys).map(PublisherKey::with_key),
             _ => None,
@@ -163,8 +165,8 @@ impl FrontendConfig {
     }
 }
 
-/// Returns all keys of an API call: from `X-API-Key`, and as Centrifugo's clients send them, from `Authorization:
-/// apikey KEY` and `api_key` of the query.
+/// Returns all keys that an API call contains: in `X-API-Key`, and in `Authorization: apikey KEY` and the query's
+/// `api_key`, where Centrifugo's clients send them.
 pub(crate) fn api_keys<'h>(head: &'h http::Head<'_>) -> impl Iterator<Item = Cow<'h, [u8]>> {
     let by_scheme = head.headers().filter_map(|(name, value)| {
         let is_authorization = name.eq_ignore_ascii_case("authorization");
@@ -187,9 +189,9 @@ fn key_headers<'h>(head: &'h http::Head<'_>) -> impl Iterator<Item = &'h [u8]> {
     all.filter_map(|(name, value)| name.eq_ignore_ascii_case("x-api-key").then_some(value))
 }
 
-/// Returns the number of the matching key.
+/// Returns the index of the configured key that is equal to the given one, if any.
 fn number_of(given: &[u8], keys: &[ApiKey]) -> Option<u16> {
-    // Counted from 1; 0 is none.
+    // The index plus 1; 0 means that no key matches.
     let mut found = 0_u16;
     for (number, key) in (1..).zip(keys) {
         found.conditional_assign(&number, key.0.ct_eq(given));

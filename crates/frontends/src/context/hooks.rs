@@ -1,21 +1,23 @@
 //! Hook requests of sessions, and the decisions on them.
 //!
-//! A session of Centrifugo's protocol asks before it executes a command if its route has [`HookTargets`] for it. The
-//! [`HookRequest`] is plain data: it leaves through [`Requests::hook_requests`](crate::Requests::hook_requests), and the
-//! worker sends it after the call. The [`HookDecision`] returns with the session, which may be gone by then, and the
-//! request's number, through [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision). Meanwhile the
-//! command waits as bytes, with those behind it ([`WaitReason::HookDecision`](crate::WaitReason::HookDecision)); then it
-//! is parsed again, with the decision. So no parsed state is held, and changes in between count. No other client waits.
+//! A session of Centrifugo's protocol requests a decision before it executes a command if its route has a target for
+//! that kind of command ([`HookTargets`]). The [`HookRequest`] is plain data: the session adds it to
+//! [`Requests::hook_requests`](crate::Requests::hook_requests), and the worker sends it afterwards. The
+//! [`HookDecision`] comes back with the session's id and the request's number, through
+//! [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision); the session may be closed by then.
+//! Until then the command and those after it wait as bytes
+//! ([`WaitReason::HookDecision`](crate::WaitReason::HookDecision)). With the decision the command is parsed again, so
+//! no parsed state is kept, and changes made in the meantime are respected. No other client waits.
 //!
 //! # Adding a target
 //!
-//! Add a variant of [`HookTarget`], which routes name in their [`HookTargets`] by kind, and a case where the worker sends
-//! requests. A target
+//! Add a variant of [`HookTarget`] (a route's [`HookTargets`] assign a target to each kind of command), and a case
+//! where the worker sends requests. A target
 //!
-//! - returns exactly one decision for each request, also if it fails ([`HookDecision::Failed`]) and when it ends: the
-//!   session waits without a limit, and pings its client meanwhile;
-//! - adds it to [`Requests::hook_decisions`](crate::Requests::hook_decisions) if it runs on the worker's thread, at once
-//!   or in a later turn, and otherwise sends it to the worker as that of the back end does;
+//! - returns exactly one decision for each request, also if the request fails ([`HookDecision::Failed`]) and when the
+//!   target shuts down: the session waits without a time limit and pings its client meanwhile;
+//! - adds the decision to [`Requests::hook_decisions`](crate::Requests::hook_decisions) if it runs on the worker's
+//!   thread, at once or in a later turn; otherwise it sends the decision to the worker, as the back end's target does;
 //! - need not know whether the client is still connected: a decision for a closed session, or for a request that is no
 //!   longer pending, is dropped;
 //! - need not validate its decision: the session checks channels, codes and users, and treats an invalid decision as
@@ -34,24 +36,24 @@ use veche_hub::{ConnectionId, Payload, PayloadKind};
 use veche_proto::http::Head;
 use veche_types::AppId;
 
-/// The kind of command that a hook decides on.
+/// The kind of command that needs a hook's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HookKind {
-    /// The user of a client without a token, and its channels.
+    /// Determines the user of a client without a token, and the channels to which the server subscribes it.
     Connect,
-    /// Whether an expired connection may stay.
+    /// Decides whether a connection may stay open after its expiry.
     Refresh,
-    /// Whether a client may subscribe to a channel.
+    /// Decides whether a client may subscribe to a channel.
     Subscribe,
-    /// Whether an expired subscription may stay.
+    /// Decides whether a subscription may continue after its expiry.
     SubRefresh,
-    /// Whether a client may publish, and what.
+    /// Decides whether a client may publish, and may replace the published data.
     Publish,
-    /// The result of a method.
+    /// Provides the result of a method that a client calls.
     Rpc,
-    /// A message without a reply: the client does not learn the decision, unless it closes the connection.
+    /// Handles a message without a reply: the client does not learn the decision unless it closes the connection.
     Message,
-    /// The end of a connected client. The decision is ignored.
+    /// Handles the end of a connected client. The decision is ignored.
     Disconnect,
 }
 
@@ -68,7 +70,7 @@ impl HookKind {
         Self::Disconnect,
     ];
 
-    /// Kinds supported by back ends.
+    /// The kinds that back ends support as hooks over HTTP.
     pub const BACKEND_KINDS: [Self; 6] = [
         Self::Connect,
         Self::Refresh,
@@ -78,7 +80,7 @@ impl HookKind {
         Self::Rpc,
     ];
 
-    /// Returns its name in directives and metrics.
+    /// Returns the name of the kind in directives and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,7 +96,7 @@ impl HookKind {
     }
 }
 
-/// The target of a request.
+/// The recipient of a hook request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookTarget {
     /// The back end, over HTTP.
@@ -108,16 +110,17 @@ pub enum HookTarget {
     },
 }
 
-/// A back end for one kind of request, numbered by the process.
+/// The number that the process assigned to a back end for one kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackEndId(pub u32);
 
-/// The kinds that an application handles. They change with its code, also for existing connections.
+/// The kinds of commands that an application has handlers for. They change when its code is reloaded, also for open
+/// connections.
 #[derive(Debug)]
 pub struct HookKinds(AtomicU8);
 
 impl Default for HookKinds {
-    /// All kinds, so that no command bypasses an application whose code is not loaded yet.
+    /// Returns the set of all kinds, so that no command bypasses an application whose code is not loaded yet.
     fn default() -> Self {
         Self(AtomicU8::new(u8::MAX))
     }
@@ -130,7 +133,7 @@ impl HookKinds {
         self.0.store(bits, Ordering::Relaxed);
     }
 
-    /// Returns whether the kind is handled.
+    /// Returns whether the application handles the kind.
     #[must_use]
     pub fn has(&self, kind: HookKind) -> bool {
         self.0.load(Ordering::Relaxed) & Self::bit(kind) != 0
@@ -141,15 +144,15 @@ impl HookKinds {
     }
 }
 
-/// The targets of a route by kind, and the headers they receive.
+/// The hook targets of a route, by kind of command, and the client's headers that they receive.
 #[derive(Clone, Debug, Default)]
 pub struct HookTargets {
     kinds: [Option<HookTarget>; HookKind::ALL.len()],
     app: Option<(HookTarget, Arc<HookKinds>)>,
-    /// Lower-case names of the handshake headers included in requests.
+    /// Lower-case names of the handshake's headers that are included in requests.
     pub headers: Vec<String>,
-    /// The headers among them that a client may also send in its connect command, since pages can't set headers of a
-    /// WebSocket. Headers of the handshake take precedence.
+    /// Those of `headers` that a client may instead send in its connect command, since pages can't set headers of a
+    /// WebSocket. A header of the handshake takes precedence.
     pub emulated: Vec<String>,
 }
 
@@ -159,7 +162,7 @@ impl HookTargets {
         self.kinds[kind as usize] = Some(target);
     }
 
-    /// Sets an application that handles these kinds, with precedence over other targets.
+    /// Sets the application of the route. For the kinds that it handles it takes precedence over other targets.
     pub fn set_app(&mut self, app: AppId, timeout_ms: u64, kinds: Arc<HookKinds>) {
         self.app = Some((HookTarget::App { app, timeout_ms }, kinds));
     }
@@ -171,14 +174,14 @@ impl HookTargets {
         app.map_or(self.kinds[kind as usize], |(app, _)| Some(*app))
     }
 
-    /// Returns the target of a kind beside the application.
+    /// Returns the target of a kind that applies if the application does not handle it.
     #[must_use]
     pub fn beside_app(&self, kind: HookKind) -> Option<HookTarget> {
         self.kinds[kind as usize]
     }
 }
 
-/// Number of a request within its session, unique there.
+/// The number of a hook request; unique within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HookRequestId(pub u32);
 
@@ -201,34 +204,34 @@ pub struct HookRequest {
     pub channel: Box<str>,
     /// The method, for [`HookKind::Rpc`].
     pub method: Box<str>,
-    /// The command's token, where the server itself does not use tokens.
+    /// The token in the client's command, if the server does not verify tokens itself.
     pub token: MaskedToken,
     /// Data sent by the client.
     pub data: Option<Payload>,
-    /// For [`HookKind::Connect`]: server-side subscriptions that a reconnecting client claims.
+    /// For [`HookKind::Connect`]: the server-side subscriptions that a reconnecting client had.
     pub channels: Vec<Box<str>>,
     /// For [`HookKind::Disconnect`]: close code and reason.
     pub disconnect: Option<(u16, Box<str>)>,
 }
 
-/// The properties of a client that all its requests share.
+/// The properties of a client that are the same in all its hook requests.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HookCaller {
     /// The id of the connection.
     pub client: Box<str>,
     /// The client's transport: `websocket`, `http_stream` or `sse`.
     pub transport: &'static str,
-    /// The encoding of its messages.
+    /// The encoding of the client's messages.
     pub encoding: Encoding,
-    /// The name and version that the client sends.
+    /// The name of the client that it sends in its connect command.
     pub name: Box<str>,
-    /// The version that the client sends.
+    /// The version of the client that it sends in its connect command.
     pub version: Box<str>,
     /// The IP address of the client.
     pub address: IpAddr,
-    /// The selected headers of its handshake, with lower-case names.
+    /// The headers of the client's handshake that the route selects, with lower-case names.
     pub headers: Vec<(Box<str>, Box<[u8]>)>,
-    /// Data that the target attached to the connection.
+    /// Data that the target attached to the connection when it granted `connect`.
     pub meta: Option<Payload>,
 }
 
@@ -258,7 +261,8 @@ impl HookCaller {
 }
 
 impl HookCaller {
-    /// Adds headers that the client sent in its connect command, if permitted and not in its handshake.
+    /// Adds headers that the client sent in its connect command: those that the route permits there and the handshake
+    /// lacks.
     pub(crate) fn add_headers(
         &mut self,
         chosen: &[String],
@@ -275,7 +279,7 @@ impl HookCaller {
 }
 
 impl fmt::Debug for HookCaller {
-    /// Headers may contain secrets and are omitted.
+    /// Headers are omitted from debug output, since they may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HookCaller")
             .field("client", &self.client)
@@ -298,49 +302,49 @@ impl fmt::Debug for MaskedToken {
 /// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookDecision {
-    /// The application turned out to have no handler of that kind: the command goes on without it.
+    /// The application has no handler of that kind after all: the command continues without its decision.
     Unhandled,
-    /// The request is granted.
+    /// The command is permitted, with these options.
     Granted(Box<HookGrant>),
     /// The command fails with this error.
     Error {
-        /// At least 1; an application's own codes from 400 on.
+        /// The error code, at least 1; an application's own codes start at 400.
         code: u32,
-        /// The text, meant for people.
+        /// The error message for people.
         message: Box<str>,
-        /// Whether the command may succeed later.
+        /// Whether the command may succeed if it is repeated later.
         is_temporary: bool,
     },
     /// The client is disconnected.
     Disconnect {
-        /// From 3000 to 4999, an application's own from 4000 on. SDKs reconnect except after 3500 to 3999 and 4500 to
-        /// 4999.
+        /// The close code, from 3000 to 4999; an application's own codes start at 4000. SDKs reconnect unless the
+        /// code is from 3500 to 3999 or from 4500 to 4999.
         code: u16,
-        /// A text for people; at most 123 bytes are sent to the client.
+        /// The close reason for people; the client receives at most 123 bytes of it.
         reason: Box<str>,
     },
-    /// No decision: the command fails with error 100, which is temporary.
+    /// The target made no decision: the command fails with error 100, which is temporary.
     Failed,
 }
 
-/// The permissions and options granted; fields that do not apply to the kind are ignored.
+/// What a hook grants to a client. Fields that do not apply to the kind of request are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookGrant {
-    /// [`HookKind::Connect`]: the user; empty for anonymous.
+    /// For [`HookKind::Connect`]: the user; empty if anonymous.
     pub user: Box<str>,
-    /// Expiry of a connection or subscription, in seconds since 1970; `None`: never.
+    /// When the connection or subscription expires, in seconds since 1970; `None`: never.
     pub expires_at_s: Option<u64>,
-    /// Refresh kinds: the connection or subscription has expired.
+    /// For the two refresh kinds: whether the connection or subscription has expired and is not extended.
     pub is_expired: bool,
-    /// Public data of the client: in the connection, or in the channel.
+    /// Public data of the client, for the connection or for the channel.
     pub info: Option<Payload>,
-    /// Data for the client; [`HookKind::Publish`]: data that replaces the client's.
+    /// Data that the client receives; for [`HookKind::Publish`], data to publish in place of the client's.
     pub data: Option<Payload>,
-    /// [`HookKind::Connect`]: the server-side subscriptions of the client.
+    /// For [`HookKind::Connect`]: the server-side subscriptions of the client.
     pub channels: Vec<HookSubscription>,
-    /// [`HookKind::Connect`]: data included in each further request of the connection.
+    /// For [`HookKind::Connect`]: data to include in all further requests about the connection.
     pub meta: Option<Payload>,
-    /// [`HookKind::Publish`]: the publication is not stored.
+    /// For [`HookKind::Publish`]: whether the publication is left out of the history.
     pub skips_history: bool,
 }
 
@@ -349,15 +353,15 @@ pub struct HookGrant {
 pub struct HookSubscription {
     /// The name of the channel.
     pub channel: Box<str>,
-    /// Public data of the client in the channel.
+    /// The client's public data in this channel.
     pub info: Option<Payload>,
-    /// Data for the client.
+    /// Data that the client receives with the subscription.
     pub data: Option<Payload>,
-    /// Expiry in seconds since 1970; `None`: never.
+    /// When the subscription expires, in seconds since 1970; `None`: never.
     pub expires_at_s: Option<u64>,
 }
 
-/// Returns a JSON value as a payload for clients; `None` if it is invalid or nested too deeply.
+/// Returns a JSON text as a payload for clients; `None` if it is invalid or nested too deeply.
 #[must_use]
 pub fn json(text: &str) -> Option<Payload> {
     is_json(text).then(|| Payload {
@@ -366,7 +370,8 @@ pub fn json(text: &str) -> Option<Payload> {
     })
 }
 
-/// Returns bytes as a payload for clients. JSON is recognised, so that JSON clients can receive it too.
+/// Returns bytes as a payload for clients. Bytes that are valid JSON are marked as JSON, so that JSON clients can
+/// receive them too.
 #[must_use]
 pub fn bytes(bytes: Vec<u8>) -> Payload {
     let kind = match PublicationData::of_bytes(&bytes) {

@@ -1,10 +1,11 @@
-//! Authentication: the user comes from the query, a cookie or a header of the handshake, from a certificate, a token,
-//! or the back end.
+//! Authentication: how a route determines the user of a connection. The user's name comes from the query, a cookie or
+//! a header of the handshake, from a client certificate or a token, or from the back end.
 //!
-//! A name alone proves nothing: cookies and headers can be trusted only if a proxy sets them, and the query only in
-//! demos and trusted networks. A client certificate is proof: the TLS layer has verified it and passes its names
-//! ([`CertificateNames`]). So are a signed [token](token), the answer of the back end behind a [hook](hook), and a verified
-//! [password](basic). The last three may be asynchronous: the result arrives as an [`IdentityResult`].
+//! A name that a client merely sends proves nothing: cookies and headers can be trusted only if a proxy sets them,
+//! and the query only in demos and trusted networks. A client certificate is proof: the TLS layer has verified it and
+//! passes its names ([`CertificateNames`]). A signed [token](token), the answer of the back end to an identity
+//! [hook](hook) and a verified [password](basic) are proof too; their results may be asynchronous and arrive as an
+//! [`IdentityResult`].
 
 pub mod basic;
 pub mod hook;
@@ -26,7 +27,8 @@ use hook::{IdentityBackend, IdentityRequest};
 pub use result::{AuthError, CompletionSink, IdentityResult, VerifiedUser};
 use token::TokenAuth;
 
-/// Maximum length of a user name in bytes: the name of a personal channel is `#` and the user, at most 255 bytes.
+/// Maximum length of a user name in bytes. The user's personal channel is named `#` and the user, and a channel name
+/// has at most 255 bytes.
 pub const USER_BYTES_MAX: usize = 254;
 
 /// How a route determines the user.
@@ -34,7 +36,7 @@ pub const USER_BYTES_MAX: usize = 254;
 pub enum Identity {
     /// No user: connections are anonymous, and pushes to users don't reach them.
     None,
-    /// `?NAME=` of the handshake's target.
+    /// The query parameter with this name in the handshake's target.
     Query(String),
     /// A cookie with this name.
     Cookie(String),
@@ -55,9 +57,9 @@ pub enum Identity {
 pub struct Authenticated {
     /// The user; `None` for anonymous clients.
     pub user: Option<String>,
-    /// The expiring identity, if any.
+    /// The identity that may expire, if it came from a token or hook.
     pub lease: Option<Box<IdentityLease>>,
-    /// All claims of the token.
+    /// All claims of the token, if the client was authenticated by one.
     pub claims: Option<Box<Map<String, Value>>>,
     /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     pub disconnects_seen: Option<u64>,
@@ -66,20 +68,21 @@ pub struct Authenticated {
 /// An identity from a token or hook, which may expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityLease {
-    /// The token's user; an application may have assigned another user to the session.
+    /// The user in the token or the hook's answer; an application may have assigned another user to the session.
     pub user: String,
-    /// The validity of the identity.
+    /// How long the identity is valid.
     pub validity: Validity,
-    /// Whether no token can renew the identity.
+    /// Whether the identity can't be renewed by a new token.
     pub is_final: bool,
 }
 
-/// The validity of a granted permission or identity.
+/// How long a granted permission or an identity is valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validity {
-    /// Milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms); `None`: indefinitely.
+    /// The end of the validity in milliseconds since 1970, as [`Now::wall_ms`](crate::Now::wall_ms); `None`: valid
+    /// indefinitely.
     pub until_ms: Option<u64>,
-    /// The part of it that allows for clock differences; clients are sent an end that is earlier by this.
+    /// The part of the validity that allows for clock differences. Clients receive an end that is earlier by this.
     pub leeway_ms: u64,
 }
 
@@ -98,11 +101,11 @@ impl Validity {
             .is_some_and(|until_ms| until_ms <= now.wall_ms)
     }
 
-    /// Returns the seconds until a client should renew its token, at least 1; `None`: never.
+    /// Returns the number of seconds until the client should renew its token, at least 1; `None`: never.
     pub(crate) fn ttl_s(self, now: Now) -> Option<u32> {
         let left_ms = self.until_ms?.saturating_sub(now.wall_ms);
         let left_s = left_ms.saturating_sub(self.leeway_ms).div_ceil(1000);
-        // 0 would mean unlimited.
+        // A value of 0 would tell the client that its token never expires.
         Some(u32::try_from(left_s.max(1)).unwrap_or(u32::MAX))
     }
 }
@@ -110,28 +113,28 @@ impl Validity {
 /// The field of a certificate that contains the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateField {
-    /// The common name; without one the first mail address, DNS name or URI.
+    /// The common name of the subject; if it has none, the first mail address, DNS name or URI.
     Any,
     /// The subject's common name.
     CommonName,
-    /// The first mail address of the alternative names.
+    /// The first mail address of the subject alternative names.
     Email,
-    /// The first DNS name there.
+    /// The first DNS name of the subject alternative names.
     Name,
-    /// The first URI there.
+    /// The first URI of the subject alternative names.
     Uri,
 }
 
-/// The names of a client certificate; the first of each kind.
+/// The names in a client certificate; of several names of a kind, the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateNames {
     /// The subject's common name.
     pub common_name: Option<String>,
-    /// The first mail address of the alternative names.
+    /// The first mail address of the subject alternative names.
     pub email: Option<String>,
-    /// The first DNS name.
+    /// The first DNS name of the subject alternative names.
     pub name: Option<String>,
-    /// The first URI, such as `spiffe://example.org/worker`.
+    /// The first URI of the subject alternative names, such as `spiffe://example.org/worker`.
     pub uri: Option<String>,
 }
 
@@ -157,10 +160,10 @@ impl CertificateNames {
 /// The parts of the worker that authentication needs.
 #[derive(Clone, Copy)]
 pub(crate) struct IdentityChecks<'a> {
-    /// Knows banned users and revoked tokens.
+    /// Provides the banned users and revoked tokens.
     pub(crate) process: &'a dyn ProcessServices,
     pub(crate) completions: &'a Arc<dyn CompletionSink>,
-    /// The time of the turn.
+    /// The time at which the current turn began.
     pub(crate) now: Now,
 }
 
@@ -183,7 +186,8 @@ pub(crate) struct IdentityClient<'a> {
 }
 
 impl Identity {
-    /// Authenticates a client by its request and certificate. A deferred result follows as an [`IdentityResult`].
+    /// Authenticates a client by its request and certificate. If the result is deferred, it follows as an
+    /// [`IdentityResult`].
     pub(crate) fn name(
         &self,
         client: &IdentityClient<'_>,
@@ -244,7 +248,7 @@ impl Identity {
         MaybeDeferred::Ready(name.ok_or(AuthError::NoUser).and_then(Authenticated::plain))
     }
 
-    /// Evaluates an asynchronous result.
+    /// Completes an authentication with its asynchronous result.
     pub(crate) fn finish_authentication(
         &self,
         identity_result: IdentityResult,
@@ -260,11 +264,11 @@ impl Identity {
         named.and_then(|named| named.check_not_banned(checks))
     }
 
-    /// Returns the value of `WWW-Authenticate` for a 401.
+    /// Returns the value of `WWW-Authenticate` for a 401 response; `None` for identities without a challenge.
     pub(crate) fn challenge(&self, why: AuthError) -> Option<String> {
         match (self, why) {
             (Self::Basic(login), _) => Some(basic::challenge(&**login)),
-            // RFC 6750 section 3: without a token there is no error code.
+            // RFC 6750 section 3: a request without a token gets a challenge without an error code.
             (_, AuthError::NoToken) => Some("Bearer".to_owned()),
             (_, AuthError::InvalidToken(_) | AuthError::ChannelToken | AuthError::Revoked) => {
                 Some("Bearer error=\"invalid_token\"".to_owned())
@@ -273,18 +277,18 @@ impl Identity {
         }
     }
 
-    /// Returns whether plain requests need a user as handshakes do. A browser asks its user for a password when it gets
-    /// a 401, so the page itself has to require it.
+    /// Returns whether plain HTTP requests of the route need a user, as handshakes always do. A browser asks for a
+    /// password when a response is 401, so the page itself must already require one.
     pub(crate) fn is_for_requests(&self) -> bool {
         matches!(self, Self::Basic(_))
     }
 
-    /// Returns whether `Authorization` contains a password, which must not be passed on.
+    /// Returns whether `Authorization` contains a password on this route; it must not be passed on.
     pub(crate) fn has_password(&self) -> bool {
         matches!(self, Self::Basic(_))
     }
 
-    /// Returns whether an offered subprotocol is the client's token, which must not be selected.
+    /// Returns whether an offered subprotocol contains the client's token: the server must not select it.
     pub(crate) fn is_token(&self, protocol: &str) -> bool {
         match self {
             Self::Token(tokens) => tokens.is_token(protocol),
@@ -293,18 +297,18 @@ impl Identity {
     }
 }
 
-/// Converts an asynchronous result.
+/// Converts an asynchronous result to a user or an error.
 fn authenticate(identity_result: IdentityResult) -> Result<Authenticated, AuthError> {
     match identity_result {
         IdentityResult::Verified(word) => Authenticated::from_hook_identity(word),
         IdentityResult::Failed(unknown) => Err(unknown),
-        // Newer keys are no result of an identity request.
+        // This result means that new issuer keys were fetched; it never answers a request for an identity.
         IdentityResult::KeysFetched => Err(AuthError::HookUnavailable),
     }
 }
 
 impl Authenticated {
-    /// The result may have expired or been revoked in the meantime.
+    /// Checks for bans and disconnects again, since they may have come while authentication was in progress.
     fn check_not_banned(mut self, checks: &IdentityChecks<'_>) -> Result<Self, AuthError> {
         let Some(user) = &self.user else {
             return Ok(self);
@@ -324,7 +328,7 @@ impl Authenticated {
         Ok(self)
     }
 
-    /// Converts the answer of a hook or PAM.
+    /// Converts the answer of an identity hook or of PAM.
     fn from_hook_identity(word: VerifiedUser) -> Result<Self, AuthError> {
         let mut named = Self::plain(word.user.clone())?;
         named.disconnects_seen = Some(word.disconnects_seen);
@@ -338,7 +342,7 @@ impl Authenticated {
         Ok(named)
     }
 
-    /// Creates an identity that is valid as long as the connection.
+    /// Creates an identity that stays valid as long as the connection.
     fn plain(user: String) -> Result<Self, AuthError> {
         if !is_valid_user(&user) {
             return Err(AuthError::MalformedUser);
@@ -350,7 +354,7 @@ impl Authenticated {
     }
 }
 
-/// Returns whether `authenticate` is a valid user: 1 to 254 bytes without control characters.
+/// Returns whether `name` is a valid user: 1 to 254 bytes without control characters.
 pub fn is_valid_user(name: &str) -> bool {
     (1..=USER_BYTES_MAX).contains(&name.len()) && !name.bytes().any(|byte| byte.is_ascii_control())
 }

@@ -1,6 +1,6 @@
-//! Tokens checked for revocation.
+//! The claims by which a token is checked for revocation.
 //!
-//! Bans and revocations are stored by [`ProcessServices`](crate::ProcessServices), since they are the same for all workers.
+//! Bans and revocations are stored by [`ProcessServices`](crate::ProcessServices), since they apply to all workers.
 
 pub use veche_jwt::TOKEN_ID_BYTES_MAX;
 pub use veche_nodes::{Ban, BanError};

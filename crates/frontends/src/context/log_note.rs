@@ -1,7 +1,7 @@
-//! Log messages of connections, and decisions about clients.
+//! Log messages of connections, and reports of decisions about clients.
 //!
-//! Log messages are for the operator and limited in number. Decisions are reported only while they are watched
-//! ([`ProcessServices`](crate::ProcessServices)): one for each answer to a client.
+//! Log messages are for the operator and limited in number. Decisions, one for each answer to a client, are reported
+//! only while the decision log is being watched ([`ProcessServices`](crate::ProcessServices)).
 
 use veche_hub::ConnectionId;
 
@@ -10,9 +10,9 @@ use veche_hub::ConnectionId;
 pub struct LogNote {
     /// The id of the connection.
     pub session: ConnectionId,
-    /// Whether the operator should see it without searching.
+    /// The importance of the message.
     pub level: NoteLevel,
-    /// One line; data of the peer is quoted, if present.
+    /// The text, one line. Data of the peer is quoted in it.
     pub text: String,
 }
 
@@ -25,10 +25,11 @@ pub enum NoteLevel {
     Warn,
 }
 
-/// A decision about a client. Texts that do not apply are empty.
+/// A report of a decision about a client. Texts that do not apply are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuthDecision<'a> {
-    /// `connect`, `token`, `subscribe`, `unsubscribe`, `publish`, `refresh`, `sub_refresh` or `disconnect`.
+    /// The command that was decided: `connect`, `token`, `subscribe`, `unsubscribe`, `publish`, `refresh`,
+    /// `sub_refresh` or `disconnect`.
     pub what: &'static str,
     /// The user, if known.
     pub user: &'a str,
@@ -36,8 +37,8 @@ pub struct AuthDecision<'a> {
     pub client: &'a str,
     /// The channel, if any.
     pub channel: &'a str,
-    /// 0 for success; otherwise the code or status sent to the client.
+    /// 0 for success; otherwise the error code or HTTP status sent to the client.
     pub code: u32,
-    /// The reason for people; empty if the code suffices.
+    /// The reason for people; empty if the code is sufficient.
     pub reason: &'a str,
 }

@@ -1,4 +1,4 @@
-//! Presence of connections whose protocol has no client ids: those of push routes and of applications.
+//! Presence of connections whose protocol has no client ids: those on push routes and of applications.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use veche_hub::{ChannelName, ClientInfo, ConnectionId};
 use crate::context::worker_context::Context;
 
 impl Context {
-    /// Returns a session as a channel member. Anonymous clients have no name; `None` in a personal channel, which has
-    /// no presence.
+    /// Returns a session as the member of a channel; an anonymous client has an empty user. Returns `None` if the
+    /// channel has no presence; a personal channel never has.
     #[must_use]
     pub fn member(&self, id: ConnectionId, channel: ChannelName<'_>) -> Option<Arc<ClientInfo>> {
         let is_own = channel.user().is_some();

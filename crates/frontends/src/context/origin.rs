@@ -1,23 +1,24 @@
 //! Which origins may open a WebSocket: the defence against cross-site WebSocket hijacking.
 //!
-//! Browsers send `Origin` and `Sec-Fetch-Site`, which pages can't forge; other clients need not send them and are
-//! unrestricted.
+//! Browsers send `Origin` and `Sec-Fetch-Site`, which pages can't forge. Clients other than browsers need not send
+//! them and are not restricted.
 
 use veche_proto::http::Head;
 
-/// A rule for accepting browser origins; one matching rule of a route suffices.
+/// A rule that accepts origins of pages. A route accepts an origin that matches at least one of its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginCheck {
-    /// Pages of the same host and port (the default); on a listener with TLS only over `https`.
+    /// Accepts pages of the same host and port as the request (the default); on a listener with TLS only pages over
+    /// `https`.
     SameHost,
-    /// Pages of these origins.
+    /// Accepts pages whose origin matches this pattern.
     Listed(OriginPattern),
-    /// Pages of any origin.
+    /// Accepts pages of any origin.
     Any,
 }
 
-/// An origin such as `https://shop.example` or `https://*.example:8443`: a scheme, a host with at most one leading
-/// `*.`, a port.
+/// A pattern for origins such as `https://shop.example` or `https://*.example:8443`: a scheme, a host which may begin
+/// with one `*.`, and optionally a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginPattern {
     scheme: String,
@@ -27,7 +28,7 @@ pub struct OriginPattern {
 }
 
 impl OriginPattern {
-    /// Parses a pattern; `None` if it is not an origin.
+    /// Parses a pattern; returns `None` if it does not have this form.
     pub fn parse(text: &str) -> Option<Self> {
         let (scheme, host, port) = split(text)?;
         let (host, any_subdomain) = match host.strip_prefix("*.") {
@@ -49,7 +50,7 @@ impl OriginPattern {
         scheme.eq_ignore_ascii_case(&self.scheme)
             && port.or(default_port(scheme)) == self.port
             && if self.any_subdomain {
-                // A whole label must precede the domain: `evilexample` is not below `example`.
+                // At least one label and a dot must precede the domain: `evilexample` is not below `example`.
                 host.len() > self.host.len() + 1
                     && host.is_char_boundary(host.len() - self.host.len())
                     && host[host.len() - self.host.len()..].eq_ignore_ascii_case(&self.host)
@@ -60,28 +61,28 @@ impl OriginPattern {
     }
 }
 
-/// Returns whether a request is accepted by its origin; `is_tls`: its listener uses TLS.
+/// Returns whether these rules accept a request's origin. `is_tls`: whether its listener uses TLS.
 ///
-/// A browser may also send a request without `Origin`: a page can make it load an address of another site as an image
-/// or by navigation. Browsers then set `Sec-Fetch-Site`, and no origin is known.
+/// A browser may also send a request without `Origin`: a page can make it load a URL of another site as an image
+/// or by navigation. Its origin is then unknown, but browsers mark it with `Sec-Fetch-Site`, and it is refused.
 pub(crate) fn admits(rules: &[OriginCheck], head: &Head<'_>, is_tls: bool) -> bool {
     let host = Some(head.host).filter(|host| !host.is_empty());
     match head.header_bytes("origin") {
         None => !is_cross_origin(head),
-        // A header that is not text matches no origin.
+        // An `Origin` that is not UTF-8 matches no rule.
         Some(origin) => {
             str::from_utf8(origin).is_ok_and(|origin| accept(rules, origin, host, is_tls))
         }
     }
 }
 
-/// Returns whether a browser marks the request as made by a page of another site or origin.
+/// Returns whether a browser marks the request as caused by a page of another site or origin.
 pub(crate) fn is_cross_origin(head: &Head<'_>) -> bool {
     head.header_bytes("sec-fetch-site")
         .is_some_and(|site| site != b"same-origin" && site != b"none")
 }
 
-/// Returns whether an origin is accepted by a listener that was addressed by this host name.
+/// Returns whether one of the rules accepts this origin. `host`: the value of the request's `Host`.
 fn accept(rules: &[OriginCheck], origin: &str, host: Option<&str>, is_tls: bool) -> bool {
     let parts = split(origin);
     rules.iter().any(|rule| match (rule, parts) {
@@ -94,7 +95,7 @@ fn accept(rules: &[OriginCheck], origin: &str, host: Option<&str>, is_tls: bool)
             let Some((host, host_port)) = host.and_then(split_port) else {
                 return false;
             };
-            // Without TLS there may be a proxy with TLS in front, so both schemes match.
+            // On a listener without TLS, a proxy in front of it may use TLS, so both `http` and `https` match.
             default_port(scheme).is_some_and(|port| port == 443 || !is_tls)
                 && name.eq_ignore_ascii_case(host)
                 && port.or(default_port(scheme)) == host_port.or(default_port(scheme))
@@ -102,7 +103,7 @@ fn accept(rules: &[OriginCheck], origin: &str, host: Option<&str>, is_tls: bool)
     })
 }
 
-/// Splits `scheme://host[:port]` without a path. `null` is not an origin.
+/// Splits `scheme://host[:port]`; returns `None` for other forms, such as an origin with a path or `null`.
 fn split(origin: &str) -> Option<(&str, &str, Option<u16>)> {
     let (scheme, rest) = origin.split_once("://")?;
     let (host, port) = split_port(rest)?;

@@ -1,13 +1,15 @@
-//! Subscription options that override those of the namespace: `override` of tokens and the API.
+//! The `override` field of subscription tokens and of the API: options of a subscription that take precedence over
+//! those of the namespace.
 
 use veche_hub::NamespaceOptions;
 
 /// How a subscription differs from the namespace's defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PresenceOverrides {
-    /// The client is hidden from presence, joins and leaves.
+    /// Whether the client is hidden from presence and from join and leave events.
     pub(crate) is_hidden: bool,
-    /// Whether the client receives join and leave events without requesting them; `None`: by the namespace.
+    /// Whether the client receives join and leave events without requesting them; `None`: as configured for the
+    /// namespace.
     pub(crate) receives_join_leave: Option<bool>,
 }
 
@@ -20,7 +22,7 @@ impl PresenceOverrides {
     }
 }
 
-/// The members of `override`; `None` keeps the namespace's option.
+/// The fields of `override`; `None` keeps the namespace's option.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceOverride {
     pub(crate) presence: Option<bool>,
@@ -31,7 +33,8 @@ pub(crate) struct NamespaceOverride {
 }
 
 impl NamespaceOverride {
-    /// Returns the resulting overrides in a channel with these options, or why they are impossible.
+    /// Returns how a subscription differs in a channel with these options, or the error text if the options do not
+    /// permit it.
     pub(crate) fn presence_overrides(
         self,
         options: &NamespaceOptions,
@@ -83,7 +86,8 @@ mod tests {
         let partial = Err(
             "override: presence and join_leave of a subscription can only be disabled together",
         );
-        // By the namespace and by the override: presence, and join and leave events.
+        // Columns: presence and join/leave events of the namespace; the two in the override; the expected `is_hidden`
+        // or error.
         for (usual, presence, join_leave, expected) in [
             ((true, true), None, None, Ok(false)),
             ((true, true), Some(true), Some(true), Ok(false)),

@@ -1,10 +1,10 @@
-//! Pending work of a worker's connections by name, for tests that check that everything is empty when idle.
+//! Names and sizes of a worker's pending work, for tests that check that nothing is left when the worker is idle.
 
 use crate::context::worker_context::{Context, Requests};
 
 impl Requests {
-    /// Returns nonempty queues and counters with their sizes. All are empty once the worker has finished its work and
-    /// all messages are processed.
+    /// Returns the queues and counters that are not empty, with their sizes. There are none once the worker has
+    /// processed all messages and finished its work.
     pub fn queue_lengths(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let lanes = || self.mailer.lanes.iter();
         let outgoing = lanes().map(|lane| lane.outgoing.len()).sum::<usize>();
@@ -39,8 +39,8 @@ impl Requests {
 }
 
 impl Context {
-    /// Returns the numbers of connections that wait for their output to be sent or for publication credit, without
-    /// zeros.
+    /// Returns the number of connections that wait for their output to be sent, and of those that wait for
+    /// publication credit; numbers that are 0 are left out.
     pub fn waiting_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("waiting for output", self.waiting_for_output.len() as u64),

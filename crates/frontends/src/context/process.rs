@@ -6,9 +6,9 @@ use crate::context::admin_view::AdminView;
 use crate::context::issued_token::{Ban, BanError, IssuedToken};
 use crate::context::log_note::AuthDecision;
 
-/// Services of the process.
+/// Services of the process. The defaults do nothing and suit tests.
 pub trait ProcessServices {
-    /// Returns whether the server accepts work: `/health` answers 200, otherwise 503.
+    /// Returns whether the server accepts work; if so, `/health` answers 200, otherwise 503.
     fn is_ready(&self) -> bool;
     /// Returns the text of `/metrics`.
     fn metrics(&self) -> String;
@@ -22,17 +22,17 @@ pub trait ProcessServices {
         let _ = address;
         true
     }
-    /// Uncounts a connection of an address.
+    /// Removes a closed connection from the count of its address.
     fn address_closed(&self, address: IpAddr) {
         let _ = address;
     }
-    /// Counts a handshake of a client address; returns whether its rate permits it.
+    /// Counts a handshake of a client address; returns whether the address is within its handshake rate.
     fn may_begin_handshake(&self, address: IpAddr, now_ms: u64) -> bool {
         let _ = (address, now_ms);
         true
     }
-    /// Records a wrong key from a client address; returns the milliseconds until the next wrong key is checked, 0 for
-    /// immediately.
+    /// Records a wrong key from a client address. Returns 0 if the address is within its limit of wrong keys,
+    /// otherwise the milliseconds until it is within the limit again.
     fn wrong_key(&self, address: IpAddr, now_ms: u64) -> u64 {
         let _ = (address, now_ms);
         0
@@ -42,7 +42,7 @@ pub trait ProcessServices {
         let _ = (user, max);
         true
     }
-    /// Uncounts a WebSocket of a user.
+    /// Removes a closed WebSocket from the count of its user.
     fn user_closed(&self, user: &str) {
         let _ = user;
     }
@@ -51,12 +51,12 @@ pub trait ProcessServices {
         let _ = (user, now_s);
         false
     }
-    /// Returns whether an otherwise valid token was revoked.
+    /// Returns whether a token that is otherwise valid was revoked. `now_s`: the time in seconds since 1970.
     fn is_revoked(&self, token: &IssuedToken<'_>, now_s: u64) -> bool {
         let _ = (token, now_s);
         false
     }
-    /// Adds or removes a ban, for all workers.
+    /// Adds or lifts a ban, for all workers. `now_s`: the time in seconds since 1970.
     ///
     /// # Errors
     /// The ban could not be stored.
@@ -64,12 +64,13 @@ pub trait ProcessServices {
         let _ = (block, now_s);
         Err(BanError::TooMany)
     }
-    /// Returns whether there is another node with that id.
+    /// Returns whether the cluster has another node with this id.
     fn has_node(&self, id: &str) -> bool {
         let _ = id;
         false
     }
-    /// Returns the number of times that a back end has ended the user's connections.
+    /// Returns how many commands of back ends have disconnected or unsubscribed users so far. Compared later to find
+    /// out whether a user was affected in the meantime.
     fn disconnect_count(&self) -> u64 {
         0
     }
@@ -81,42 +82,44 @@ pub trait ProcessServices {
     fn disconnect_client(&self, user: &str, client: &str) {
         let _ = (user, client);
     }
-    /// Returns whether the user was disconnected after [`disconnect_count`](Self::disconnect_count) had the given value, so that an
-    /// authentication begun before is void. `client` is the connection's id, empty if it has none yet.
+    /// Returns whether the user was disconnected since [`disconnect_count`](Self::disconnect_count) had the value
+    /// `endings`: an authentication that began before then is void. `client` is the connection's id, empty if it has
+    /// none yet.
     fn is_disconnected_since(&self, user: &str, endings: u64, client: &str) -> bool {
         let _ = (user, endings, client);
         false
     }
-    /// Unsubscribes a user from a channel, on all connections or on the one with this id; counts in
+    /// Unsubscribes a user from a channel, on all connections or on the one with this id. Increments
     /// [`disconnect_count`](Self::disconnect_count).
     fn unsubscribe_user(&self, user: &str, channel: &str, client: Option<&str>) {
         let _ = (user, channel, client);
     }
-    /// Returns whether the user was unsubscribed after the count had the given value, so that a decision made before
-    /// does not subscribe the connection with this id.
+    /// Returns whether the user was unsubscribed from the channel since [`disconnect_count`](Self::disconnect_count)
+    /// had the value `endings`: a decision that was requested before then must not subscribe the connection with this
+    /// id.
     fn is_unsubscribed_since(&self, user: &str, channel: &str, endings: u64, client: &str) -> bool {
         let _ = (user, channel, endings, client);
         false
     }
     /// Logs an internal error for the operator.
     fn log_error(&self, what: &str);
-    /// Returns the name of this process for clients.
+    /// Returns the id of this node, as clients receive it.
     fn node(&self) -> String {
         String::new()
     }
-    /// Returns whether decisions are being watched.
+    /// Returns whether the decision log is being watched.
     fn watches_decisions(&self) -> bool {
         false
     }
-    /// Reports a decision about a client. Only called while decisions are being watched.
+    /// Reports a decision about a client. Only called while the decision log is being watched.
     fn log_decision(&self, decision: &AuthDecision<'_>) {
         let _ = decision;
     }
-    /// Reports a script error that is already logged.
+    /// Reports an error in a script; the caller has already logged it.
     fn script_failed(&self, app: &str, what: &str) {
         let _ = (app, what);
     }
-    /// Returns the `nodes` of `GET /api/info`: a JSON array.
+    /// Returns the value of `nodes` in `GET /api/info`: a JSON array.
     fn nodes(&self) -> String;
     /// Returns the data of a view of the admin page: a JSON object.
     fn admin_view(&self, look: AdminView) -> String {

@@ -1,13 +1,13 @@
-//! Properties of a client protocol for routes and the configuration.
+//! Properties of a client protocol that routes and the configuration use.
 
 /// A client protocol; each folder of `sessions` defines one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ClientProtocol {
-    /// Its name as `handler` of a route, and in descriptions of sessions for back ends.
+    /// The protocol's name: the `handler` of a route, and the protocol in descriptions of sessions for back ends.
     pub name: &'static str,
-    /// The methods that its routes serve.
+    /// The HTTP methods that routes of the protocol serve.
     pub methods: &'static [&'static str],
-    /// Route directives for this protocol, in addition to those for all WebSocket routes.
+    /// The route directives of this protocol, in addition to those of all WebSocket routes.
     pub options: &'static [&'static str],
 }
 

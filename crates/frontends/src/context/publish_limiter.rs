@@ -1,13 +1,13 @@
-//! Limits on publications of back ends: a rate per key, and none while memory is short.
+//! Limits on publications of back ends: a rate per key, and a refusal while memory is short.
 //!
-//! A command rejected here had no effect and may be sent again later.
+//! A command that is refused here had no effect and may be repeated later.
 
 use veche_types::codes::ErrorCode;
 
 use crate::context::rate::{Rate, SharedRateMeter};
 
-/// The key of an API caller. Callers without a key share one: push lines, and callers on loopback if no key is
-/// configured.
+/// Identifies an API caller by its key. Callers without a key count as one: push lines, and callers on loopback if no
+/// key is configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublisherKey(Key);
 
@@ -16,21 +16,21 @@ enum Key {
     #[default]
     None,
     Numbered(u16),
-    /// An application on this worker: its publications have no rate limit.
+    /// An application on this worker. Its publications have no rate limit.
     Application,
 }
 
 impl PublisherKey {
-    /// An application of this process.
+    /// The caller for applications of this process.
     pub(crate) const APPLICATION: Self = Self(Key::Application);
 
-    /// Returns the caller with the key of this number.
+    /// Returns the caller with the configured key of this index.
     pub fn with_key(number: u16) -> Self {
         Self(Key::Numbered(number))
     }
 }
 
-/// Why a valid command is rejected for now.
+/// Why a valid command is refused, for a temporary reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// The caller exceeded the publish rate.
@@ -45,7 +45,7 @@ pub enum PublishError {
 }
 
 impl PublishError {
-    /// Returns the API error code.
+    /// Returns the error code of the API for this refusal.
     pub fn code(self) -> ErrorCode {
         match self {
             Self::RateLimited { .. } => ErrorCode::TooManyRequests,
@@ -54,7 +54,7 @@ impl PublishError {
     }
 }
 
-/// The use of the publish rate by each caller.
+/// How much of the publish rate each caller has used.
 #[derive(Debug, Default)]
 pub struct PublishLimiter {
     rate: Option<Rate>,
@@ -63,7 +63,7 @@ pub struct PublishLimiter {
 }
 
 impl PublishLimiter {
-    /// Creates meters for this number of keys, with the same rate each; `None`: unlimited.
+    /// Creates one meter for each of this number of keys, all with the same rate; `None`: unlimited.
     pub fn new(rate: Option<Rate>, keys: usize) -> Self {
         Self {
             rate,
@@ -74,7 +74,7 @@ impl PublishLimiter {
         }
     }
 
-    /// Takes a number of publications from the caller's rate.
+    /// Counts publications against the caller's rate, or refuses them if they exceed it.
     pub(crate) fn take(
         &self,
         publisher: PublisherKey,
@@ -86,7 +86,7 @@ impl PublishLimiter {
         };
         let meter = match publisher.0 {
             Key::Application => return Ok(()),
-            // A reload may have removed the key of an open connection.
+            // The key may be missing: a reload can remove the key of an open connection.
             Key::Numbered(key) => self.by_key.get(usize::from(key)),
             Key::None => None,
         };
@@ -112,7 +112,7 @@ mod tests {
         );
         assert_eq!(publishing.take(b, 1, 5_000), Ok(()));
         assert_eq!(publishing.take(PublisherKey::default(), 2, 5_000), Ok(()));
-        // A removed key shares the meter of callers without one.
+        // A caller whose key was removed shares the meter of callers without a key.
         assert!(
             publishing
                 .take(PublisherKey::with_key(7), 1, 5_000)

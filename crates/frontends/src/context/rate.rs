@@ -1,13 +1,13 @@
-//! Rates with bursts, and meters of their use.
+//! Rates that allow bursts, and meters of their use.
 //!
-//! Implements the generic cell rate algorithm (ITU-T I.371): a meter is one number, the time at which everything
-//! counted so far would be paid for. Nothing has to be refilled as time passes, so an unused meter costs nothing.
+//! Implements the generic cell rate algorithm (ITU-T I.371). A meter is one number: the time until which the events
+//! counted so far use up the rate. Nothing has to be refilled as time passes, so an unused meter costs nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// A number of events per time window; an idle meter allows a burst of a whole window.
+/// A number of events per time window. An idle meter allows a burst of the whole number at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u64,
@@ -43,15 +43,15 @@ impl Rate {
     }
 }
 
-/// One client's use of a [`Rate`].
+/// How much of a [`Rate`] one client has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateMeter {
     paid_at_ns: u64,
 }
 
 impl RateMeter {
-    /// Takes `amount` if the rate permits it now. An idle meter permits more than a whole window once, since the amount
-    /// would otherwise never be permitted.
+    /// Counts `amount` events if the rate permits them now; returns whether it does. An idle meter permits even an
+    /// amount that exceeds the number per window, since such an amount would otherwise never be permitted.
     pub fn take(&mut self, rate: &Rate, amount: u64, now_ms: u64) -> bool {
         let now_ns = now_ms.saturating_mul(NS_PER_MS);
         let begins = self.paid_at_ns.max(now_ns);
@@ -63,7 +63,8 @@ impl RateMeter {
         true
     }
 
-    /// Takes `amount` unconditionally; returns the milliseconds until the rate is met again, or 0.
+    /// Counts `amount` events even if they exceed the rate; returns the milliseconds until the rate is met again, 0
+    /// if it is met.
     pub fn charge(&mut self, rate: &Rate, amount: u64, now_ms: u64) -> u64 {
         let now_ns = now_ms.saturating_mul(NS_PER_MS);
         let begins = self.paid_at_ns.max(now_ns);
@@ -73,7 +74,7 @@ impl RateMeter {
             .div_ceil(NS_PER_MS)
     }
 
-    /// Returns the milliseconds until `amount` can be taken.
+    /// Returns the milliseconds until [`take`](Self::take) permits `amount` events.
     pub fn wait_ms(&self, rate: &Rate, amount: u64, now_ms: u64) -> u64 {
         let now_ns = now_ms.saturating_mul(NS_PER_MS);
         let until_paid = self.paid_at_ns.saturating_sub(now_ns);
@@ -84,21 +85,22 @@ impl RateMeter {
         until_paid.min(until_room).div_ceil(NS_PER_MS)
     }
 
-    /// Returns whether nothing is used, so the meter can be dropped.
+    /// Returns whether the meter is idle, so that it can be dropped and created again.
     pub fn is_full(&self, now_ms: u64) -> bool {
         self.paid_at_ns <= now_ms.saturating_mul(NS_PER_MS)
     }
 }
 
-/// The joint use of a [`Rate`] by several connections on any thread.
+/// How much of a [`Rate`] several connections, on any threads, have used together.
 #[derive(Debug, Default)]
 pub struct SharedRateMeter(AtomicU64);
 
 impl SharedRateMeter {
-    /// Takes `amount` if the rate permits it now.
+    /// Counts `amount` events if the rate permits them now.
     ///
     /// # Errors
-    /// Returns the milliseconds until the rate permits it, unless others take from it first.
+    /// The rate does not permit them yet. Returns the milliseconds until it does, provided that no other connection
+    /// uses it first.
     pub fn take(&self, rate: &Rate, amount: u64, now_ms: u64) -> Result<(), u64> {
         let mut paid_at_ns = self.0.load(Relaxed);
         loop {
@@ -164,7 +166,8 @@ mod tests {
         assert_eq!((rate.count(), rate.window_ms()), (10, 1_000));
         assert_eq!(meter.wait_ms(&rate, 1, 5_000), 0);
         assert!(meter.take(&rate, 10, 5_000));
-        // The wait is for the amount itself, more than a window for an idle meter.
+        // Columns: amount, time and expected wait in milliseconds. An idle meter permits any amount, so no wait
+        // exceeds the time until the meter is idle.
         for (amount, now_ms, wait_ms) in [
             (1, 5_000, 100),
             (3, 5_000, 300),

@@ -5,47 +5,48 @@ use crate::context::rate::{Rate, RateMeter};
 /// The rate limits of a route's WebSockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
-    /// Messages, pings and pongs of one connection.
+    /// Limit on messages, pings and pongs of one connection.
     pub messages: Option<Rate>,
-    /// Inflated payload bytes per connection.
+    /// Limit on the decompressed payload bytes of one connection.
     pub bytes: Option<Rate>,
-    /// The handling of excess messages.
+    /// What happens to messages over a limit.
     pub over_limit: OverLimit,
 }
 
-/// How messages over the limit are handled.
+/// What happens to messages over the rate limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverLimit {
-    /// Messages wait, as does all later input, until the client's socket is full.
+    /// Messages wait, and so does all later input, until the socket's receive buffer is full and the client has to
+    /// wait too.
     #[default]
     Delay,
-    /// Messages over the limit are dropped and counted.
+    /// Messages over the limit are dropped, and the drops are counted.
     Drop,
-    /// The connection is closed with 1008.
+    /// The connection is closed with close code 1008.
     Close,
 }
 
-/// Maximum time by which messages that can't be delayed may exceed the rate.
+/// Maximum time, in milliseconds, by which messages that can't be delayed may exceed their rate.
 const AHEAD_MS: u64 = 5_000;
 
-/// The usage of one connection; not stored for connections without rate limits.
+/// The rate limit usage of one connection. Connections without rate limits have none.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     limits: RateLimits,
     messages: RateMeter,
     bytes: RateMeter,
     wait_until_ms: u64,
-    /// The wait required by the number of messages alone.
+    /// Monotonic time until which the number of messages alone (not their bytes) makes input wait.
     messages_wait_until_ms: u64,
 }
 
-/// Whether a message or command may be processed.
+/// The result of counting a message or command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RateDecision {
     Allow,
-    /// The message is processed; later input waits until `wait_until_ms`.
+    /// The message is processed now; input after it waits until `wait_until_ms`.
     AllowThenWait,
-    /// The message has to wait until then and is not counted yet.
+    /// The message has to wait until `wait_until_ms`, and is not counted yet.
     Wait,
     Drop,
     Close,
@@ -62,7 +63,7 @@ impl RateLimiter {
         }
     }
 
-    /// Counts a message or control frame.
+    /// Counts a message or control frame with its bytes.
     pub(crate) fn message(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
         match self.publications(1, now_ms) {
             RateDecision::Allow => self.bytes(bytes, now_ms),
@@ -74,7 +75,7 @@ impl RateLimiter {
         }
     }
 
-    /// Counts the bytes of a message whose commands are counted when they are processed.
+    /// Counts the bytes of a message that contains commands; the commands are counted when each is processed.
     pub(crate) fn bytes(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
         let over = self.limits.over_limit;
         let (paced, wait_until_ms) = charge(
@@ -88,7 +89,7 @@ impl RateLimiter {
         paced
     }
 
-    /// Counts a message that consists of several publications.
+    /// Counts a message that contains this number of publications.
     pub(crate) fn publications(&mut self, count: u64, now_ms: u64) -> RateDecision {
         let over = self.limits.over_limit;
         let (paced, wait_until_ms) = charge(
@@ -103,7 +104,7 @@ impl RateLimiter {
         paced
     }
 
-    /// Counts the next command of a message.
+    /// Counts the next command of a message, unless earlier messages still make it wait.
     pub(crate) fn command(&mut self, now_ms: u64) -> RateDecision {
         match self.messages_wait_until_ms > now_ms {
             true => RateDecision::Wait,
@@ -111,13 +112,13 @@ impl RateLimiter {
         }
     }
 
-    /// Counts a command that can't be delayed, since it arrived on another connection.
+    /// Counts a command that arrived on another connection and therefore can't be delayed.
     pub(crate) fn relayed_command(&mut self, now_ms: u64) -> RateDecision {
         let paced = self.publications(1, now_ms);
         self.unless_late(paced, now_ms)
     }
 
-    /// Counts the bytes of commands that can't be delayed.
+    /// Counts the bytes of such commands.
     pub(crate) fn relayed_bytes(&mut self, bytes: usize, now_ms: u64) -> RateDecision {
         let paced = self.bytes(bytes, now_ms);
         self.unless_late(paced, now_ms)
@@ -133,7 +134,7 @@ impl RateLimiter {
         }
     }
 
-    /// Ends input of the client: messages that would have to wait are dropped.
+    /// Ends the delays when the client's input has ended: messages that would have to wait are dropped from now on.
     pub(crate) fn end(&mut self) {
         if self.limits.over_limit == OverLimit::Delay {
             self.limits.over_limit = OverLimit::Drop;
@@ -141,13 +142,14 @@ impl RateLimiter {
         }
     }
 
-    /// Returns until when later input waits, in monotonic milliseconds.
+    /// Returns the monotonic time in milliseconds until which later input waits.
     pub(crate) fn wait_until_ms(&self) -> u64 {
         self.wait_until_ms
     }
 }
 
-/// Charges an amount to a rate; returns what to do with the message, and how long later input waits.
+/// Counts an amount against a rate. Returns the decision on the message, and the monotonic time in milliseconds until
+/// which later input waits (0: it does not wait).
 fn charge(
     rate: Option<Rate>,
     over: OverLimit,
@@ -219,7 +221,7 @@ mod tests {
         (0..9).for_each(|_| assert_eq!(pace.command(5_000), RateDecision::Wait));
         assert_eq!(pace.wait_until_ms(), 5_500);
         assert_eq!(pace.command(5_500), RateDecision::AllowThenWait);
-        // Many bytes delay later messages, not the commands in them.
+        // Many bytes delay the messages after them, but not the commands in the same message.
         assert_eq!(pace.bytes(9_000, 9_000), RateDecision::AllowThenWait);
         assert_eq!(pace.command(9_000), RateDecision::Allow);
         assert_eq!(pace.wait_until_ms(), 17_000);
@@ -228,7 +230,8 @@ mod tests {
     #[test]
     fn what_cannot_wait_is_ahead_by_a_limited_time() {
         let mut pace = pace(OverLimit::Delay);
-        // Two per second, and five seconds ahead.
+        // Two commands are permitted at once by the rate of two per second, and ten more by the five seconds of
+        // [`AHEAD_MS`].
         let carried_out =
             (0..99).take_while(|_| pace.relayed_command(5_000) == RateDecision::Allow);
         assert_eq!(carried_out.count(), 2 + 10);

@@ -1,3 +1,4 @@
-//! Commands for the streaming response of another connection, and the address that finds it.
+//! Commands that a client sends in a request of their own for its streaming response on another connection, and the
+//! address by which they find that response.
 
 pub use veche_nodes::{EmulationAddress, EmulationRequest};

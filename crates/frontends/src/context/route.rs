@@ -1,6 +1,6 @@
 //! A route: the handler of a path, its access rules and limits.
 //!
-//! [`Router`] finds the route of a request; handlers are implemented elsewhere.
+//! [`Router`] finds the route of a request. Handlers are implemented in other modules.
 
 mod headers;
 mod router;
@@ -27,7 +27,7 @@ pub use router::{RouteMatch, Router};
 /// The handler of a route with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteHandler {
-    /// Sessions of a client protocol.
+    /// Sessions of this client protocol.
     Session(&'static ClientProtocol),
     /// Static files below `root`.
     Static {
@@ -42,19 +42,19 @@ pub enum RouteHandler {
     App {
         /// The id of the application.
         app: AppId,
-        /// Time limit for a response and between its parts, in milliseconds; 0: none.
+        /// Time limit for a response and between parts of a response, in milliseconds; 0: none.
         request_timeout_ms: u64,
     },
     /// The admin page and its calls.
     Admin,
-    /// Readiness at `GET /health`.
+    /// The readiness check, `GET /health`.
     Health,
-    /// Metrics at `GET /metrics`.
+    /// The metrics, `GET /metrics`.
     Metrics,
 }
 
 impl RouteHandler {
-    /// Returns whether the handler also serves paths below its own, without `/*` at the end.
+    /// Returns whether the handler serves all paths below the route's path, even if that does not end in `/*`.
     pub fn takes_subtree(&self) -> bool {
         matches!(self, Self::Static { .. } | Self::Api | Self::Admin)
     }
@@ -64,7 +64,7 @@ impl RouteHandler {
         matches!(self, Self::Session(_) | Self::Api | Self::App { .. })
     }
 
-    /// Returns the application of the route.
+    /// Returns the application that handles the route, if any.
     pub(crate) fn app(&self) -> Option<AppId> {
         match self {
             Self::App { app, .. } => Some(*app),
@@ -78,31 +78,31 @@ impl RouteHandler {
 pub struct Route {
     /// The path as configured: `/ws`, `/room/:id`, `/app/*`.
     pub path: String,
-    /// Upper-case methods; empty for all that the handler supports.
+    /// Upper-case HTTP methods; empty: all that the handler supports.
     pub methods: Vec<String>,
     /// The handler of its requests.
     pub handler: RouteHandler,
-    /// Headers added to responses of files and applications, except those that open a WebSocket.
+    /// Headers added to responses of files and applications, but not to the response that opens a WebSocket.
     pub headers: Option<Arc<RouteHeaders>>,
     /// How the user is determined.
     pub identity: Identity,
-    /// Channel patterns for `?channel=`: a name, or a prefix and `*`.
+    /// The channels that `?channel=` may name: each pattern is a channel name, or a prefix and `*`.
     pub channels: Vec<String>,
     /// Rules for client addresses.
     pub networks: NetworkRules,
     /// Rules for origins of pages that open a WebSocket.
     pub origins: Vec<origin::OriginCheck>,
-    /// How offers of permessage-deflate are answered; `Never` rejects them.
+    /// How offers of permessage-deflate are answered; `None`: compression is declined.
     pub compression: Option<websocket::deflate::DeflatePolicy>,
     /// Limits on a client's messages.
     pub message_limits: websocket::MessageLimits,
-    /// Rate limits of clients; `Never`: unlimited.
+    /// Rate limits of each client; `None`: unlimited.
     pub rate_limits: Option<RateLimits>,
-    /// How publications are dropped for clients that read too slowly; `Never`: such clients are disconnected.
+    /// How publications are dropped for clients that read too slowly; `None`: such clients are disconnected.
     pub drop_policy: Option<DropPolicy>,
-    /// Clients receive the position of each publication and may recover with it. Excludes `drop_policy`.
+    /// Whether clients receive the position of each publication and may recover from it. Excludes `drop_policy`.
     pub has_positions: bool,
-    /// Hook targets of Centrifuge clients; `Never`: the server decides itself.
+    /// Hook targets of Centrifuge clients; `None`: the server decides without hooks.
     pub hook_targets: Option<Arc<HookTargets>>,
 }
 
@@ -113,7 +113,7 @@ impl Route {
         targets.and_then(|targets| targets.of(kind))
     }
 
-    /// Returns how publications are delivered to sessions of this route.
+    /// Returns how publications are delivered to sessions on this route.
     pub(crate) fn delivery_mode(&self) -> DeliveryMode {
         match (self.has_positions, self.drop_policy) {
             (true, _) => DeliveryMode::WithPositions,
@@ -122,15 +122,15 @@ impl Route {
         }
     }
 
-    /// Returns whether `?channel=name` is allowed for some user.
+    /// Returns whether one of the route's patterns matches the channel of `?channel=name`.
     pub(crate) fn lists_channel(&self, name: &str) -> bool {
         self.channels
             .iter()
             .any(|pattern| accepts_handshake(pattern, name))
     }
 
-    /// Returns whether `?channel=name` is allowed for a user, `""` for an anonymous one: by a pattern if the name
-    /// permits patterns, otherwise by the whole name.
+    /// Returns whether a user (`""` if anonymous) may subscribe to the channel of `?channel=name`. Some channels may
+    /// be matched by a pattern with `*`; others require their whole name in the route's list.
     pub fn allows_channel(&self, name: &str, user: &str, namespaces: &Namespaces) -> bool {
         match Audience::of(name, namespaces).entry_requirement(user) {
             EntryRequirement::AnyGrant => self.lists_channel(name),
@@ -140,7 +140,7 @@ impl Route {
     }
 }
 
-/// Returns whether a pattern, a name or a prefix and `*`, matches a channel.
+/// Returns whether a pattern (a channel name, or a prefix and `*`) matches a channel.
 fn accepts_handshake(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),

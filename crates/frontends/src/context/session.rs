@@ -1,4 +1,4 @@
-//! The interface between transports and client protocols: a session, independent of what carries its messages.
+//! The interface between transports and client protocols. A session does not depend on what carries its messages.
 //!
 //! A session knows neither HTTP nor frames. Its transport (`websocket` for WebSockets and endless responses) passes it
 //! messages, answers and deadlines, and executes the [`Flow`] that it returns. `http` opens sessions;
@@ -22,18 +22,18 @@ use crate::context::session_info::SessionInfo;
 use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
-/// The context of one call of a session.
+/// What a session can access during one call.
 pub(crate) struct SessionContext<'a> {
     pub(crate) id: ConnectionId,
-    /// `None` for connections dialed by an application.
+    /// The route of the session; `None` on connections that an application dialed.
     pub(crate) route: Option<&'a Arc<Route>>,
-    /// The identity that opened the session, and how long it is valid.
+    /// The identity with which the session was opened, if it can expire.
     pub(crate) lease: &'a mut Option<Box<IdentityLease>>,
-    /// The rate limits of the client, if it has any.
+    /// The meters of the client's rate limits, if it has any.
     pub(crate) rate_limiter: Option<&'a mut RateLimiter>,
-    /// Messages arrive in separate requests, which can't be delayed.
+    /// Whether messages arrive in separate requests, which can't be delayed.
     pub(crate) is_relayed: bool,
-    /// The session is not closing.
+    /// Whether the session is open and not closing.
     pub(crate) is_open: bool,
     pub(crate) shared: &'a mut Context,
 }
@@ -47,7 +47,7 @@ impl<'a> SessionContext<'a> {
         }
     }
 
-    /// Checks the next command against the route's rate.
+    /// Counts the next command against the route's rate limit.
     pub(crate) fn check_command_rate(&mut self) -> RateDecision {
         let now_ms = self.shared.now.mono_ms;
         match &mut self.rate_limiter {
@@ -58,7 +58,7 @@ impl<'a> SessionContext<'a> {
     }
 }
 
-/// The next step of the session and its input.
+/// How a session and its input continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     Continue,
@@ -73,12 +73,12 @@ impl Flow {
     }
 }
 
-/// An open session of a client protocol. Default methods suit protocols without the feature.
+/// An open session of a client protocol. Default methods suit protocols that lack the feature.
 pub(crate) trait Session {
-    /// Describes the session to back ends; the caller fills in transport and route.
+    /// Returns a description of the session for back ends; the caller adds transport and route.
     fn info(&self) -> SessionInfo<'_>;
 
-    /// Handles a complete message, borrowed for the call.
+    /// Handles a complete message, which is borrowed for the call.
     fn handle_message(
         &mut self,
         kind: MessageKind,
@@ -86,7 +86,7 @@ pub(crate) trait Session {
         cx: &mut SessionContext<'_>,
     ) -> Flow;
 
-    /// Returns what must happen before another message is read.
+    /// Returns what has to happen before the next message is read; `None`: it can be read now.
     fn input_block(&self) -> Option<WaitReason> {
         None
     }
@@ -96,19 +96,20 @@ pub(crate) trait Session {
         false
     }
 
-    /// Returns whether the opening request contained messages, to be processed by [`Session::resume`].
+    /// Returns whether the request that opened the session contained messages, which [`Session::resume`] has to
+    /// process.
     fn has_input(&self) -> bool {
         false
     }
 
-    /// Continues with stored input after a wait.
+    /// Continues with stored input after a wait has ended.
     fn resume(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let _ = cx;
         Flow::Continue
     }
 
-    /// Handles a home worker's reply to one of the session's tickets. Returns the next step, or `None` if input that
-    /// waits for a reply still waits.
+    /// Handles a home worker's reply to one of the session's tickets. Returns the next step, or `None` if the
+    /// session's input still waits for a reply.
     fn handle_answer(
         &mut self,
         ticket: Ticket,
@@ -119,8 +120,8 @@ pub(crate) trait Session {
         None
     }
 
-    /// Handles the decision of a hook or application on one of the session's requests. Returns what happens next, or
-    /// `None` if nothing waited for it.
+    /// Handles the decision of a hook or application on one of the session's requests. Returns the next step, or
+    /// `None` if no input waited for this decision.
     fn handle_hook_decision(
         &mut self,
         request_id: HookRequestId,
@@ -131,7 +132,7 @@ pub(crate) trait Session {
         None
     }
 
-    /// Handles fetched issuer keys. Returns whether the session waited for them.
+    /// Handles newly fetched issuer keys. Returns whether the session waited for them.
     fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
         let _ = identity_result;
         false
@@ -142,7 +143,7 @@ pub(crate) trait Session {
         let _ = peer;
     }
 
-    /// Returns whether commands relayed from another request belong to this client.
+    /// Returns whether commands in a request on another connection belong to the client of this session.
     fn accepts_relay(&self, relay: &EmulationRequest) -> bool {
         let _ = relay;
         false
@@ -153,8 +154,8 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Returns whether a back end's command applies to this session: by default, if it names the connection id that
-    /// back ends see.
+    /// Returns whether a back end's command applies to this session. By default, it does if it names the connection
+    /// id that back ends see, or none.
     fn matches_command(
         &self,
         instruction: &UserCommand,
@@ -165,7 +166,7 @@ pub(crate) trait Session {
         instruction.session.is_none() && instruction.applies_to(&name())
     }
 
-    /// Executes a back end's command. Closing and session expiry are handled by the caller.
+    /// Executes a back end's command, except for closing and for the expiry of the session, which the caller handles.
     fn handle_user_command(
         &mut self,
         instruction: &Arc<UserCommand>,
@@ -175,14 +176,15 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Handles unrecoverable loss of a channel's publications. By default the client has to reconnect.
+    /// Handles that publications of a channel were lost and can't be recovered. By default the session is closed, so
+    /// that the client reconnects.
     fn handle_lost_history(&mut self, channel: &str, cx: &mut SessionContext<'_>) -> Flow {
         let _ = (channel, cx);
         Flow::close(CloseCode::InsufficientState.parts())
     }
 
-    /// Returns whether the protocol has its own pings, sent as messages. The transport then sends none, the session is
-    /// never idle, and [`Session::handle_timeout`] is called at [`Session::deadline_ms`].
+    /// Returns whether the protocol sends its own pings, as messages. If so, the transport sends none, the session is
+    /// never considered idle, and [`Session::handle_timeout`] is called at [`Session::deadline_ms`].
     fn has_pings(&self) -> bool {
         false
     }
@@ -193,13 +195,15 @@ pub(crate) trait Session {
         u64::MAX
     }
 
-    /// Returns the deadline while input waits, when a silent client is not taken for dead.
+    /// Returns the deadline while the session's input waits, in monotonic milliseconds. A client's silence is then no
+    /// sign that it is gone, since its input is not read.
     fn blocked_deadline_ms(&self, now: Now) -> u64 {
         let _ = now;
         u64::MAX
     }
 
-    /// Returns the deadline while a hook request is pending and the client is pinged.
+    /// Returns the deadline while a hook request is pending, in monotonic milliseconds. The client is pinged
+    /// meanwhile.
     fn hook_deadline_ms(&self, shared: &Context) -> u64 {
         let _ = shared;
         u64::MAX
@@ -211,16 +215,17 @@ pub(crate) trait Session {
         Flow::Continue
     }
 
-    /// Handles the deadline while input waits.
+    /// Handles the deadline that [`Session::blocked_deadline_ms`] returned.
     fn handle_blocked_timeout(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let _ = cx;
         Flow::Continue
     }
 
-    /// Treats the client as alive: data received while input was paused may have been the answer to a ping.
+    /// Treats the client as alive, since data that arrived while input was not read may contain its answer to a ping.
     fn confirm_alive(&mut self) {}
 
-    /// Returns and clears whether the deadline may have become earlier since the last [`Session::deadline_ms`].
+    /// Returns whether the deadline may have become earlier since [`Session::deadline_ms`] was last called, and
+    /// clears this flag.
     fn take_deadline_change(&mut self) -> bool {
         false
     }
@@ -230,7 +235,7 @@ pub(crate) trait Session {
         false
     }
 
-    /// Returns whether the session asks a hook to extend it when its token expires.
+    /// Returns whether the session requests an extension from a hook when its token expires.
     fn renews_by_hook(&self, route: &Route) -> bool {
         let _ = route;
         false
@@ -246,24 +251,24 @@ pub(crate) trait Session {
         (code, reason.into())
     }
 
-    /// Writes a final message while the session is closing, where the transport's own Close does not reach the client.
+    /// Writes a final message while the session is closing, for transports whose own Close does not reach the client.
     fn write_close(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
         let _ = (code, reason, cx);
     }
 
-    /// Returns whether [`Session::handle_closed`] is called immediately when the peer violates the protocol or its rate, not
-    /// only when the transport has ended.
+    /// Returns when [`Session::handle_closed`] is called after the peer violates the protocol or its rate:
+    /// immediately if true, only when the transport has ended if false.
     fn closes_on_fault(&self) -> bool {
         false
     }
 
-    /// Handles the end of the session, by a Close of either side or without one. May be called several times; the first
-    /// call counts.
+    /// Handles the end of the session, with a Close frame of either side or without one. May be called several times;
+    /// only the first call has an effect.
     fn handle_closed(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
         let _ = (code, reason, cx);
     }
 
-    /// Handles the end of an application handler that was waiting. Returns whether one was.
+    /// Handles that a suspended application handler has ended. Returns whether the session waited for one.
     fn handle_app_ready(&mut self) -> bool {
         false
     }
@@ -273,7 +278,7 @@ pub(crate) trait Session {
         let _ = (id, shared);
     }
 
-    /// Returns whether the session belongs to a back end that pushes.
+    /// Returns whether the session belongs to a back end that pushes through it.
     fn is_back_end(&self) -> bool {
         false
     }

@@ -2,7 +2,7 @@
 
 pub use veche_nodes::ListConnections;
 
-/// The description of a session.
+/// The description of a session for back ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SessionInfo<'a> {
     pub(crate) client: &'a str,

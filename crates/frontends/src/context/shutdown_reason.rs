@@ -1,4 +1,4 @@
-//! Why the server shuts down, and the close code for its sessions.
+//! Why the server shuts down, and the close code that its sessions get.
 
 use veche_types::codes::CloseCode;
 
@@ -12,7 +12,7 @@ pub enum ShutdownReason {
 }
 
 impl ShutdownReason {
-    /// Returns the close code and reason.
+    /// Returns the close code and reason for sessions.
     pub fn close_code_and_reason(self) -> (u16, &'static str) {
         let close = match self {
             Self::Stopping => CloseCode::GoingAway,

@@ -1,6 +1,6 @@
-//! Counters of a worker. Each worker owns one [`Stats`]; other threads only read it.
+//! Counters of a worker. Each worker owns one [`Stats`] and alone writes it; other threads only read it.
 //!
-//! A counter has a single writer, so adding is a load and a store instead of a locked instruction.
+//! Since a counter has a single writer, adding is a load and a store instead of an atomic read-modify-write.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,13 +13,13 @@ use veche_jwt::TokenError;
 pub struct SharedCounter(AtomicU64);
 
 impl SharedCounter {
-    /// Adds. Only called by the owning worker.
+    /// Adds to the value, which wraps around. Only called by the owning worker.
     pub fn add(&self, count: u64) {
         self.0
             .store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
-    /// Subtracts. Only called by the owning worker.
+    /// Subtracts from the value, which wraps around. Only called by the owning worker.
     pub fn sub(&self, count: u64) {
         self.0
             .store(self.0.load(Relaxed).wrapping_sub(count), Relaxed);
@@ -41,23 +41,23 @@ impl SharedCounter {
 pub enum HandshakeOutcome {
     /// 101: the session opened.
     Opened,
-    /// No route, or a route without WebSocket.
+    /// The path has no route, or its route serves no WebSocket.
     NotFound,
-    /// An invalid upgrade request.
+    /// The upgrade request is invalid.
     Malformed,
-    /// The origin is not allowed.
+    /// The origin of the page is not allowed.
     ForeignOrigin,
-    /// No user, or an invalid one.
+    /// The request has no user, or an invalid one.
     Unidentified,
     /// The route does not allow the channel.
     ForbiddenChannel,
-    /// No valid API key.
+    /// The request has no valid API key.
     Unauthorized,
-    /// The application refused, or failed to decide.
+    /// The application refused the handshake, or failed to decide.
     Refused,
     /// The user has too many connections, or memory is short.
     Rejected,
-    /// Authentication is unavailable: no keys, or no answer from the back end.
+    /// Authentication is unavailable: there are no issuer keys, or the back end does not answer.
     Unavailable,
 }
 
@@ -77,7 +77,7 @@ impl HandshakeOutcome {
     ];
 }
 
-/// Reason for a failed TLS handshake of a client.
+/// Why a client's TLS handshake failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsHandshakeFailure {
     /// The handshake took too long.
@@ -86,7 +86,7 @@ pub enum TlsHandshakeFailure {
     CutOff,
     /// The data was not TLS.
     NotTls,
-    /// No common version or cipher.
+    /// Client and server have no TLS version or cipher in common.
     Incompatible,
     /// The client certificate is missing or not trusted.
     ClientCertificate,
@@ -112,20 +112,20 @@ impl TlsHandshakeFailure {
     ];
 }
 
-/// Reason for rejecting a connection or request before it was processed.
+/// Why a connection or request was rejected before it was processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptRejection {
-    /// The network is not allowed.
+    /// The network of the client is not allowed.
     Network,
-    /// The `Host` is not allowed.
+    /// The host name in `Host` is not allowed.
     Host,
-    /// The address has too many connections.
+    /// The client's address has too many connections.
     Connections,
-    /// The address opens connections too fast.
+    /// The client's address opens connections too fast.
     Rate,
-    /// Not a trusted proxy, on a listener for proxies only.
+    /// The peer is not a trusted proxy, and the listener requires PROXY headers.
     NotAProxy,
-    /// No valid PROXY header in time.
+    /// The peer sent no valid PROXY header in time.
     ProxyHeader,
     /// The user has too many connections.
     UserConnections,
@@ -155,102 +155,104 @@ pub const TURN_BUCKETS_US: [u64; 9] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 1
 pub struct Stats {
     /// Number of open transports.
     pub connections: SharedCounter,
-    /// Open sessions (WebSocket, after the 101).
+    /// Number of open sessions: WebSockets after the 101, and endless responses.
     pub sessions: SharedCounter,
-    /// Open outbound connections of applications.
+    /// Number of open outbound connections of applications.
     pub clients: SharedCounter,
     /// Total number of accepted transports.
     pub accepted: SharedCounter,
-    /// Stalled accepts: at the connection limit, or out of descriptors.
+    /// Number of times that accepting was paused: at the connection limit, or for lack of descriptors.
     pub accepts_stalled: SharedCounter,
-    /// Refused connections and requests, by reason.
+    /// Number of rejected connections and requests, by reason.
     pub accepts_rejected: [SharedCounter; AcceptRejection::ALL.len()],
     /// Number of handshakes by outcome.
     pub handshakes: [SharedCounter; HandshakeOutcome::ALL.len()],
-    /// Wrong keys by [`CredentialKind`](crate::context::credential_kind::CredentialKind).
+    /// Number of wrong keys, by [`CredentialKind`](crate::context::credential_kind::CredentialKind).
     pub wrong_api_keys: [SharedCounter; CredentialKind::ALL.len()],
-    /// Invalid tokens at handshakes and renewals, in the order of [`TokenError::ALL`](veche_jwt::TokenError::ALL).
+    /// Number of invalid tokens at handshakes and renewals, in the order of
+    /// [`TokenError::ALL`](veche_jwt::TokenError::ALL).
     pub tokens_refused: [SharedCounter; TokenError::ALL.len()],
-    /// Tokens renewed on open sessions.
+    /// Number of tokens renewed on open sessions.
     pub tokens_renewed: SharedCounter,
-    /// Sessions closed because their token expired.
+    /// Number of sessions closed because their token expired.
     pub tokens_expired: SharedCounter,
-    /// Completed TLS handshakes of clients: full, resumed.
+    /// Number of completed TLS handshakes of clients: index 0 full, index 1 resumed.
     pub tls_connections: [SharedCounter; 2],
-    /// Completed TLS handshakes by version: TLS 1.2, TLS 1.3.
+    /// Number of completed TLS handshakes: index 0 TLS 1.2, index 1 TLS 1.3.
     pub tls_versions: [SharedCounter; 2],
-    /// Failed TLS handshakes of clients, by reason.
+    /// Number of failed TLS handshakes of clients, by reason.
     pub tls_failures: [SharedCounter; TlsHandshakeFailure::ALL.len()],
-    /// HTTP responses by status class: 1xx to 5xx.
+    /// Number of HTTP responses by class of status, 1xx to 5xx.
     pub http_responses: [SharedCounter; 5],
-    /// Client messages, and their payload bytes.
+    /// Number of messages received from clients.
     pub messages_received: SharedCounter,
     /// Payload bytes of messages received from clients.
     pub message_bytes_received: SharedCounter,
-    /// Reading pauses of clients that exceeded their rate.
+    /// Number of times that the input of a client was paused because it exceeded its rate.
     pub throttled: SharedCounter,
-    /// Client messages dropped for exceeding the rate.
+    /// Number of client messages dropped because they exceeded the rate.
     pub messages_dropped: SharedCounter,
-    /// Connections closed for exceeding the rate.
+    /// Number of connections closed because they exceeded the rate.
     pub rate_limited: SharedCounter,
-    /// Messages to clients: publications and echoes.
+    /// Number of messages sent to clients: publications and echoes.
     pub messages_sent: SharedCounter,
     /// Payload bytes of messages sent to clients.
     pub message_bytes_sent: SharedCounter,
-    /// Bytes received and sent on the wire.
+    /// Bytes received on the wire.
     pub bytes_received: SharedCounter,
     /// Bytes sent on the wire.
     pub bytes_sent: SharedCounter,
-    /// Successful commands of back ends.
+    /// Number of successful commands of back ends.
     pub pushes: SharedCounter,
-    /// Commands of back ends that were refused.
+    /// Number of invalid commands of back ends.
     pub pushes_refused: SharedCounter,
-    /// Valid commands of back ends that were rejected: rate limited, short of memory.
+    /// Number of valid commands of back ends that were rejected: index 0 by the rate limit, index 1 for lack of
+    /// memory.
     pub push_connections_rejected: [SharedCounter; 2],
-    /// Publications not delivered to slow clients: the oldest, those replaced by later ones, those of namespaces that
-    /// drop for slow clients.
+    /// Number of publications not delivered to slow clients: index 0 the oldest ones in an outbox, 1 those replaced
+    /// by later ones, 2 those of namespaces whose publications are dropped for slow clients.
     pub publications_dropped: [SharedCounter; 3],
-    /// Deliveries of publications of channels homed on this worker.
+    /// Number of deliveries of publications to channels whose home is this worker.
     pub fanned_out: SharedCounter,
-    /// Connections closed because the client read too slowly.
+    /// Number of connections closed because the client read too slowly.
     pub slow_consumers: SharedCounter,
-    /// Connections closed because they did not answer a ping.
+    /// Number of connections closed because the client did not answer a ping.
     pub pong_timeouts: SharedCounter,
-    /// Application handlers that failed or were stopped.
+    /// Number of application handlers that failed or were stopped.
     pub app_errors: SharedCounter,
-    /// Suspended coroutines of applications.
+    /// Number of suspended coroutines of applications.
     pub app_coroutines: SharedCounter,
     /// Memory of application VMs, in bytes.
     pub app_memory_bytes: SharedCounter,
-    /// Running instances of services.
+    /// Number of running instances of services.
     pub services_running: SharedCounter,
-    /// Restarts of service instances.
+    /// Number of restarts of service instances.
     pub service_restarts: SharedCounter,
-    /// Connections closed because of a protocol violation.
+    /// Number of connections closed because of a protocol violation.
     pub protocol_errors: SharedCounter,
-    /// Queued messages of this worker.
+    /// Number of messages in this worker's mailboxes.
     pub mailbox_depth: SharedCounter,
-    /// Times that work had to wait for a credit.
+    /// Number of times that a publication had to wait for credit.
     pub credits_refused: SharedCounter,
-    /// Channels and users homed on this worker, and subscriptions of its sessions.
+    /// Number of channels whose home is this worker.
     pub channels: SharedCounter,
-    /// Users homed on this worker.
+    /// Number of users whose home is this worker.
     pub users: SharedCounter,
-    /// Subscriptions of this worker's sessions.
+    /// Number of subscriptions of this worker's sessions.
     pub subscriptions: SharedCounter,
-    /// Channels with history homed on this worker, and the memory of that history in bytes.
+    /// Number of channels with history whose home is this worker.
     pub streams: SharedCounter,
-    /// Memory of history homed on this worker, in bytes.
+    /// Memory for the history of these channels, in bytes.
     pub history_bytes: SharedCounter,
-    /// Publications evicted from history before they expired.
+    /// Number of publications evicted from history before they expired.
     pub history_evicted: SharedCounter,
-    /// Join and leave events dropped because a queue was full.
+    /// Number of join and leave events dropped because a queue was full.
     pub join_leaves_dropped: SharedCounter,
-    /// Publications that wait on this home worker until they are on disk.
+    /// Number of publications that wait on this worker, the home of their channel, until they are on disk.
     pub history_pending: SharedCounter,
-    /// Channel recoveries of this worker's clients: complete, incomplete.
+    /// Number of recoveries of this worker's clients: index 0 complete, index 1 incomplete.
     pub recoveries: [SharedCounter; 2],
-    /// Number of turns by duration.
+    /// Number of turns by duration, in the buckets of [`TURN_BUCKETS_US`].
     pub turns: [SharedCounter; TURN_BUCKETS_US.len() + 1],
     /// Total duration of turns, in microseconds.
     pub turn_us: SharedCounter,
@@ -262,7 +264,7 @@ impl Stats {
         self.handshakes[outcome as usize].add(1);
     }
 
-    /// Counts an invalid token.
+    /// Counts an invalid token by its error.
     pub fn token_refused(&self, why: TokenError) {
         let reasons = TokenError::ALL.iter().zip(&self.tokens_refused);
         for (_, cell) in reasons.filter(|((reason, _), _)| reason.is_same_kind(&why)) {
@@ -275,7 +277,7 @@ impl Stats {
         self.accepts_rejected[why as usize].add(1);
     }
 
-    /// Counts a rejected valid command.
+    /// Counts a valid command that was rejected.
     pub fn reject_push_connection(&self, busy: PublishError) {
         let cell = match busy {
             PublishError::RateLimited { .. } => 0,
@@ -284,12 +286,12 @@ impl Stats {
         self.push_connections_rejected[cell].add(1);
     }
 
-    /// Counts a recovery as complete or incomplete.
+    /// Counts a recovery. `is_whole`: whether it was complete.
     pub fn recovery(&self, is_whole: bool) {
         self.recoveries[usize::from(!is_whole)].add(1);
     }
 
-    /// Counts an HTTP response.
+    /// Counts an HTTP response by the class of its status.
     pub fn response(&self, status: u16) {
         if let Some(cell) = self
             .http_responses
@@ -329,7 +331,7 @@ mod tests {
         cells.iter().map(SharedCounter::read).collect()
     }
 
-    /// Returns zeros with a one at this index.
+    /// Returns one number per counter: 1 at the index `place`, 0 elsewhere.
     fn only(place: usize, cells: &[SharedCounter]) -> Vec<u64> {
         (0..cells.len()).map(|at| u64::from(at == place)).collect()
     }

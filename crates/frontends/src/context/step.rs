@@ -1,21 +1,21 @@
-//! The result of a stage for a piece of input, which determines how the connection continues.
+//! The result that a stage returns for a piece of input. It determines how the connection continues.
 //!
-//! It is independent of the stages: HTTP, WebSocket and push lines all return it, and only the connection knows the
-//! three.
+//! It is the same for all stages: HTTP, WebSocket and push lines return it, and only the connection knows the three
+//! stages.
 
 /// Why a connection's input waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// The connection's own output has to be sent first.
+    /// Output that the connection has queued has to be sent first.
     Output,
     /// The hub currently accepts no publications.
     Credit,
     /// A home worker has not answered yet.
     Answer,
-    /// The input exceeds the route's rate.
+    /// The input exceeds the route's rate limit.
     RateLimit,
-    /// A handler of an application is suspended and its queue is full, or its handshake decision or response is
-    /// pending.
+    /// The application's handler is suspended and the queue of messages for it is full, or the application's
+    /// handshake decision or response is pending.
     App,
     /// A hook decision on a command is pending.
     HookDecision,
@@ -23,14 +23,14 @@ pub enum WaitReason {
     Turn,
 }
 
-/// The result of a stage for its input. `N` is the next stage, or [`NoNextStage`].
+/// The result of a stage for a piece of input. `N` is the next stage, or [`NoNextStage`].
 pub(crate) struct StageStep<N> {
-    /// Number of processed bytes.
+    /// Number of bytes of the input that were processed.
     pub(crate) consumed: usize,
     pub(crate) then: NextStep<N>,
 }
 
-/// The handling of the remaining input.
+/// What happens with the remaining input.
 pub(crate) enum NextStep<N> {
     Continue,
     NeedInput,
@@ -41,7 +41,7 @@ pub(crate) enum NextStep<N> {
     End,
 }
 
-/// The type of the next stage for stages that have none.
+/// The type of the next stage for stages that have none; it has no values.
 pub(crate) enum NoNextStage {}
 
 impl<N> StageStep<N> {

@@ -1,9 +1,10 @@
-//! The work that connections may do in one turn, counted rather than timed.
+//! The work that connections may do in one turn. It is counted in units rather than measured in time.
 //!
-//! A connection that has used its share waits with the rest of its input until the next turn ([`WaitReason::Turn`]), so that
-//! no client delays others of its worker, regardless of the cost of its messages. Counting keeps a turn the same
-//! wherever it runs: in the server, in tests and in the simulator. The share is checked between messages, so one
-//! message may exceed it; the cost of a message is bounded by its own limits (size, ratio of inflation, final blocks).
+//! A connection that has used its share waits with the rest of its input until the next turn ([`WaitReason::Turn`]),
+//! so that no client delays others of its worker, however costly its messages are. Because work is counted, a turn
+//! ends at the same point in the server, in tests and in the simulator. The share is checked between messages, so one
+//! message may exceed it; the cost of a message is bounded by limits of its own (size, ratio of decompression, number
+//! of final blocks).
 //!
 //! [`WaitReason::Turn`]: crate::WaitReason::Turn
 
@@ -12,27 +13,27 @@ use std::collections::BinaryHeap;
 
 use veche_types::ConnectionId;
 
-/// A frame, line or request taken from the input. A push line to one connection costs half of it; a receive of 64 KiB
-/// of such lines fits into one turn.
+/// Cost of a frame, line or request taken from the input. A push line to one connection costs half of this in time,
+/// so that 64 KiB of such lines, one read, fit into one turn.
 pub(crate) const INPUT: u64 = 1_000;
 
-/// An HTTP request, in addition to [`INPUT`].
+/// Cost of an HTTP request, in addition to [`INPUT`].
 pub(crate) const REQUEST: u64 = 3_000;
 
-/// Looking up a static file or one of its variants, with up to four system calls.
+/// Cost of looking up a static file or one of its variants, with up to four system calls.
 pub(crate) const FILE: u64 = 5_000;
 
-/// A command of a client protocol.
+/// Cost of a command of a client protocol.
 pub(crate) const COMMAND: u64 = 2_500;
 
-/// Encoding one byte of a possibly large answer.
+/// Cost of encoding one byte of a possibly large answer.
 pub(crate) const ANSWER_BYTE: u64 = 1;
 
-/// Connections with input left for later turns. The one served longest ago comes first, so each is served once before
-/// any is served twice.
+/// Connections whose remaining input waits for a later turn. The one that was served longest ago comes first, so each
+/// is served once before any is served twice.
 #[derive(Debug, Default)]
 pub struct ReadyQueue {
-    /// Ordered by the time of last service, then by arrival.
+    /// Ordered by the time of the last service, then by arrival in the queue.
     heap: BinaryHeap<Reverse<(u64, u64, ConnectionId)>>,
     arrivals: u64,
 }
@@ -44,7 +45,7 @@ impl ReadyQueue {
         self.heap.push(Reverse((served_ms, self.arrivals, id)));
     }
 
-    /// Takes the next connection.
+    /// Takes the connection that was served longest ago.
     pub fn pop(&mut self) -> Option<ConnectionId> {
         self.heap.pop().map(|Reverse((_, _, id))| id)
     }
@@ -62,10 +63,10 @@ impl ReadyQueue {
     }
 }
 
-/// The remaining work of a turn. A unit is about a nanosecond of a 3 GHz core.
+/// The remaining work of a turn. One unit is about a nanosecond on a 3 GHz core.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkBudget {
-    /// Work per connection and turn.
+    /// The work that one connection may do per turn.
     share: i64,
     share_left: i64,
     turn_left: i64,
@@ -83,18 +84,18 @@ impl Default for WorkBudget {
 }
 
 impl WorkBudget {
-    /// Sets the work limit of one connection per turn.
+    /// Sets the work that one connection may do per turn.
     pub fn set_share(&mut self, units: u64) {
         self.share = i64::try_from(units).unwrap_or(i64::MAX);
     }
 
-    /// Sets the remaining work of all connections together.
+    /// Sets the work that all connections together may still do in this turn.
     pub fn set_left(&mut self, units: u64) {
         self.turn_left = i64::try_from(units).unwrap_or(i64::MAX);
         self.share_left = self.turn_left.min(self.share);
     }
 
-    /// Begins the share of another connection.
+    /// Begins to count the share of the next connection.
     #[inline]
     pub fn begin_share(&mut self) {
         self.share_left = self.turn_left.min(self.share);
@@ -106,13 +107,13 @@ impl WorkBudget {
         self.turn_left = self.turn_left.saturating_sub_unsigned(units);
     }
 
-    /// Returns whether the connection has to wait for the next turn.
+    /// Returns whether the current connection has used its share and has to wait for the next turn.
     #[inline]
     pub(crate) fn is_spent(&self) -> bool {
         self.share_left <= 0
     }
 
-    /// Returns whether every connection has to wait for the next turn.
+    /// Returns whether the work of this turn is used up, so that every connection has to wait for the next turn.
     #[must_use]
     pub fn is_turn_over(&self) -> bool {
         self.turn_left <= 0

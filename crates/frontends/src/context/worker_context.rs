@@ -1,8 +1,9 @@
-//! The context shared by the connections of one worker: the hub, the outboxes, the configuration, the codecs, the time
-//! of the turn.
+//! The context that all connections of a worker share: the hub, the outboxes, the configuration, the codecs, and the
+//! time of the current turn.
 //!
-//! Every call of a connection receives it as `&mut`. Connections write to outboxes and call the hub; effects on *other*
-//! connections are queued in [`Requests`] and executed by the worker after the call, so no connection is re-entered.
+//! Every call of a connection receives it as `&mut`. During the call a connection writes to outboxes and calls the
+//! hub. Its effects on *other* connections are queued in [`Requests`] and executed by the worker after the call, so
+//! no connection is called during another one's call.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::Location;
@@ -31,15 +32,15 @@ use crate::context::stats::Stats;
 use crate::context::work_budget::{ReadyQueue, WorkBudget};
 use crate::outbox::Outboxes;
 
-/// Log messages of one kind per second; further ones are only counted.
+/// Maximum number of log messages of one kind per second; further ones are only counted.
 const NOTES_PER_SECOND: u32 = 16;
-/// Kinds of log messages per place in the code. Further kinds share a limit.
+/// Maximum number of kinds of log messages at one place in the code. Further kinds share the limit of existing ones.
 const NOTE_KINDS: u16 = 64;
 
-/// Maximum length of a log message.
+/// Maximum length of a log message, in bytes.
 const NOTE_BYTES_MAX: usize = 300;
 
-/// The shared state of one worker's connections.
+/// The state that the connections of one worker share.
 pub struct Context {
     /// This worker's part of the hub.
     pub hub: Hub,
@@ -47,14 +48,14 @@ pub struct Context {
     pub requests: Requests,
     /// The configuration that is in force.
     pub config: Arc<FrontendConfig>,
-    /// Codecs for received data; outboxes have their own. Taken out while a session processes a message, which may be
-    /// stored in them.
+    /// Codecs for received data; outboxes have their own. `None` while a session processes a message, since the
+    /// message may be stored in a buffer of the codecs.
     pub(crate) codecs: Option<Box<Codecs>>,
-    /// The work budget of this turn.
+    /// The work that connections may still do in this turn.
     pub work: WorkBudget,
-    /// The current time of the turn.
+    /// The time at which the current turn began.
     pub now: Now,
-    /// The current time formatted for `Date`.
+    /// The time of the turn, formatted for the `Date` header.
     pub date: Date,
     /// The counters of this worker.
     pub stats: Arc<Stats>,
@@ -62,40 +63,44 @@ pub struct Context {
     pub files: Box<dyn Files>,
     /// Services of the process.
     pub process: Arc<dyn ProcessServices>,
-    /// Set by the worker each turn: no new handshakes or publications are accepted.
+    /// Whether the server is short of memory: no new handshakes or publications are accepted. Set by the worker each
+    /// turn.
     pub is_short_of_memory: bool,
-    /// Users of counted sessions, by session index; empty without a limit on connections per user.
+    /// The users of the sessions that are counted, by session index; empty if there is no limit on connections per
+    /// user.
     counted_users: HashMap<u32, Box<str>>,
-    /// Receives asynchronous authentication results; the worker calls [`Connection::handle_identity`](crate::Connection::handle_identity).
+    /// The receiver of asynchronous authentication results; for each, the worker calls
+    /// [`Connection::handle_identity`](crate::Connection::handle_identity).
     pub completions: Arc<dyn CompletionSink>,
     /// Connections that wait for their own output to be sent.
     pub waiting_for_output: Vec<ConnectionId>,
     /// Connections that wait for the hub to accept publications again.
     pub waiting_for_credit: Vec<ConnectionId>,
-    /// Connections that used up their share of a turn and have input left.
+    /// Connections that have used their share of a turn and have input left.
     pub waiting_for_turn: ReadyQueue,
-    /// The applications of this worker, if any; also `None` during a call of [`Context::with_apps`].
+    /// The applications of this worker; `None` if there are none, and during a call of [`Context::with_apps`].
     pub apps: Option<Box<dyn Apps>>,
-    /// Sessions whose suspended handler has ended; the worker calls
-    /// [`Connection::app_ready`](crate::Connection::app_ready).
+    /// Sessions whose suspended handler has ended; for each, the worker calls
+    /// [`Connection::handle_app_ready`](crate::Connection::handle_app_ready).
     pub app_ready: Vec<ConnectionId>,
-    /// Log messages, written by the worker after each batch.
+    /// Log messages of this turn, which the worker writes to the log.
     pub log_notes: Vec<LogNote>,
-    /// Counts of this second's log messages by kind; the number of kinds is bounded by the places in the code that log.
+    /// Number of log messages in the current second by kind. The number of kinds is limited, since the places in the
+    /// code that log are.
     note_kinds: Vec<NoteKind>,
     notes_second: u64,
-    /// Buffers for decoded payloads, names and replies; empty between calls.
+    /// Buffers for decoded payloads, names and replies; they are empty between calls.
     pub(crate) scratch: Scratch,
     shutdown_reason: Option<ShutdownReason>,
 }
 
-/// Counts of log messages from one place in the code.
+/// Number of log messages of one kind from one place in the code.
 struct NoteKind {
     source: (&'static Location<'static>, u16),
-    /// Messages in this second.
+    /// Number of messages in the current second.
     noted: u32,
     dropped: u64,
-    /// The last message before the first dropped one.
+    /// The last message that was logged before messages were dropped.
     last: String,
 }
 
@@ -171,39 +176,41 @@ impl Context {
         self.requests.outboxes.access_log.set_now(now);
     }
 
-    /// Sets the budget for kept compression contexts, which workers may share. To be called before the first
-    /// connection.
+    /// Sets the memory budget for compression contexts that are kept between messages; workers may share it. Has to
+    /// be called before the first connection is accepted.
     pub fn set_context_budget(&mut self, budget: &Arc<DeflateBudget>) {
         self.codecs = Some(Box::new(Codecs::with_budget(Arc::clone(budget))));
         self.requests.outboxes.set_context_budget(budget);
     }
 
-    /// Returns and resets the cost of compressing and inflating since the last call; see [`Codecs::take_work`].
+    /// Returns the cost of compression and decompression since the last call; see [`Codecs::take_work`].
     #[inline]
     pub(crate) fn take_codec_work(&mut self) -> u64 {
         let codecs = self.codecs.as_mut();
         codecs.map_or(0, |codecs| codecs.take_work()) + self.requests.outboxes.take_codec_work()
     }
 
-    /// Begins another connection's share of the turn's work. Compression work done before is not charged to it.
+    /// Begins the share of the turn's work for the next connection. Compression work done before is not charged to
+    /// it.
     #[inline]
     pub fn begin_share(&mut self) {
         self.take_codec_work();
         self.work.begin_share();
     }
 
-    /// Frees memory that nothing has needed since the last call; to be called about once a second until it returns
+    /// Frees memory that was not needed since the last call. Has to be called about once a second until it returns
     /// false.
     pub fn trim(&mut self) -> bool {
         if let Some(codecs) = &mut self.codecs {
             codecs.trim();
         }
         self.hub.maintain();
-        // History expires even without traffic.
+        // History expires even without traffic, so the hub may need another call.
         self.requests.outboxes.trim() || self.hub.needs_maintenance()
     }
 
-    /// Calls the applications, which are moved out of the context for the call; `None` if there are none.
+    /// Calls the applications with the context, out of which they are moved for the call; returns `None` if there are
+    /// none.
     pub fn with_apps<R>(&mut self, call: impl FnOnce(&mut dyn Apps, &mut Self) -> R) -> Option<R> {
         let mut apps = self.apps.take()?;
         let result = call(&mut *apps, self);
@@ -211,14 +218,14 @@ impl Context {
         Some(result)
     }
 
-    /// Reports a decision to the decision log.
+    /// Reports a decision about a client to the decision log if that is being watched.
     pub(crate) fn log_decision(&self, decision: &AuthDecision<'_>) {
         if self.process.watches_decisions() {
             self.process.log_decision(decision);
         }
     }
 
-    /// Returns what authentication needs.
+    /// Returns the parts of the context that authentication needs.
     pub(crate) fn identity_checks(&self) -> IdentityChecks<'_> {
         IdentityChecks {
             process: &*self.process,
@@ -227,12 +234,13 @@ impl Context {
         }
     }
 
-    /// Returns whether a user is banned.
+    /// Returns whether a user is banned at present.
     pub(crate) fn is_banned(&self, user: &str) -> bool {
         self.process.is_banned(user, self.now.wall_ms / 1000)
     }
 
-    /// Returns whether a user's connections were disconnected since authentication began; `false` if it did not wait.
+    /// Returns whether a user's connections were disconnected since authentication began; false if the authentication
+    /// was not deferred.
     pub(crate) fn is_disconnected_since(
         &self,
         user: &str,
@@ -242,7 +250,7 @@ impl Context {
         asked.is_some_and(|asked| self.process.is_disconnected_since(user, asked, client))
     }
 
-    /// Returns whether a user was unsubscribed from a channel since then.
+    /// Returns whether a user was unsubscribed from a channel since authentication began or a decision was requested.
     pub(crate) fn is_unsubscribed_since(
         &self,
         user: &str,
@@ -254,7 +262,8 @@ impl Context {
         asked.is_some_and(|asked| process.is_unsubscribed_since(user, channel, asked, client))
     }
 
-    /// Counts a session about to open for its user; returns `false` at the limit.
+    /// Counts a session that is about to open for a user; returns whether the user is within the limit of
+    /// connections.
     pub(crate) fn add_user_session(&mut self, id: ConnectionId, user: &str) -> bool {
         let max = self.config.limits.connections_per_user;
         if max == 0 {
@@ -268,7 +277,7 @@ impl Context {
         has_room
     }
 
-    /// Uncounts a session that has ended or failed to open.
+    /// Removes a session that has ended or failed to open from the count of its user.
     pub(crate) fn remove_user_session(&mut self, id: ConnectionId) {
         if self.counted_users.is_empty() {
             return;
@@ -284,14 +293,15 @@ impl Context {
         self.log(session, NoteLevel::Info, "closed: rate limit exceeded");
     }
 
-    /// Queues a log message. Messages from one place in the code share a limit, so a flood of one kind does not
-    /// suppress others.
+    /// Queues a log message. All messages from one place in the code share a rate limit, so a flood of messages of
+    /// one kind does not suppress those of others.
     #[track_caller]
     pub(crate) fn log(&mut self, session: ConnectionId, level: NoteLevel, what: impl Into<String>) {
         self.log_as("", session, level, what);
     }
 
-    /// Queues a log message of a place with several kinds, at most [`NOTE_KINDS`], each with its own limit.
+    /// Queues a log message with a kind. Each of up to [`NOTE_KINDS`] kinds at one place in the code has a rate limit
+    /// of its own.
     #[track_caller]
     pub(crate) fn log_as(
         &mut self,
@@ -332,8 +342,8 @@ impl Context {
         });
     }
 
-    /// Takes a kind of log message whose rate limit has room again after messages were dropped: their number and the
-    /// last message before them.
+    /// Returns the number of dropped log messages of one kind whose rate limit permits messages again, and the last
+    /// message logged before them. `None` if no kind has any.
     pub fn take_dropped_log_notes(&mut self) -> Option<(u64, String)> {
         let mut kinds = self.note_kinds.iter_mut();
         let kind = kinds.find(|kind| kind.dropped > 0 && kind.noted < NOTES_PER_SECOND)?;
@@ -341,7 +351,7 @@ impl Context {
         Some((dropped, std::mem::take(&mut kind.last)))
     }
 
-    /// Records that the head of a response with this status was written.
+    /// Counts a response and records its status in the access log, when its head has been written.
     pub(crate) fn response_started(&mut self, id: ConnectionId, status: u16) {
         self.stats.response(status);
         self.requests
@@ -350,7 +360,7 @@ impl Context {
             .response_started(id, status);
     }
 
-    /// Stops keep-alive on all connections: the server is shutting down.
+    /// Marks the server as shutting down: no connection is kept alive after its current response.
     pub fn start_draining(&mut self, shutdown_reason: ShutdownReason) {
         self.shutdown_reason = Some(shutdown_reason);
     }
@@ -366,13 +376,13 @@ impl Context {
     }
 }
 
-/// Returns a hash of a kind's name.
+/// Returns a hash of the name of a kind, below [`NOTE_KINDS`].
 fn number_of(kind: &str) -> u16 {
     let sum = |sum: u16, byte| sum.wrapping_mul(31).wrapping_add(u16::from(byte));
     kind.bytes().fold(0, sum) % NOTE_KINDS
 }
 
-/// Discards completions, for workers whose routes need none.
+/// A sink that discards results, for workers none of whose routes authenticates asynchronously.
 #[derive(Debug)]
 struct NoCompletions;
 
@@ -380,7 +390,7 @@ impl CompletionSink for NoCompletions {
     fn complete(&self, _: ConnectionId, _: IdentityResult) {}
 }
 
-/// The value of the `Date` header, formatted once a second.
+/// The value of the `Date` header, formatted at most once a second.
 #[derive(Clone, Debug)]
 pub struct Date {
     second: u64,
@@ -409,61 +419,65 @@ impl Date {
         }
     }
 
-    /// Returns the value (RFC 9110 section 5.6.7), always 29 bytes.
+    /// Returns the header's value (RFC 9110 section 5.6.7), which is always 29 bytes long.
     pub fn text(&self) -> &[u8; 29] {
         &self.text
     }
 }
 
-/// Effects of a call that the worker executes afterwards.
+/// Effects of calls that the worker executes afterwards.
 pub struct Requests {
-    /// Outboxes, which receive publications immediately.
+    /// The outboxes of the connections. Publications are written to them immediately.
     pub outboxes: Outboxes,
-    /// Messages for other workers, sent at the end of the turn.
+    /// Messages to other workers, sent at the end of the turn.
     pub mailer: HubMailer,
-    /// Answers to requests of sessions.
+    /// Answers to requests that sessions made with a ticket.
     pub answers: VecDeque<(ConnectionId, Ticket, HubReply)>,
-    /// Requests for lists of connections, to be sent to all workers including this one.
+    /// Requests for lists of connections, which go to all workers including this one.
     pub list_requests: Vec<ListConnections>,
-    /// Sessions to disconnect, with code and reason.
+    /// Sessions to disconnect, with close code and reason.
     pub disconnects: Vec<(ConnectionId, u16, String)>,
-    /// Commands of back ends for sessions; the worker calls [`Connection::handle_user_command`](crate::Connection::handle_user_command).
+    /// Commands of back ends for sessions; for each, the worker calls
+    /// [`Connection::handle_user_command`](crate::Connection::handle_user_command).
     pub user_commands: Vec<(ConnectionId, Arc<UserCommand>)>,
-    /// Sessions that lost publications of a channel; the worker calls [`Connection::handle_lost_history`](crate::Connection::handle_lost_history).
+    /// Sessions that have irrecoverably lost publications of a channel; for each, the worker calls
+    /// [`Connection::handle_lost_history`](crate::Connection::handle_lost_history).
     pub lost_histories: Vec<(ConnectionId, Arc<str>)>,
-    /// User commands whose callers wait; the worker reports completion to the hub once its sessions have executed them.
+    /// User commands whose callers wait for their completion; the worker reports it to the hub once its sessions have
+    /// executed them.
     pub finished_user_commands: Vec<(ApiCaller, Arc<UserCommand>)>,
-    /// Commands for streaming responses of this and other workers; the worker calls
-    /// [`Connection::handle_relay`](crate::Connection::handle_relay) on their worker.
+    /// Commands of clients for their streaming responses on this and other workers of the node. The worker of the
+    /// response calls [`Connection::handle_relay`](crate::Connection::handle_relay).
     pub relays: VecDeque<EmulationRequest>,
-    /// Commands for responses of other nodes.
+    /// Commands of clients for streaming responses on other nodes.
     pub far_relays: VecDeque<(NodeId, EmulationRequest)>,
     /// Bans that other nodes have to apply, each with the call that waits for it.
     pub blocks: VecDeque<BanRequest>,
-    /// The lane to the cluster, if this node belongs to one: commands and queries about users, channels and connections
-    /// are sent there, and the reply covers all nodes.
+    /// The lane to the cluster's other nodes; `None` if the node is alone. Commands and queries about users, channels
+    /// and connections are sent there, and the reply covers all nodes.
     pub nodes: Option<WorkerId>,
-    /// Tokens that applications hand in for sessions; the worker calls [`Connection::renew_token`](crate::Connection::renew_token) and
-    /// reports the result to them.
+    /// Tokens that applications provide for sessions; for each, the worker calls
+    /// [`Connection::renew_token`](crate::Connection::renew_token) and reports the result to the application.
     pub renewals: Vec<TokenRenewal>,
-    /// Deferred answers of applications; the worker calls
+    /// Deferred answers of applications; for each, the worker calls
     /// [`Connection::handle_app_answer`](crate::Connection::handle_app_answer).
     pub app_answers: VecDeque<(ConnectionId, AppAnswer)>,
     /// Hook requests of sessions, sent by the worker after the call.
     pub hook_requests: VecDeque<HookRequest>,
-    /// Decisions made on this thread; the worker calls [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision).
+    /// Hook decisions made on this thread; for each, the worker calls
+    /// [`Connection::handle_hook_decision`](crate::Connection::handle_hook_decision).
     pub hook_decisions: VecDeque<(ConnectionId, HookRequestId, HookDecision)>,
 }
 
-/// A new token for a session that was opened with one.
+/// A new token from an application for a session that was opened with a token.
 pub struct TokenRenewal {
     /// The id of the session.
     pub session: ConnectionId,
     /// The token; never logged.
     pub credential: String,
-    /// The application that passed it.
+    /// The application that provided the token.
     pub app: AppId,
-    /// The application's number for the request.
+    /// The application's number for this renewal.
     pub ticket: u64,
 }
 
@@ -490,12 +504,12 @@ impl Requests {
         }
     }
 
-    /// Returns whether a session is to be disconnected in this turn.
+    /// Returns whether a disconnect of this session is queued.
     pub(crate) fn is_disconnecting(&self, id: ConnectionId) -> bool {
         !self.disconnects.is_empty() && self.disconnects.iter().any(|(kicked, ..)| *kicked == id)
     }
 
-    /// Takes the first code and reason for disconnecting a session.
+    /// Removes the first queued disconnect of this session; returns its code and reason, `None` if there is none.
     pub(crate) fn take_disconnect(&mut self, id: ConnectionId) -> Option<(u16, String)> {
         let at = self
             .disconnects
@@ -548,9 +562,9 @@ impl Outlet for Requests {
     }
 }
 
-/// Outgoing messages of this turn for other workers, with the remaining credit.
+/// Messages of this turn to other workers, and the credit that is left for each worker.
 pub struct HubMailer {
-    /// Lanes by worker index.
+    /// The lanes to the other workers, by worker index.
     pub lanes: Vec<WorkerLane>,
     credits: u32,
 }
@@ -558,20 +572,20 @@ pub struct HubMailer {
 /// The lane to one other worker.
 #[derive(Debug, Default)]
 pub struct WorkerLane {
-    /// Mail to be sent in order at the end of the turn.
+    /// Messages to be sent at the end of the turn, in this order.
     pub outgoing: VecDeque<HubMessage>,
-    /// Sent data mail that the receiver has not processed.
+    /// Number of data messages that were sent and that the receiver has not processed yet.
     pub unfinished: u32,
     /// Number of data messages in `outgoing`.
     pub outgoing_data: u32,
-    /// Processed data mail of the other worker: credits to return.
+    /// Number of data messages of the other worker that this one has processed: credit to be returned to it.
     pub finished: u32,
 }
 
 impl HubMailer {
-    /// Creates lanes to this many workers. Half of each lane's `credits` is reserved for deliveries, which only wait
-    /// for the receiver's own work: publications can't starve them, so workers that publish to each other never
-    /// deadlock.
+    /// Creates lanes to this number of workers, each with `credits`. Half of them is reserved for deliveries, so that
+    /// publications can't use them up. Deliveries wait only for the receiver's own work, and therefore workers that
+    /// publish to each other can't deadlock.
     pub fn new(workers: u16, credits: u32) -> Self {
         let lanes = std::iter::repeat_with(WorkerLane::default)
             .take(workers as usize)
@@ -582,7 +596,7 @@ impl HubMailer {
     fn send(&mut self, to: WorkerId, mail: HubMessage) {
         let lane = &mut self.lanes[to.0 as usize];
         if mail.class() != HubMessageClass::Control {
-            // One credit check may cover two messages of a delivery.
+            // A delivery may consist of two messages but checks for credit only once.
             debug_assert!(
                 lane.unfinished + lane.outgoing_data <= self.credits,
                 "a data message without credit"

@@ -1,10 +1,10 @@
 //! The files of the admin page.
 
-/// The root of the page's files.
+/// The root of the page's files, which are embedded in the program.
 pub(super) const ROOT: &str = "builtin:admin";
 
-/// Browser restrictions for the page: no foreign resources, only scripts from our files, and no embedding in other
-/// pages.
+/// Headers that make browsers restrict the page: no resources of other sites, only scripts from the page's own files,
+/// and no embedding in other pages.
 pub(super) const HEADERS: &[(&str, &str)] = &[
     (
         "Content-Security-Policy",

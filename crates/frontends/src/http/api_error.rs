@@ -9,7 +9,7 @@ use veche_types::codes::ErrorCode;
 use crate::context::publish_limiter::PublishError;
 use crate::http::reply::Refusal;
 
-/// Returns the status of an HTTP response that consists of an error with this code.
+/// Returns the HTTP status of a response that consists of an error with this code.
 pub(crate) fn status_of(code: u32) -> Status {
     match ErrorCode::with_number(code) {
         Some(ErrorCode::Unauthorized) => Status::UNAUTHORIZED,
@@ -22,10 +22,10 @@ pub(crate) fn status_of(code: u32) -> Status {
     }
 }
 
-/// Seconds after which a client refused for lack of memory may retry.
+/// Seconds after which a client that was refused for lack of memory may retry.
 const MEMORY_RETRY_S: u64 = 1;
 
-/// Returns the refusal of a valid call that is rejected for now.
+/// Returns the refusal of a valid call that can't be served at present.
 pub(crate) fn busy(busy: PublishError) -> Refusal {
     let (status, seconds) = match busy {
         PublishError::RateLimited { wait_ms } => {
@@ -36,7 +36,7 @@ pub(crate) fn busy(busy: PublishError) -> Refusal {
     of_api(status, busy.code(), &busy.to_string()).with("Retry-After", seconds.to_string())
 }
 
-/// Returns a refusal with its reason in the API's format.
+/// Returns a refusal with this status and, in the API's format, the error.
 pub(crate) fn of_api(status: Status, code: ErrorCode, why: &str) -> Refusal {
     let body = String::from_utf8(error_body(code, why)).unwrap_or_default();
     Refusal::json(status, body)

@@ -1,8 +1,10 @@
-//! Requests answered by an application, and handshakes it decides on: immediately, later, or never.
+//! HTTP requests that an application answers, and handshakes that it decides on: at once, or later, or (if the
+//! connection ends first) never.
 //!
-//! A request is borrowed for one call. Where something must happen before the call (a body, a decision, a home's
-//! registration), the head is stored as bytes and parsed again. [`reply`](crate::http::reply) writes an application's
-//! response; an invalid one is answered with 500 and logged.
+//! A request is borrowed during one call. If something has to happen before the application can be called (reading a
+//! body, authentication) or before a session can open (the application's decision, the registration by home workers),
+//! the head is stored as bytes and parsed again afterwards. [`reply`](crate::http::reply) writes an application's
+//! response; an invalid one is replaced by a 500 and logged.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,12 +30,12 @@ use crate::http::stream;
 use crate::http::upgrade::{PendingUpgrade, RefusedUpgrade, UnregisteredSession, validate};
 use crate::outbox::access_log_buffer::SlowEventKind;
 
-/// A stored request head, until the request can be answered.
+/// A request head that is stored until the request can be answered.
 pub(crate) struct PendingRequest {
     pub(super) route: Arc<Route>,
-    /// The raw head, with the empty line.
+    /// The raw head, including the empty line at its end.
     pub(super) head: Box<[u8]>,
-    /// The client's identity, as far as known.
+    /// The client's identity, as far as it is known yet.
     authenticated: Authenticated,
     /// The request body, if it was read.
     pub(super) body: Vec<u8>,
@@ -49,7 +51,7 @@ impl PendingRequest {
         }
     }
 
-    /// Returns the application's time limit.
+    /// Returns the application's time limit for a response, in milliseconds; `u64::MAX` if it has none.
     pub(super) fn timeout_ms(&self) -> u64 {
         match self.route.handler {
             RouteHandler::App {
@@ -60,7 +62,8 @@ impl PendingRequest {
         }
     }
 
-    /// Parses the head. It was valid before, possibly by limits that a reload has lowered since.
+    /// Parses the stored head. It was valid when received, so the maximum limits are used: a reload may have lowered
+    /// the configured ones since.
     pub(super) fn head(&self) -> Head<'_> {
         let limits = http::HeadLimits {
             head_bytes_max: HEAD_BYTES_MAX,
@@ -75,7 +78,7 @@ impl PendingRequest {
     }
 }
 
-/// A request head and the route it leads to.
+/// A handshake to be decided: its head and the route that matches it.
 pub(super) struct PendingHandshake<'q> {
     pub(super) route: &'q Arc<Route>,
     pub(super) head: &'q Head<'q>,
@@ -168,7 +171,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.finish(id, reply.keep_alive, shared)
     }
 
-    /// Asks an application to decide on a handshake.
+    /// Requests an application's decision on a handshake.
     pub(super) fn ask_handshake(
         &mut self,
         id: ConnectionId,
@@ -252,7 +255,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.register(id, candidate, user, protocol.as_deref(), shared)
     }
 
-    /// Registers an accepted session, and opens it if all homes are on this worker.
+    /// Registers an accepted session, and opens it at once if all home workers concerned are this worker.
     pub(super) fn register(
         &mut self,
         id: ConnectionId,
@@ -297,7 +300,7 @@ impl<A: UpperLayer> HttpStage<A> {
         NextStep::Wait(WaitReason::Answer)
     }
 
-    /// Opens a session that all homes have registered.
+    /// Opens a session that all home workers have registered.
     pub(super) fn open(
         &mut self,
         id: ConnectionId,
@@ -320,7 +323,7 @@ impl<A: UpperLayer> HttpStage<A> {
         opened
     }
 
-    /// Records in the slow log if an application took long to begin its response.
+    /// Adds an entry to the slow log if the application exceeded the threshold before its response began.
     pub(super) fn record_slow(&self, shared: &mut Context) {
         if let State::App(_, kept) | State::Asking(_, kept) = &self.state {
             let lasted_ms = shared.now.mono_ms.saturating_sub(self.since_ms);
@@ -346,7 +349,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.finish(id, reply.keep_alive, shared)
     }
 
-    /// Handles a deferred answer of an application; `None` if nothing waits for it.
+    /// Handles a deferred answer of an application; returns `None` if nothing waits for one.
     pub(crate) fn handle_app_answer(
         &mut self,
         id: ConnectionId,
@@ -368,7 +371,7 @@ impl<A: UpperLayer> HttpStage<A> {
             (State::Asking(app, mut kept), AppAnswer::Handshake(decision)) => {
                 let named = std::mem::take(&mut kept.authenticated);
                 let head = kept.head();
-                // Validated again: a drain may have begun.
+                // The handshake is validated again, since a shutdown may have begun in the meantime.
                 let is_tls = self.is_tls(shared);
                 Some(
                     match validate(&head, &kept.head, &kept.route, is_tls, shared) {
@@ -392,7 +395,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Handles the end of the connection: notifies an application that owes a response.
+    /// Handles the end of the wait for an application, which is notified that its response is not needed.
     pub(crate) fn gone(&mut self, id: ConnectionId, why: AbandonReason, shared: &mut Context) {
         let app = match &self.state {
             State::App(app, _) | State::Asking(app, _) => Some(*app),

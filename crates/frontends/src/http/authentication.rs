@@ -1,4 +1,5 @@
-//! Authentication of requests: immediate in most cases, deferred where the back end or an issuer's keys are needed.
+//! Authentication of requests. The result is usually immediate; it is deferred if the back end or an issuer's keys
+//! are needed.
 //!
 //! A handshake is checked against the protocol and the route's origins before it is authenticated.
 
@@ -19,13 +20,13 @@ use crate::context::step::{NextStep, WaitReason};
 use crate::context::worker_context::Context;
 use crate::http::upgrade::{PendingUpgrade, RefusedUpgrade, validate};
 
-/// The next step after authentication.
+/// What happens with a request after its authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AuthStep {
     Upgrade,
-    /// A plain request to an application.
+    /// A plain request is passed to the application with this id.
     Request(AppId),
-    /// A session whose messages are parts of a response.
+    /// A session opens whose messages are parts of the response.
     Stream,
 }
 
@@ -87,8 +88,8 @@ impl<A: UpperLayer> HttpStage<A> {
         })
     }
 
-    /// Authenticates a plain request to an application. Anonymous clients are admitted without a user, since the
-    /// application may have a page for them, unless the route requires a user.
+    /// Authenticates a plain request to an application. Anonymous clients are admitted, since the application may
+    /// have a page for them, unless the route requires a user for plain requests too.
     pub(super) fn authenticate_request(
         &mut self,
         id: ConnectionId,
@@ -144,7 +145,7 @@ impl<A: UpperLayer> HttpStage<A> {
         NextStep::Wait(WaitReason::Answer)
     }
 
-    /// Handles an authentication result; `None` if nothing waits for it.
+    /// Handles an authentication result; returns `None` if nothing waits for one.
     pub(crate) fn handle_identity(
         &mut self,
         id: ConnectionId,
@@ -175,7 +176,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 };
                 self.continue_request(id, app, &pending, named, shared)
             }
-            // Validated again: a drain may have begun.
+            // The handshake is validated again, since a shutdown may have begun in the meantime.
             AuthStep::Upgrade => {
                 match validate(&head, &kept.head, route, self.is_tls(shared), shared) {
                     Ok(candidate) => self.continue_upgrade(id, candidate, named, shared),

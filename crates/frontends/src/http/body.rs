@@ -1,4 +1,5 @@
-//! Request bodies: read for a call or an application, discarded before a response that needs none, or not read at all.
+//! Request bodies. A body is read for a call or an application, or discarded before a response that needs none, or
+//! not read at all.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{BodyDecoder, CONTINUE, Framing, Head, HttpError};
@@ -11,7 +12,8 @@ use crate::context::step::{NextStep, StageStep};
 use crate::context::worker_context::Context;
 use crate::http::reply::ReplyContext;
 
-/// Unneeded bodies up to this size are read and discarded to keep the connection; larger ones close it.
+/// Maximum size in bytes of an unneeded body that is read and discarded to keep the connection alive. A larger one
+/// closes it.
 const SKIPPED_BODY_BYTES_MAX: u64 = 64 << 10;
 
 /// A request whose body is being read.
@@ -22,24 +24,24 @@ pub(super) struct RequestBody<C> {
     reply: ReplyContext,
 }
 
-/// The use of a body.
+/// What the body is read for.
 pub(super) enum BodyPurpose<C> {
     Call(Box<C>),
-    /// A request to an application.
+    /// The body of a request to an application.
     App(AppId, PendingRequest),
-    /// The body opens a session whose messages are parts of the response.
+    /// The first messages of a session whose further messages are parts of the response.
     Stream(PendingRequest),
-    /// A client protocol responds to it.
+    /// The body of a request to which a client protocol responds.
     Answer(BodyHandler),
-    /// The body is discarded before this response.
+    /// None: the body is discarded before this response is written.
     Dropped(DeferredAnswer),
 }
 
-/// Writes a response after an unneeded body was read.
+/// Writes a response after an unneeded body was read and discarded.
 pub(super) type DeferredAnswer = Box<dyn FnOnce(ReplyContext, ConnectionId, &mut Context)>;
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// Answers a request that needs no body.
+    /// Answers a request whose body is not needed.
     pub(super) fn answer(
         &mut self,
         id: ConnectionId,
@@ -59,7 +61,8 @@ impl<A: UpperLayer> HttpStage<A> {
         if droppable {
             return self.read_body(id, head, BodyPurpose::Dropped(Box::new(then)), shared);
         }
-        // The response precedes the body, so later bytes can't be told apart from a request.
+        // The response is written before the body is received. The connection ends afterwards, since what follows
+        // could be the rest of the body or a new request.
         reply.keep_alive = false;
         then(reply, id, shared);
         Ok(NextStep::End)

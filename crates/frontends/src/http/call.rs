@@ -1,5 +1,5 @@
-//! API calls, executed above this layer, and their responses: short ones at once, long ones in chunks, each encoded
-//! when the caller has read the previous ones.
+//! API calls and their responses. The layer above executes the calls. A short response is written at once, a long one
+//! in chunks; each chunk is encoded when the caller has read the previous ones.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ pub(crate) trait ApiCall: Sized {
     /// The body of a response, which may be long.
     type Answers: AnswerBody;
 
-    /// Begins a call from its head; `below` is the path below the route's.
+    /// Begins a call, after its head was received; `below` is the part of the path below the route's.
     fn begin(
         head: &Head<'_>,
         below: &str,
@@ -49,36 +49,36 @@ pub(crate) trait ApiCall: Sized {
         shared: &mut Context,
     ) -> CallStatus<Self::Answers>;
 
-    /// Continues after a wait.
+    /// Continues the call after a wait.
     fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> CallStatus<Self::Answers>;
 
     /// Handles the reply to one of the call's tickets.
     fn answered(&mut self, ticket: Ticket, answer: HubReply);
 }
 
-/// The remainder of a response body.
+/// The part of a response body that is not written yet.
 pub(crate) trait AnswerBody {
-    /// Appends the next part, about up to this size of `out`. Returns whether it was the last.
+    /// Appends the next part to `out`, until `out` has about `bytes_max` bytes. Returns whether it was the last part.
     fn write(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool;
 }
 
-/// The status of an executed call.
+/// The status of a call after a step of its execution.
 pub(crate) enum CallStatus<A> {
     /// The call has a response body.
     Answered(A),
-    /// The call is refused for now.
+    /// The call is refused for a temporary reason.
     Refused(Refusal),
     Pending(WaitReason),
 }
 
-/// The remainder of a response.
+/// A response whose body is not completely written.
 pub(super) struct UnfinishedAnswer<B> {
     answers: B,
     keep_alive: bool,
 }
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// Handles the end of a call.
+    /// Writes the response of a call that has ended, or the first part of it.
     pub(super) fn call_ended(
         &mut self,
         id: ConnectionId,
@@ -87,7 +87,7 @@ impl<A: UpperLayer> HttpStage<A> {
         shared: &mut Context,
     ) -> HttpNext<A> {
         let bytes_max = match reply.version {
-            // HTTP/1.0 has no chunks.
+            // HTTP/1.0 has no chunked responses, so the body is written as a whole.
             HttpVersion::Http10 => usize::MAX,
             HttpVersion::Http11 => SLICE_BYTES,
         };
@@ -110,7 +110,7 @@ impl<A: UpperLayer> HttpStage<A> {
         };
         shared.response_started(id, Status::OK.0);
         let out = shared.requests.outboxes.buffer(id);
-        // This header is always valid.
+        // Writing can't fail, since this header is valid.
         let _ = head.write(out, shared.date.text(), &[("Content-Type", JSON)]);
         write_chunk(out, &part);
         shared.requests.outboxes.recycle(part);
@@ -122,7 +122,7 @@ impl<A: UpperLayer> HttpStage<A> {
         self.continue_answer(id, Box::new(answering), shared)
     }
 
-    /// Writes as much of the remainder as the caller's reading and the connection's share of the turn permit.
+    /// Writes as much of the remaining body as fits into the outbox and into the connection's share of the turn.
     pub(super) fn continue_answer(
         &mut self,
         id: ConnectionId,

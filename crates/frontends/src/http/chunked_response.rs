@@ -1,8 +1,8 @@
-//! Responses that an application writes in parts: head, chunks as the client reads, end.
+//! Responses that an application writes in parts: the head, chunks as the client reads, and the end.
 //!
-//! An application that requests it is notified when there is room for more, so it holds one part at a time, and the outbox
-//! little more than [`ANSWERS_BYTES_HIGH`]. HTTP/1.1 clients get chunks; for HTTP/1.0 the connection's end marks the
-//! end.
+//! An application may request to be notified when the outbox has room for more. It then holds one part at a time, and
+//! the outbox little more than [`ANSWERS_BYTES_HIGH`]. HTTP/1.1 clients receive chunks; for HTTP/1.0 clients the end
+//! of the connection is the end of the response.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{ResponseBody, ResponseHead, Status, finish_chunks, write_chunk};
@@ -17,18 +17,18 @@ use crate::context::worker_context::Context;
 use crate::http::reply::{Refusal, write_app_head};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 
-/// A response in progress.
+/// A response that an application is writing in parts.
 pub(super) struct ChunkedResponse {
     pub(super) app: AppId,
-    /// The application's time limit from part to part.
+    /// The application's time limit for each part, in milliseconds.
     pub(super) timeout_ms: u64,
     is_chunked: bool,
     keep_alive: bool,
-    /// The request or status has no body.
+    /// Whether the response has no body, because of the request's method or the status.
     omits_body: bool,
-    /// An event stream: it ends when either side closes it.
+    /// Whether the response is an event stream, which ends only when either side closes it.
     is_endless: bool,
-    /// The application waits for room.
+    /// Whether the application is to be notified when the outbox has room.
     asks: bool,
 }
 
@@ -75,7 +75,7 @@ impl<A: UpperLayer> HttpStage<A> {
         NextStep::Wait(WaitReason::App)
     }
 
-    /// Handles a part after the head.
+    /// Handles a part of the response, or its end.
     pub(super) fn write_chunk(
         &mut self,
         id: ConnectionId,
@@ -110,7 +110,8 @@ impl<A: UpperLayer> HttpStage<A> {
                 self.state = State::Head;
                 self.finish(id, keep_alive, shared)
             }
-            // Sent data can't be revoked; the missing last chunk shows the error.
+            // The sent part can't be withdrawn. The connection ends without the last chunk, by which the client
+            // notices the error.
             _ => {
                 self.state = State::Head;
                 NextStep::End
@@ -118,7 +119,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Requests the next part if there is room.
+    /// Notifies the application that the next part may follow, if it requested that and the outbox has room.
     pub(super) fn continue_chunked(
         &mut self,
         id: ConnectionId,
@@ -135,18 +136,19 @@ impl<A: UpperLayer> HttpStage<A> {
         }
         parts.asks = false;
         let app = parts.app;
-        // The delay was not the application's.
+        // The time limit starts again, since the client and not the application caused the delay.
         self.since_ms = shared.now.mono_ms;
         shared.with_apps(|apps, shared| apps.written(app, id, shared));
         NextStep::Wait(WaitReason::App)
     }
 
-    /// Returns whether a response without an expected end is in progress.
+    /// Returns whether an event stream is in progress, which has no end of its own.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(&self.state, State::Parts(parts) if parts.is_endless)
     }
 
-    /// Handles an application that exceeded its time limit: 504, or a truncated response.
+    /// Handles an application that exceeded its time limit: the client gets a 504, or a truncated response if its
+    /// head was already written.
     pub(super) fn app_is_late(&mut self, id: ConnectionId, shared: &mut Context) {
         self.record_slow(shared);
         self.gone(id, AbandonReason::TimedOut, shared);

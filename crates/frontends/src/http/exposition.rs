@@ -1,4 +1,4 @@
-//! The two formats of `/metrics`.
+//! The two text formats of `/metrics`: OpenMetrics and that of Prometheus.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,15 @@ pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0
 /// Content type of the Prometheus text format.
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns whether a request accepts OpenMetrics, as Prometheus does; other clients get the older format, which is
-/// universally supported.
+/// Returns whether the client accepts OpenMetrics, as Prometheus does. Other clients get the older format of
+/// Prometheus, which all tools support.
 pub(super) fn accepts_open_metrics(head: &Head<'_>) -> bool {
     head.header("accept")
         .is_some_and(|accept| accept.contains("application/openmetrics-text"))
 }
 
-/// Converts the OpenMetrics text format to that of Prometheus, in which a family is named like its samples.
+/// Converts the OpenMetrics text format to that of Prometheus, where the name of a family includes the suffix of its
+/// samples.
 pub(super) fn to_prometheus(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
@@ -36,13 +37,13 @@ pub(super) fn to_prometheus(open_metrics: &str) -> String {
                     "unknown" => ("", "untyped"),
                     _ => ("", kind),
                 };
-                // Writing into a string can't fail.
+                // Writing to a string can't fail.
                 if let Some(help) = help.take() {
                     let _ = writeln!(text, "# HELP {family}{suffix} {help}");
                 }
                 let _ = writeln!(text, "# TYPE {family}{suffix} {kind}");
             }
-            // In this format units are part of the names, and there is no end marker.
+            // The format of Prometheus has no `UNIT` line and no end marker.
             _ => {}
         }
     }

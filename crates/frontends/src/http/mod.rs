@@ -1,9 +1,9 @@
 //! A connection in its HTTP stage: head → route → handler → response, request after request.
 //!
-//! This module moves between states and sets the deadlines; `request` decides what a request leads to, and an upgrade
-//! ends the stage ([`upgrade`](crate::http::upgrade)). The [layer above](protocol) executes sessions and API calls.
-//! `app` calls applications, `parts` writes their chunked responses, [`reply`](crate::http::reply) and
-//! [`stream`](crate::http::stream) write the others.
+//! This module moves between the states of the stage and sets the deadlines. `request` selects the handler of a
+//! request; an upgrade ends the stage ([`upgrade`](crate::http::upgrade)). The [layer above](protocol) executes
+//! sessions and API calls. `app` calls applications, `chunked_response` writes the responses that they send in parts,
+//! [`reply`](crate::http::reply) and [`stream`](crate::http::stream) write all others.
 
 mod admin_page;
 pub(crate) mod api_error;
@@ -48,25 +48,26 @@ use chunked_response::ChunkedResponse;
 pub(crate) use protocol::OpenedSession;
 use protocol::UpperLayer;
 
-/// Time for the request of a connection accepted during a drain, in milliseconds.
+/// Time limit for the first request of a connection that was accepted during a drain, in milliseconds.
 const HEADER_MS_IN_DRAIN: u64 = 1_000;
 
-/// The next step of the stage: it continues, or ends with an open session.
+/// The next step of the stage: it continues with more input, or ends with an open session.
 type HttpNext<A> = NextStep<OpenedSession<<A as UpperLayer>::Session>>;
 
-/// The state of the stage; boxed, since few connections stay in it.
+/// The HTTP stage of a connection. The connection boxes it, since few connections stay in this stage.
 pub(crate) struct HttpStage<A: UpperLayer> {
     scan: HeadScan,
     state: State<A>,
     peer: IpAddr,
-    /// Names from the client's certificate.
+    /// The names in the client's certificate, if it has sent one.
     certificate_names: Option<Box<CertificateNames>>,
-    /// The client: the peer, or the client of a trusted proxy.
+    /// The address of the client: the peer's, or the one that a trusted proxy reports.
     client: IpAddr,
     listener: u16,
-    /// Headers that the current request's route adds to responses.
+    /// Headers that the route of the current request adds to its response.
     headers: Option<Arc<RouteHeaders>>,
-    /// Start of the current wait: the accept, the first byte of a head, the end of a head, or the end of a response.
+    /// Monotonic time in milliseconds at which the current wait began: at the accept, the first byte of a head, the
+    /// end of a head, or the end of a response.
     since_ms: u64,
     accepted_ms: u64,
     requests: u64,
@@ -75,18 +76,18 @@ pub(crate) struct HttpStage<A: UpperLayer> {
 enum State<A: UpperLayer> {
     Head,
     Body(Box<RequestBody<A::Call>>),
-    /// An API call waits for a home worker.
+    /// An API call waits for answers of home workers or for credit.
     Call(Box<A::Call>, ReplyContext),
-    /// The session waits for its registration by home workers.
+    /// A session waits to be registered by home workers.
     Registering(Box<UnregisteredSession<A::Session>>),
     Streaming(Box<StreamedBody>),
-    /// A long API response is written as the caller reads.
+    /// A long API response is being written as the caller reads it.
     Answering(Box<UnfinishedAnswer<<A::Call as ApiCall>::Answers>>),
-    /// An application has to answer a request.
+    /// A request waits for an application's answer.
     App(AppId, Box<PendingRequest>),
-    /// An application is writing its response.
+    /// An application writes its response in parts.
     Parts(Box<ChunkedResponse>),
-    /// An application has to decide on a handshake.
+    /// A handshake waits for an application's decision.
     Asking(AppId, Box<PendingRequest>),
     Naming(AuthStep, Box<PendingRequest>),
 }
@@ -118,17 +119,18 @@ impl<A: UpperLayer> HttpStage<A> {
         self.client = peer;
     }
 
-    /// Returns the client if it is not the peer itself.
+    /// Returns the address of the client if a proxy reported it; `None` if the client is the peer itself.
     pub(crate) fn proxied_client(&self) -> Option<IpAddr> {
         (self.client != self.peer).then_some(self.client)
     }
 
-    /// Returns the start of the wait for the next request or of the current one, in monotonic milliseconds.
+    /// Returns the monotonic time in milliseconds at which the wait for the next request, or for a part of the
+    /// current one, began.
     pub(crate) fn since_ms(&self) -> u64 {
         self.since_ms
     }
 
-    /// Returns whether it waits for a request without any byte received.
+    /// Returns whether the stage waits for a request and has received no byte of it.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, State::Head) && !self.scan.is_midway()
     }
@@ -142,7 +144,7 @@ impl<A: UpperLayer> HttpStage<A> {
         let result = match &mut self.state {
             State::Head => self.head(id, input, shared),
             State::Body(_) => self.body(id, input, shared),
-            // Input waits in these states.
+            // In these states the input waits until the current request is answered.
             State::Call(..)
             | State::Registering(_)
             | State::Streaming(_)
@@ -197,26 +199,26 @@ impl<A: UpperLayer> HttpStage<A> {
         })
     }
 
-    /// Returns the parameters of the response to the current request.
+    /// Returns the properties of the current request that its response depends on.
     fn reply(&self, head: &http::Head<'_>) -> ReplyContext {
         ReplyContext::to(head, self.headers.clone())
     }
 
-    /// After a response, continues with the next request or ends.
+    /// After a complete response, continues with the next request or ends the connection.
     fn finish(&mut self, id: ConnectionId, keep_alive: bool, shared: &mut Context) -> HttpNext<A> {
         shared.requests.outboxes.end_entry(id, self.client);
         self.since_ms = shared.now.mono_ms;
         if !keep_alive || shared.is_draining() {
             return NextStep::End;
         }
-        // A client that pipelines must also read.
+        // A client that pipelines requests must also read the responses before more requests are processed.
         if shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
             return NextStep::Wait(WaitReason::Output);
         }
         NextStep::Continue
     }
 
-    /// Begins to stream the remainder of a response, if any.
+    /// Begins to write the remaining body of a response; if there is none, the response is complete.
     fn stream(
         &mut self,
         id: ConnectionId,
@@ -233,7 +235,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Writes as much of a streamed response as the client's reading permits.
+    /// Writes as much of the body as fits into the outbox.
     fn pump(&mut self, id: ConnectionId, shared: &mut Context) -> HttpNext<A> {
         let State::Streaming(stream) = &mut self.state else {
             return NextStep::Continue;
@@ -308,7 +310,8 @@ impl<A: UpperLayer> HttpStage<A> {
                 self.continue_chunked(id, shared)
             }
             State::Head => {
-                // No request was read for other reasons than a missing one.
+                // The stage did not read input because of its wait, so the time limit for the next request begins
+                // now.
                 self.since_ms = shared.now.mono_ms;
                 NextStep::Continue
             }
@@ -319,7 +322,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Handles the end of the connection: notifies an application that waits for a 101.
+    /// Handles the end of the connection, of which a waiting application is notified.
     pub(crate) fn abandon(&mut self, id: ConnectionId, shared: &mut Context) {
         self.gone(id, AbandonReason::Disconnected, shared);
         let state = std::mem::replace(&mut self.state, State::Head);
@@ -367,13 +370,13 @@ impl<A: UpperLayer> HttpStage<A> {
             }
             State::App(_, ref kept) => kept.timeout_ms(),
             State::Parts(ref parts) => parts.timeout_ms,
-            // A home worker always answers, and a stalled send has its own deadline.
+            // No deadline: home workers always answer, and stalled sending has a deadline of its own.
             State::Call(..) | State::Streaming(_) | State::Answering(_) => return u64::MAX,
         };
         self.since_ms.saturating_add(wait)
     }
 
-    /// Handles the end of the wait; answers 408 if a request had begun.
+    /// Handles the end of the wait. If a request had begun, it is answered with 408.
     pub(crate) fn timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         if self.deadline_ms(shared) > shared.now.mono_ms {
             return true;

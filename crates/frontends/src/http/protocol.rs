@@ -1,7 +1,7 @@
-//! The interface by which client protocols open sessions. The HTTP stage knows no protocol by name.
+//! The interface through which client protocols open sessions. The HTTP stage knows no protocol by name.
 //!
-//! The stage checks everything that all protocols share (addresses, RFC 6455, identity, limits); the protocol decides
-//! how its requests proceed and how its clients are answered.
+//! The stage checks everything that all protocols share (addresses, RFC 6455, identity, limits). The protocol decides
+//! what a request on its route leads to, and what the responses contain.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,8 +32,8 @@ pub(crate) trait UpperLayer {
 
 /// How a protocol opens sessions.
 pub(crate) trait OpenSession: Session + Sized {
-    /// Decides what a request leads to. By default that is a WebSocket, for any request: one that is not a handshake is
-    /// refused as such.
+    /// Decides what a request leads to. By default it is a WebSocket for every request, so a request that is not a
+    /// handshake is refused.
     fn plan(asked: &ProtocolRequest<'_, '_>, shared: &mut Context) -> RequestPlan {
         let _ = (asked, shared);
         RequestPlan::Upgrade
@@ -42,14 +42,14 @@ pub(crate) trait OpenSession: Session + Sized {
     /// Opens a session for a handshake that is valid by RFC 6455 and the route's origins.
     ///
     /// # Errors
-    /// The handshake is refused. Nothing was written yet.
+    /// The handshake is refused; nothing was written yet.
     fn begin(
         wanted: &HandshakeRequest<'_, '_, '_>,
         shared: &Context,
     ) -> Result<NewSession<Self>, RefusedUpgrade>;
 
-    /// Opens a session whose messages are parts of a response, after [`RequestPlan::Stream`]. `None` if the protocol has no
-    /// such sessions.
+    /// Opens a session whose messages are parts of a response, after [`RequestPlan::Stream`]. Returns `None` if the
+    /// protocol has no such sessions.
     fn begin_stream(
         request: &StreamRequest<'_, '_>,
         id: ConnectionId,
@@ -64,73 +64,74 @@ pub(crate) trait OpenSession: Session + Sized {
         false
     }
 
-    /// Returns whether the client may authenticate with its first message.
+    /// Returns whether the client may authenticate with its first message instead of the handshake.
     fn may_authenticate_later(&self) -> bool {
         false
     }
 
-    /// Decides how to report a permanent refusal. Returns code and reason if the session is to be opened and closed
-    /// with them; otherwise the handshake is refused.
+    /// Decides how to report a permanent refusal. If the session is to be opened and closed at once, returns the
+    /// close code and reason; with `None`, the handshake is refused.
     fn close_instead_of_refusing(&mut self, why: AuthError) -> Option<(u16, &'static str)> {
         let _ = why;
         None
     }
 
-    /// Returns the subprotocol that the session selects among those for which `offers` holds.
+    /// Returns the subprotocol that the session selects. `offers` returns whether the client offered one.
     fn subprotocol(&self, offers: &dyn Fn(&str) -> bool) -> Option<&'static str> {
         let _ = offers;
         None
     }
 
-    /// Sets the identity from the handshake. Returns whether the session is subscribed to the user's personal channel
-    /// from the beginning.
+    /// Sets the identity that the handshake determined. Returns whether the session is subscribed to the user's
+    /// personal channel from the beginning.
     fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
         let _ = client;
         true
     }
 
-    /// Returns which publications the session receives before it can request any.
+    /// Returns how publications are delivered to the session before it can request anything.
     fn delivery_mode(&self, route: &Route) -> DeliveryMode {
         let _ = route;
         DeliveryMode::Disabled
     }
 
-    /// Returns whether [`OpenSession::handle_opened`] is called, for which the request is stored.
+    /// Returns whether [`OpenSession::handle_opened`] has to be called; if so, the request is stored until then.
     fn wants_opened(&self) -> bool {
         false
     }
 
-    /// Handles the opened WebSocket, after the 101 was written.
+    /// Handles that the WebSocket is open and the 101 is written.
     fn handle_opened(&mut self, id: ConnectionId, request: &RequestView<'_>, shared: &mut Context) {
         let _ = (id, request, shared);
     }
 }
 
-/// A request on a protocol's route.
+/// A request on a route of a client protocol.
 pub(crate) struct ProtocolRequest<'a, 'b> {
     pub(crate) head: &'a Head<'b>,
     pub(crate) route: &'a Arc<Route>,
     /// Whether the listener uses TLS.
     pub(crate) is_tls: bool,
-    /// Checks whether the client's address may open another session; to be called once, before [`RequestPlan::Stream`].
+    /// Returns an error if the client's address may not open another session. Has to be called once, before
+    /// [`RequestPlan::Stream`] is returned.
     pub(crate) may_open: &'a dyn Fn(&Context) -> Result<(), Refusal>,
 }
 
-/// The result of parsing a request.
+/// What a request on a protocol's route leads to.
 pub(crate) enum RequestPlan {
-    /// A WebSocket, opened by [`OpenSession::begin`].
+    /// A WebSocket, which [`OpenSession::begin`] opens.
     Upgrade,
-    /// An endless response, opened by [`OpenSession::begin_stream`]. Its first messages are these bytes, or with `None`
-    /// the request's body.
+    /// A session on an endless response, which [`OpenSession::begin_stream`] opens. Its first messages are these
+    /// bytes; with `None`, they are the request's body.
     Stream(Option<Vec<u8>>),
     /// A response computed from the request's body.
     Answer(BodyHandler),
-    /// A response that ignores the body.
+    /// This response; the request's body is ignored.
     Reply(BodyAnswer),
     Refuse(Refusal),
 }
 
-/// Computes a response from a body.
+/// Computes a response from the request's body.
 pub(crate) type BodyHandler = Box<dyn FnOnce(&[u8], &mut Context) -> BodyAnswer>;
 
 pub(crate) struct BodyAnswer {
@@ -153,12 +154,12 @@ pub(crate) struct HandshakeRequest<'r, 'a, 'b> {
     pub(crate) upgrade: &'r UpgradeRequest<'a, 'b>,
 }
 
-/// A session opened by a handshake.
+/// A new session and what its handshake requested.
 pub(crate) struct NewSession<S> {
     pub(crate) session: S,
-    /// Requested channels in addition to the user's personal channel, without duplicates.
+    /// The channels requested in addition to the user's personal channel, without duplicates.
     pub(crate) channels: Vec<String>,
-    /// The last positions known to the client.
+    /// The last positions that the client received, for recovery.
     pub(crate) since: Option<Arc<[Since]>>,
 }
 
@@ -188,7 +189,7 @@ pub(crate) struct StreamRequest<'a, 'b> {
     pub(crate) first: &'a [u8],
 }
 
-/// A session opened by such a request.
+/// A session whose messages are parts of a response, and the response's head.
 pub(crate) struct NewStream<S> {
     pub(crate) session: S,
     pub(crate) framing: StreamFraming,
@@ -207,21 +208,21 @@ impl<S> NewStream<S> {
     }
 }
 
-/// The framing of messages within a response.
+/// How messages are separated within a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamFraming {
     /// One line per message.
     Lines,
-    /// Each message has its own length prefix.
+    /// No separator: each message contains its own length.
     Bytes,
     Events,
 }
 
-/// A client's identity when its session begins.
+/// The client's identity when its session begins.
 pub(crate) struct SessionIdentity<'a, 'b> {
     /// The user; empty for an anonymous client.
     pub(crate) user: &'a str,
-    /// The claims of its token.
+    /// The claims of the client's token, if it has one.
     pub(crate) claims: Option<Box<Map<String, Value>>>,
     /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     pub(crate) disconnects_seen: Option<u64>,
@@ -229,13 +230,13 @@ pub(crate) struct SessionIdentity<'a, 'b> {
     pub(crate) route: &'a Arc<Route>,
 }
 
-/// An open session, to be taken over by the connection.
+/// An open session, which the connection takes over.
 pub(crate) struct OpenedSession<S> {
     pub(crate) session: S,
     pub(crate) decoder: Decoder,
     pub(crate) route: Arc<Route>,
     pub(crate) lease: Option<Box<IdentityLease>>,
-    /// Messages are parts of a response, and the connection's input is ignored.
+    /// Whether messages are parts of an HTTP response. If so, further input of the connection is ignored.
     pub(crate) is_response: bool,
     pub(crate) began: Now,
 }

@@ -1,7 +1,7 @@
-//! Complete responses and refusals.
+//! Complete HTTP responses, and refusals of requests.
 //!
-//! This module handles framing and the headers of the route; the stage, the API and the upgrade determine the remaining
-//! content.
+//! This module writes the framing and the headers of the route. The stage, the API and the upgrade determine
+//! everything else.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct ReplyContext {
     pub(crate) version: HttpVersion,
     pub(crate) keep_alive: bool,
     pub(crate) head_only: bool,
-    /// Headers that the route adds.
+    /// The headers that the route adds.
     pub(crate) headers: Option<Arc<RouteHeaders>>,
 }
 
@@ -43,13 +43,13 @@ impl ReplyContext {
             .flat_map(move |headers| headers.of(status))
     }
 
-    /// Returns whether the route adds a header with this name.
+    /// Returns whether the route adds a header with this name to a response with this status.
     pub(crate) fn adds(&self, status: Status, name: &str) -> bool {
         self.added(status)
             .any(|(added, _)| added.eq_ignore_ascii_case(name))
     }
 
-    /// Writes a complete response with a body of one type.
+    /// Writes a complete response with a body of one media type.
     pub(crate) fn write(
         &self,
         id: ConnectionId,
@@ -86,7 +86,7 @@ impl ReplyContext {
         };
         let out = shared.requests.outboxes.buffer(id);
         if head.write(out, shared.date.text(), headers).is_err() {
-            // An invalid header can only be a bug of the server; it is omitted and the response stays complete.
+            // Only a bug of the server can make a header invalid. It is left out, so that the response is complete.
             let _ = head.write(out, shared.date.text(), &[]);
         }
         if !self.head_only {
@@ -127,8 +127,8 @@ pub(crate) fn write_response(
     shared.response_started(id, status.0);
 }
 
-/// Writes the head of an application's response: its headers, those of the route that it does not set, and the `own`
-/// ones. Returns `false` after writing a 500 if it is invalid.
+/// Writes the head of an application's response: its own headers, those of the route that it does not set itself, and
+/// those that `own` adds. If one of its headers is invalid, writes a 500 instead and returns false.
 pub(crate) fn write_app_head(
     reply: &ReplyContext,
     id: ConnectionId,
@@ -152,7 +152,7 @@ pub(crate) fn write_app_head(
     }
     for (name, value) in reply.added(status) {
         if !has(headers, name) {
-            // Headers of a route are always valid.
+            // Headers of a route are valid, so this can't fail.
             let _ = writer.header(name, value);
         }
     }
@@ -171,18 +171,18 @@ pub(crate) fn write_app_head(
     false
 }
 
-/// The refusal of a valid request.
+/// A refusal of a valid request.
 pub(crate) struct Refusal {
     pub(crate) status: Status,
     headers: Vec<(&'static str, String)>,
     content_type: &'static str,
     body: String,
-    /// Whether the connection ends after the refusal.
+    /// Whether the connection ends after the response.
     pub(crate) ends: bool,
 }
 
 impl Refusal {
-    /// Creates a refusal whose body is the reason as a line of text.
+    /// Creates a refusal whose body is the reason, as one line of text.
     pub(crate) fn new(status: Status, why: &str) -> Self {
         Self {
             status,
@@ -218,7 +218,7 @@ impl Refusal {
         reply.write_with(id, self.status, &headers, self.body.as_bytes(), shared);
     }
 
-    /// Ends the connection after the response.
+    /// Makes the connection end after the response.
     pub(crate) fn ending(mut self) -> Self {
         self.ends = true;
         self
@@ -230,7 +230,7 @@ impl Refusal {
     }
 }
 
-/// Answers a malformed request and ends the connection, since the end of the request is uncertain.
+/// Answers a malformed request and ends the connection, since it is unknown where the next request begins.
 pub(crate) fn refuse_request(id: ConnectionId, error: &HttpError, shared: &mut Context) {
     shared.log_as(
         error.reason,

@@ -1,4 +1,4 @@
-//! Dispatch of a request: its route, then a handler, an upgrade or a refusal.
+//! Dispatch of a request: finds its route, and then the route's handler, an upgrade, or a refusal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Handles a request on a client protocol's route.
+    /// Handles a request on the route of a client protocol.
     fn session(
         &mut self,
         id: ConnectionId,
@@ -192,7 +192,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Answers with a file below a root.
+    /// Answers with a file below the root of a route.
     fn file(
         &mut self,
         id: ConnectionId,
@@ -234,7 +234,7 @@ impl<A: UpperLayer> HttpStage<A> {
         });
     }
 
-    /// Determines the client and checks its access.
+    /// Determines the client's address and checks its access.
     fn check_access(
         &mut self,
         head: &Head<'_>,
@@ -246,8 +246,8 @@ impl<A: UpperLayer> HttpStage<A> {
             let why = "the proxy's header about the client is malformed";
             Refusal::new(Status::BAD_REQUEST, why)
         })?;
-        // The peer was checked at accept, but a reload may have changed the rules, and behind a proxy the client
-        // counts.
+        // The peer's network was checked at accept. It is checked again because a reload may have changed the rules,
+        // and because behind a proxy the client's network is the one to check.
         if !listener.access.networks.admit(self.client) {
             shared.stats.reject_accept(AcceptRejection::Network);
             return Err(refuse_network());
@@ -260,7 +260,7 @@ impl<A: UpperLayer> HttpStage<A> {
         Ok(())
     }
 
-    /// Checks that memory permits new work for a client.
+    /// Refuses new work for a client while the server is short of memory.
     fn check_memory(&self, shared: &Context) -> Result<(), Refusal> {
         let role = shared.config.listeners[self.listener as usize].role;
         if role != ListenerRole::Public || !shared.is_short_of_memory {
@@ -281,7 +281,8 @@ impl<A: UpperLayer> HttpStage<A> {
         self.check_memory(shared)?;
         let listener = &shared.config.listeners[self.listener as usize];
         let is_proxied = self.client != self.peer;
-        // Back ends share one address; so do clients behind a proxy that does not report them.
+        // These limits do not apply to back ends, which share an address, nor to clients behind a proxy that does not
+        // report their addresses.
         if listener.role != ListenerRole::Public || !is_proxied && listener.access.trusts(self.peer)
         {
             return Ok(());
@@ -293,7 +294,7 @@ impl<A: UpperLayer> HttpStage<A> {
                 .process
                 .may_begin_handshake(self.client, shared.now.mono_ms)
         {
-            // The first handshake of a direct connection was counted at accept.
+            // The first handshake of a direct connection was already counted at accept.
             AcceptRejection::Rate
         } else {
             return Ok(());
@@ -306,7 +307,7 @@ impl<A: UpperLayer> HttpStage<A> {
         Err(Refusal::new(Status::TOO_MANY_REQUESTS, why).with("Retry-After", "1"))
     }
 
-    /// Refuses one request; the connection continues if the body is small enough to discard.
+    /// Refuses a request. The connection is kept alive if the request's body is small enough to be discarded.
     pub(super) fn refuse(
         &mut self,
         id: ConnectionId,
@@ -343,7 +344,8 @@ impl<A: UpperLayer> HttpStage<A> {
                     let (lock, client) = (CredentialKind::Api, self.client);
                     refused.refusal = wrong_key::refuse_wrong_key(head, lock, client, id, shared);
                 }
-                // The request may be other than a handshake, with a body.
+                // The request may be something else than a handshake and have a body, so it is refused like any
+                // request.
                 refused.note(id, shared);
                 self.refuse(id, head, refused.refusal, shared)
             }
@@ -358,11 +360,11 @@ fn refuse_network() -> Refusal {
     )
 }
 
-/// Returns whether an upgrade on this route and subpath opens a WebSocket.
+/// Returns whether an upgrade on this route, with this remainder of the path, opens a WebSocket.
 fn accepts_socket(route: &Route, head: &Head<'_>, below: &str) -> bool {
     match route.handler {
         RouteHandler::Api => below.trim_end_matches('/') == "/socket",
-        // Other upgrades, such as curl's to HTTP/2, may be ignored (RFC 9110 section 7.8).
+        // Other upgrades, such as curl's upgrade to HTTP/2, may be ignored (RFC 9110 section 7.8).
         RouteHandler::App { .. } => head.header_has_token("upgrade", "websocket"),
         _ => route.handler.takes_websocket(),
     }

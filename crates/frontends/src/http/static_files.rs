@@ -1,8 +1,8 @@
-//! Static files: from a request below a route's root to a planned response (RFC 9110 sections 13 and 14).
+//! Static files: plans the response to a request below a route's root (RFC 9110 sections 13 and 14).
 //!
-//! It selects the file and its encoding, and checks whether the client already has it and which part is sent. It opens
-//! nothing itself: [`Files`] does, and confines the root. The connection writes the head and then the body, at once or
-//! in pieces.
+//! This module selects the file and its encoding, and determines whether the client already has this version and
+//! which range to send. It opens no file itself: that is done by [`Files`], which also ensures that nothing outside
+//! of the root is opened. The connection writes the head and then the body, at once or in pieces.
 
 use std::borrow::Cow;
 use std::io;
@@ -24,17 +24,17 @@ pub use crate::context::files::{
 use conditions::Precondition;
 use encoding::AcceptedCodings;
 
-/// The file served for a folder.
+/// The file that is served for a folder.
 const INDEX: &str = "index.html";
 
-/// The location of a requested file, and the encodings offered.
+/// Where a requested file is, and which encodings are offered for it.
 #[derive(Clone, Copy, Debug)]
 pub struct FileLocation<'a> {
     /// The route's root: a folder, or `builtin:NAME`.
     pub root: &'a Path,
-    /// The request path below that of the route.
+    /// The part of the request path below the route's path.
     pub relative: &'a str,
-    /// Codings for which precompressed files may exist, in order of preference, without duplicates.
+    /// Codings for which precompressed files are looked up, in order of preference, without duplicates.
     pub variants: &'a [ContentCoding],
 }
 
@@ -42,9 +42,9 @@ pub struct FileLocation<'a> {
 pub struct FileAnswer {
     /// The status of the response.
     pub status: Status,
-    /// The file's body. HEAD requests get only its length.
+    /// The body of the response. HEAD requests get only its length.
     pub body: FileBody,
-    /// The number of variants of the file that were looked up.
+    /// The number of variants that were looked up for the file.
     pub variants_tried: u32,
     headers: Headers,
     file: Option<Arc<FileMetadata>>,
@@ -52,27 +52,27 @@ pub struct FileAnswer {
     varies: bool,
 }
 
-/// The body of a response.
+/// The body of a planned response.
 pub enum FileBody {
-    /// An empty body, or a text for the status.
+    /// A text that describes the status, or an empty body.
     Bytes(&'static str),
     /// A range of a file's bytes.
     Part(FileContent, Range<u64>),
 }
 
-/// Headers that depend on more than the file.
+/// Headers that do not depend on the file alone.
 enum Headers {
     None,
     Allow,
     Location(String),
-    /// For a file of this length.
+    /// For a 416 response: the length of the file.
     Unsatisfiable(u64),
     NotModified,
     Whole,
     Part(Range<u64>),
 }
 
-/// Plans the response to a request for a file. An error of the file system is returned in addition, for the log.
+/// Plans the response to a request for a file. If the file system failed, its error is returned too, for the log.
 pub fn answer(
     files: &mut dyn Files,
     place: FileLocation<'_>,
@@ -101,7 +101,7 @@ pub fn answer(
     }
 }
 
-/// Plans the response with a file that was found, where variants may exist.
+/// Plans the response with a file that was found and that may have variants.
 fn answer_encoded(
     files: &mut dyn Files,
     place: FileLocation<'_>,
@@ -114,7 +114,8 @@ fn answer_encoded(
     for encoding in accepted.variants() {
         variants_tried += 1;
         match files.open_variant(place.root, relative, encoding, now_ms) {
-            // Tools that copy a file's time may round it to seconds.
+            // A variant older than its file is not used. Whole seconds are compared, since tools that copy a file's
+            // time may round it.
             Ok(Some(variant))
                 if variant.metadata.modified_unix_s >= file.metadata.modified_unix_s =>
             {
@@ -130,7 +131,8 @@ fn answer_encoded(
     }
     let answer = match chosen.or_else(|| accepted.takes_identity.then_some(file)) {
         Some(file) => FileAnswer::file(file, head),
-        // Section 12.5.3: the unencoded file is acceptable unless the client excludes it.
+        // RFC 9110 section 12.5.3: the unencoded file is acceptable unless the client excludes it, and this client
+        // does.
         None => FileAnswer::plain(
             Status::NOT_ACCEPTABLE,
             Headers::None,
@@ -145,15 +147,15 @@ fn answer_encoded(
     (answer, trouble)
 }
 
-/// Returns whether [`answer_file`] accepts a decoded path: it has no leading slash and no component that could leave
-/// the folder, is hidden, or is interpreted differently by different readers.
+/// Returns whether [`answer_file`] accepts a decoded path: one without a leading slash, and without a component that
+/// could lead out of the folder, is hidden, or is interpreted differently by different programs.
 #[must_use]
 pub fn is_safe_path(relative: &str) -> bool {
     path::is_safe(relative)
 }
 
-/// Plans the response with the file of a [safe](is_safe_path) path below a root. Conditions and ranges apply if it is
-/// `conditional`.
+/// Plans the response with the file of a [safe](is_safe_path) path below a root. Conditional and range requests are
+/// served only if `conditional`, the request's head, is given.
 pub fn answer_file(
     files: &mut dyn Files,
     root: &Path,
@@ -301,7 +303,7 @@ impl FileAnswer {
         }
     }
 
-    /// Returns the length of the body for `Content-Length`.
+    /// Returns the length of the body in bytes, for `Content-Length`.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match &self.body {
@@ -310,10 +312,12 @@ impl FileAnswer {
         }
     }
 
-    /// Writes the headers that follow the framing headers, except those already present.
+    /// Writes the headers of the file after those for framing. A header is left out if `is_there` returns true for
+    /// its name.
     ///
     /// # Errors
-    /// [`InvalidHeader`] never results from peer data: reflected values were checked with the request's head.
+    /// A header is invalid ([`InvalidHeader`]). Data of a peer can't cause this: values taken from the request were
+    /// checked with its head.
     pub fn write_headers(
         &self,
         writer: &mut ResponseWriter<'_>,
@@ -339,8 +343,8 @@ impl FileAnswer {
         {
             header("ETag", &file.etag)?;
             header("Last-Modified", &file.last_modified)?;
-            // Browsers revalidate each time and get a 304; otherwise they guess a lifetime and combine an old script
-            // with a new page.
+            // Browsers revalidate the file each time and get a 304 if it is unchanged. Without this header they would
+            // guess for how long the file is valid, and combine an old script with a new page.
             header("Cache-Control", "no-cache")?;
         }
         if self.varies {
@@ -359,7 +363,7 @@ impl FileAnswer {
             }
             Headers::None | Headers::NotModified | Headers::Whole => {}
         }
-        // Prevents a user's uploaded text from being interpreted as a script by content sniffing.
+        // Prevents browsers from guessing that a text uploaded by a user is a script.
         header("X-Content-Type-Options", "nosniff")
     }
 }

@@ -1,4 +1,4 @@
-//! Static files on the wire: the head at once, a large file piece by piece as the client reads.
+//! Responses with static files: the head is written at once, a large file piece by piece as the client reads.
 //!
 //! `static_files` plans the responses.
 
@@ -16,30 +16,30 @@ use crate::http::reply::{ReplyContext, write_app_head};
 use crate::http::static_files::{self, FileBody, FileContent, FileLocation, OpenError, ReadAt};
 use crate::outbox::ANSWERS_BYTES_HIGH;
 
-/// Bytes written at a time.
+/// Maximum number of bytes that are read from the file and written at a time.
 const PIECE_BYTES: u64 = 32 << 10;
 
-/// The remainder of a response that is written as the client reads.
+/// The part of a response's body that is written as the client reads.
 pub(crate) struct StreamedBody {
     source: Arc<dyn ReadAt>,
     offset: u64,
     end: u64,
-    /// Whether the connection continues afterwards.
+    /// Whether the connection is kept alive after the response.
     pub(crate) keep_alive: bool,
 }
 
-/// The progress of a stream.
+/// The progress of writing the body.
 pub(crate) enum StreamProgress {
     /// The response is completely written.
     Whole,
-    /// The client has to read first.
+    /// The outbox is full: the client has to read first.
     Full,
-    /// The file shrank or the disk failed: the client sees a truncated body and a closed connection.
+    /// The file has shrunk or the disk has failed. The client sees a truncated body, and the connection is closed.
     Cut,
 }
 
 impl StreamedBody {
-    /// Writes as much as the client's reading permits.
+    /// Writes as much of the body as fits into the outbox.
     pub(crate) fn pump(&mut self, id: ConnectionId, shared: &mut Context) -> StreamProgress {
         while self.offset < self.end {
             if shared.requests.outboxes.of(id).queued() > ANSWERS_BYTES_HIGH {
@@ -56,7 +56,7 @@ impl StreamedBody {
     }
 }
 
-/// Responds with a file: at once if it is in memory, otherwise in parts. `headers` are added.
+/// Responds with a file: as a whole if it is in memory, otherwise in pieces. `headers` are added to the response.
 pub(crate) fn answer(
     id: ConnectionId,
     head: &Head<'_>,
@@ -71,7 +71,7 @@ pub(crate) fn answer(
     let response = response_head(head, answer.status, &answer, shared);
     let out = shared.requests.outboxes.buffer(id);
     let mut writer = response.start(out, shared.date.text());
-    // A planned response has only valid headers: see its documentation.
+    // The headers of a planned response are valid (see `FileAnswer::write_headers`), so this can't fail.
     let _ = answer.write_headers(&mut writer, |name| reply.adds(answer.status, name));
     for (name, value) in headers.iter().copied().chain(reply.added(answer.status)) {
         let _ = writer.header(name, value);
@@ -81,7 +81,7 @@ pub(crate) fn answer(
     write_body(id, head, answer.body, response.keep_alive, shared)
 }
 
-/// Answers with a file of an application's response.
+/// Responds with the file that an application's response names.
 pub(crate) fn answer_app(
     id: ConnectionId,
     head: &Head<'_>,
@@ -112,7 +112,7 @@ pub(crate) fn answer_app(
             .any(|(own, _)| own.eq_ignore_ascii_case(name))
             || reply.adds(status, name)
     };
-    // Only the application's own headers can be invalid.
+    // Of all headers, only the application's can be invalid; `write_app_head` checks them.
     let own = |writer: &mut ResponseWriter<'_>| {
         let _ = answer.write_headers(writer, is_there);
     };
@@ -126,7 +126,7 @@ pub(crate) fn answer_app(
     write_body(id, head, answer.body, framing.keep_alive, shared)
 }
 
-/// Logs why an existing file could not be opened.
+/// Logs why a file that exists could not be opened.
 fn report_written(head: &Head<'_>, error: Option<OpenError>, shared: &Context) {
     if let Some(error) = error.filter(|error| !matches!(error, OpenError::NotFound)) {
         let path = encoded_path(&head.path);

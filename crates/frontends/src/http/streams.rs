@@ -1,5 +1,5 @@
-//! Sessions without a WebSocket: messages to the client are parts of an endless response; those from the client, if
-//! any, arrive in other requests.
+//! Sessions without a WebSocket. Messages to the client are parts of an endless response; messages from the client,
+//! if its protocol has any, arrive in other requests.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::http::upgrade::{RefusedUpgrade, close_refused};
 use crate::outbox::MessageFraming;
 
 impl<A: UpperLayer> HttpStage<A> {
-    /// Authenticates a complete request.
+    /// Authenticates a complete request for such a session.
     pub(super) fn authenticate_stream(
         &mut self,
         id: ConnectionId,
@@ -42,7 +42,7 @@ impl<A: UpperLayer> HttpStage<A> {
         }
     }
 
-    /// Opens the session after authentication by the request.
+    /// Opens the session, after the request was authenticated.
     pub(super) fn open_stream(
         &mut self,
         id: ConnectionId,
@@ -85,7 +85,7 @@ impl<A: UpperLayer> HttpStage<A> {
             return self.refuse_handshake(id, &reply, &refused, shared);
         }
         let mut response = ResponseHead::to(&head, Status::OK, ResponseBody::Chunked);
-        // Further input of the connection is ignored.
+        // The connection serves no further request: its input is ignored from now on.
         response.keep_alive = false;
         let is_chunked = response.body == ResponseBody::Chunked;
         let headers = begun.headers.iter().map(|(name, value)| (*name, &**value));

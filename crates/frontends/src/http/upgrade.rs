@@ -1,7 +1,8 @@
-//! From an upgrade request to an open session: user, origin, channels.
+//! The way from an upgrade request to an open session: checks of the user, the origin and the channels.
 //!
-//! The 101 is written immediately but held back until every home worker has registered the session, so a client that
-//! sees `open` receives the next push. Publications in between wait behind it in the outbox.
+//! The 101 is written to the outbox at once but sent only when every home worker has registered the session. A client
+//! that sees the connection open is therefore sure to receive the next push. Publications that arrive before that
+//! wait behind the 101 in the outbox.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::http::protocol::{
 use crate::http::reply::Refusal;
 use crate::outbox::delivery_mode::DeliveryMode;
 
-/// Maximum number of channels per handshake.
+/// Maximum number of channels that a handshake may request.
 pub const CHANNELS_MAX: usize = 32;
 
 pub(crate) struct RefusedUpgrade {
@@ -35,45 +36,45 @@ pub(crate) struct RefusedUpgrade {
     pub(crate) outcome: HandshakeOutcome,
 }
 
-/// A handshake that is valid by the protocol and the route.
+/// A handshake that the protocol and the route accept; the user may still be unknown.
 pub(crate) struct PendingUpgrade<'a, 'b, S> {
     pub(crate) head: &'a Head<'b>,
     pub(crate) raw: &'a [u8],
     pub(crate) route: &'a Arc<Route>,
     upgrade: UpgradeRequest<'a, 'b>,
     session: S,
-    /// The identity by the route; empty until authenticated.
+    /// The identity that the route determined; empty until the client is authenticated.
     pub(crate) authenticated: Authenticated,
-    /// Code and reason for closing the session right after the handshake.
+    /// Close code and reason if the session is to be closed right after the handshake.
     refusal: Option<(u16, &'static str)>,
-    /// Requested channels in addition to the user's personal channel.
+    /// The channels requested in addition to the user's personal channel.
     channels: Vec<String>,
-    /// The last positions known to the client.
+    /// The last positions that the client received, for recovery.
     since: Option<Arc<[Since]>>,
 }
 
-/// A session that waits for its registration.
+/// A session that waits to be registered by home workers.
 pub(crate) struct UnregisteredSession<S> {
     opened: OpenedSession<S>,
-    /// The channels by ticket number; empty if the client gets no positions.
+    /// The channels, by the number of their ticket; empty if the client does not receive positions.
     channels: Vec<String>,
-    /// The client recovers some channels.
+    /// Whether the client sent positions from which it recovers.
     is_back: bool,
     open: u32,
-    /// The user, while registration is pending.
+    /// The user of the session while it is being registered.
     user: Option<Box<str>>,
     /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     asked: Option<u64>,
-    /// Offset of the 101 in the outbox.
+    /// The offset in the outbox at which the 101 begins.
     written_at: usize,
-    /// Code and reason for closing the session once it is open.
+    /// Close code and reason if the session is to be closed as soon as it is open.
     refusal: Option<(u16, &'static str)>,
-    /// The request for an application that is notified when the session is open.
+    /// The request, stored for an application that is notified when the session is open.
     pub(crate) opening: Option<Box<PendingRequest>>,
 }
 
-/// Validates an upgrade request except for its user; `raw` is the raw head, `is_tls` whether the listener uses TLS.
-/// Nothing is written yet.
+/// Validates everything of an upgrade request except for its user. `raw`: the bytes of the head; `is_tls`: whether
+/// the listener uses TLS. Writes nothing.
 pub(crate) fn validate<'a, 'b, S: OpenSession>(
     head: &'a Head<'b>,
     raw: &'a [u8],
@@ -126,7 +127,7 @@ pub(crate) fn validate<'a, 'b, S: OpenSession>(
     })
 }
 
-/// Returns the refusal for a channel that a handshake may not request.
+/// Returns the refusal for a channel that the route does not allow.
 pub(crate) fn forbidden() -> RefusedUpgrade {
     let why = "this route does not allow this channel";
     RefusedUpgrade::new(Status::FORBIDDEN, why, HandshakeOutcome::ForbiddenChannel)
@@ -140,7 +141,7 @@ impl RefusedUpgrade {
         }
     }
 
-    /// Returns the refusal after failed authentication.
+    /// Returns the refusal for a failed authentication.
     pub(crate) fn auth_failed(why: AuthError, identity: &Identity, shared: &Context) -> Self {
         let outcome = match why.is_server_fault() {
             true => HandshakeOutcome::Unavailable,
@@ -161,7 +162,7 @@ impl RefusedUpgrade {
         refused
     }
 
-    /// Counts and logs the refusal.
+    /// Counts the refusal and logs it.
     pub(crate) fn note(&self, id: ConnectionId, shared: &mut Context) {
         shared.stats.handshake(self.outcome);
         let why = self.refusal.why();
@@ -177,35 +178,37 @@ impl RefusedUpgrade {
 }
 
 impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
-    /// Returns the application of the handshake.
+    /// Returns the application that handles the route, if any.
     pub(crate) fn app(&self) -> Option<AppId> {
         self.route.handler.app()
     }
 
-    /// Returns whether the route requires authentication.
+    /// Returns whether the route's identity has to determine the session's user.
     pub(crate) fn needs_identity(&self) -> bool {
         self.session.has_user()
     }
 
-    /// Lets the protocol report a permanent refusal by a terminal close code. Returns whether it does.
+    /// Lets the protocol report a permanent refusal by a close code that stops reconnects. Returns whether it does;
+    /// if not, the handshake has to be refused.
     pub(crate) fn refuse_for_good(&mut self, why: AuthError) -> bool {
         self.refusal = self.session.close_instead_of_refusing(why);
         self.refusal.is_some()
     }
 
-    /// Returns whether the client may authenticate after the handshake.
+    /// Returns whether the client may authenticate with its first message.
     pub(crate) fn may_be_named_later(&self) -> bool {
         self.session.may_authenticate_later()
     }
 
-    /// Returns whether the client offered this subprotocol.
+    /// Returns whether the client offered this subprotocol, and it is not a token.
     pub(crate) fn offers(&self, protocol: &str) -> bool {
         self.upgrade.protocols().any(|offered| offered == protocol)
             && !self.route.identity.is_token(protocol)
     }
 
-    /// Returns the subprotocol for the 101 if none was selected: a browser that offered subprotocols requires the
-    /// server to select one, so clients that offer a token can offer a second one. The token itself is never echoed.
+    /// Returns the subprotocol to select if the client offered a token and the protocol selected nothing. A browser
+    /// that offers subprotocols requires the server to select one, so a client may offer a second one beside its
+    /// token. The token itself is never echoed.
     fn other_than_token(&self) -> Option<&str> {
         let identity = &self.route.identity;
         let mut offered = self.upgrade.protocols();
@@ -216,7 +219,8 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         offered.find(|protocol| !identity.is_token(protocol))
     }
 
-    /// Begins to register the session, for `user` if any. The 101 is held back in the outbox.
+    /// Begins to register the session, for `user` if it has one. The 101 is held back in the outbox until
+    /// registration is complete.
     pub(crate) fn register(
         self,
         id: ConnectionId,
@@ -224,7 +228,8 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
         protocol: Option<&str>,
         shared: &mut Context,
     ) -> Result<UnregisteredSession<S>, RefusedUpgrade> {
-        // The application named the user, or asked about one.
+        // Bans and disconnects are checked again, since the application may have assigned another user, or taken time
+        // to decide.
         let objection = user.and_then(|user| match user {
             user if shared.is_banned(user) => Some(AuthError::Blocked),
             user if shared.is_disconnected_since(user, self.authenticated.disconnects_seen, "") => {
@@ -346,7 +351,7 @@ impl<S: OpenSession> PendingUpgrade<'_, '_, S> {
     }
 }
 
-/// Closes a session that was refused permanently, and reports it to the decision log.
+/// Closes a session that was refused permanently, and reports the refusal to the decision log.
 pub(crate) fn close_refused(
     id: ConnectionId,
     (code, reason): (u16, &'static str),
@@ -370,7 +375,7 @@ pub(crate) fn close_refused(
         .push((id, code, reason.to_owned()));
 }
 
-/// Reports an open session to the decision log, with its channels other than the user's personal channel.
+/// Reports an opened session to the decision log, with its channels except for the user's personal channel.
 fn log_open(id: ConnectionId, shared: &Context) {
     let connected = AuthDecision {
         what: "connect",
@@ -411,7 +416,7 @@ fn send_position(
     }
 }
 
-/// RFC 6455 section 4.4: the response names the supported version.
+/// Returns a refusal that names the supported version of WebSocket (RFC 6455 section 4.4).
 fn upgrade_required(why: &str) -> RefusedUpgrade {
     let refusal = Refusal::new(Status::UPGRADE_REQUIRED, why)
         .with("Sec-WebSocket-Version", handshake::VERSION);
@@ -422,7 +427,7 @@ fn upgrade_required(why: &str) -> RefusedUpgrade {
 }
 
 impl<S: OpenSession> UnregisteredSession<S> {
-    /// Returns whether the session is notified when it is open.
+    /// Returns whether the session has to be notified when it is open.
     pub(crate) fn hears_opened(&self) -> bool {
         self.opened.session.wants_opened()
     }
@@ -432,12 +437,12 @@ impl<S: OpenSession> UnregisteredSession<S> {
         self.opened.route.handler.app()
     }
 
-    /// Returns whether every home has answered.
+    /// Returns whether every home worker has answered.
     pub(crate) fn is_complete(&self) -> bool {
         self.open == 0
     }
 
-    /// Handles the answer of one home.
+    /// Handles the answer of one home worker to the registration.
     pub(crate) fn answered(
         &mut self,
         id: ConnectionId,
@@ -456,13 +461,13 @@ impl<S: OpenSession> UnregisteredSession<S> {
         }
     }
 
-    /// Removes the 101 and later publications from the outbox.
+    /// Removes the 101 and the publications behind it from the outbox.
     pub(crate) fn withdraw(&self, id: ConnectionId, shared: &mut Context) {
         shared.requests.outboxes.discard_unsent(id, self.written_at);
         shared.remove_user_session(id);
     }
 
-    /// Releases the 101: the session is open.
+    /// Sends the 101 that was held back: the session is open.
     pub(crate) fn open(self, id: ConnectionId, shared: &mut Context) -> OpenedSession<S> {
         shared.stats.handshake(HandshakeOutcome::Opened);
         shared.response_started(id, Status::SWITCHING_PROTOCOLS.0);
@@ -474,7 +479,8 @@ impl<S: OpenSession> UnregisteredSession<S> {
             return self.opened;
         }
         log_open(id, shared);
-        // A call that disconnected the user's connections in the meantime did not find this one yet.
+        // A command that disconnected the user's connections during the registration could not find this connection
+        // yet.
         let end = self.user.as_deref().and_then(|user| match user {
             user if shared.is_banned(user) => Some(CloseCode::Blocked.parts()),
             user if shared.is_disconnected_since(user, self.asked, "") => {

@@ -1,8 +1,8 @@
-//! Wrong API keys: counted, logged, and above a rate per address answered with 429, after which the connection is
-//! closed.
+//! Wrong API keys. They are counted and logged. An address that exceeds its rate of wrong keys gets 429, and the
+//! connection is closed.
 //!
-//! Every key is checked, so that a valid one is accepted immediately, even from an address that others guess from. Each
-//! guess costs a connection; on public listeners an address has a connection rate of its own.
+//! Every key is checked, even from such an address, so that a valid key is always accepted at once. Each guess then
+//! costs a connection, and on public listeners the rate of connections per address is limited as well.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::context::worker_context::Context;
 use crate::http::api_error::{self, unauthorized};
 use crate::http::reply::Refusal;
 
-/// Returns the refusal of a request without a valid key; a missing key does not count as a guess.
+/// Returns the refusal of a request without a valid key. A request with no key at all does not count as a wrong key.
 pub(crate) fn refuse_wrong_key(
     head: &Head<'_>,
     lock: CredentialKind,

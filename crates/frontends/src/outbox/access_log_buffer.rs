@@ -1,7 +1,8 @@
-//! Access log entries: one for each request and each WebSocket session.
+//! Access log entries: one for each HTTP request and each WebSocket session.
 //!
-//! A sample is selected when they begin, and only these cost anything: one small allocation while they last. An entry
-//! is complete when its request is answered or its session has ended; then the worker takes it and writes it elsewhere.
+//! Whether a request or session is part of the sample is decided when it begins. Only sampled ones cost anything: one
+//! small allocation until they end. An entry is complete when its request is answered or its session has ended. The
+//! worker then takes it, and it is written to the log elsewhere.
 //! **A query is never part of an entry**, since it may contain tokens.
 
 use std::net::IpAddr;
@@ -11,42 +12,42 @@ use veche_proto::http::{Head, HttpVersion};
 use veche_types::Now;
 use veche_types::codes::CloseCode;
 
-/// Longest text of each kind that is kept.
+/// Maximum length in bytes of each text in an entry; longer texts are truncated.
 const TEXT_BYTES_MAX: usize = 1 << 10;
 
-/// Maximum number of slow events per turn.
+/// Maximum number of slow events that are recorded per turn.
 const SLOW_MAX: usize = 64;
 
-/// Status of a request whose client disconnected before the response; never sent.
+/// The status in the entry of a request whose client disconnected before the response. No client receives it.
 pub const CLIENT_LEFT: u16 = 499;
 
-/// Which requests and sessions get an entry.
+/// Determines which requests and sessions get an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessLogFilter {
-    /// The sampled share, from 0 to 1.
+    /// The fraction of requests and sessions that get an entry, from 0 to 1.
     pub sample_rate: f64,
-    /// Whether internal listeners are included.
+    /// Whether requests on internal listeners get entries too.
     pub internal: bool,
 }
 
-/// An answered request or an ended session.
+/// The entry of an answered request or an ended session.
 #[derive(Clone, Debug, Default)]
 pub struct AccessLogEntry {
     /// The IP address of the client.
     pub client: Option<IpAddr>,
-    /// Unix time of its end, in milliseconds.
+    /// The time at which it ended, in milliseconds since 1970.
     pub ended_ms: u64,
     /// The duration in milliseconds.
     pub duration_ms: u64,
-    /// The requested path without a query; empty, like the other texts, if the request was unreadable.
+    /// The requested path without its query. Like the other texts it is empty if the request could not be parsed.
     pub path: Box<str>,
     /// The request method, such as `GET`.
     pub method: Box<str>,
-    /// The host of the request.
+    /// The host name that the request addressed.
     pub host: Box<str>,
     /// The value of `User-Agent`.
     pub user_agent: Box<str>,
-    /// `Referer` without its query.
+    /// The value of `Referer` without its query.
     pub referer: Box<str>,
     /// Whether the request was HTTP/1.0.
     pub is_http10: bool,
@@ -54,48 +55,48 @@ pub struct AccessLogEntry {
     pub user: Option<Box<str>>,
     /// The route of the request, if any.
     pub route: Option<Box<str>>,
-    /// The status: 101 for a session, [`CLIENT_LEFT`] if there was no response.
+    /// The status of the response: 101 for a WebSocket session, [`CLIENT_LEFT`] if the client disconnected first.
     pub status: u16,
-    /// Bytes of the request, or of message payloads.
+    /// Bytes of the request; for a session, of the payloads received.
     pub bytes_in: u64,
-    /// Bytes of the response, or of message payloads.
+    /// Bytes of the response; for a session, of the payloads sent.
     pub bytes_out: u64,
-    /// Set for a session.
+    /// The messages of the session; `None` for a request.
     pub session: Option<SessionSummary>,
-    /// The monotonic time of its start, in milliseconds.
+    /// The monotonic time in milliseconds at which the request or session began.
     began_ms: u64,
-    /// Bytes in the outbox when it began, which belong to earlier entries.
+    /// Bytes that were in the outbox at that time: they belong to earlier responses.
     before: u64,
-    /// Bytes sent since the request began.
+    /// Bytes sent from the outbox since then.
     left: u64,
 }
 
-/// An event that exceeded its threshold.
+/// An event whose duration exceeded the threshold of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowEvent {
     /// The kind of event.
     pub kind: SlowEventKind,
-    /// The name of what was slow.
+    /// What was slow: a turn's numbers of events and messages, an app and its handler, a method and path, or a client.
     pub subject: Box<str>,
     /// The duration in milliseconds.
     pub duration_ms: u64,
 }
 
-/// Kinds of slow events.
+/// The kind of a slow event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowEventKind {
-    /// A turn of the worker's loop: all its connections waited.
+    /// A turn of the worker's loop, during which all connections of the worker waited.
     Turn,
-    /// A handler of an application that ran without suspending: all connections waited.
+    /// A call of an application handler that did not suspend; all connections of the worker waited for its end.
     Handler,
-    /// A request answered by an application, including suspensions.
+    /// A request that an application answered; suspensions of its handler are included.
     Request,
-    /// A slow consumer; the duration is its silence.
+    /// A slow consumer. The duration is the time since its last message.
     Consumer,
 }
 
 impl SlowEventKind {
-    /// All kinds with their names.
+    /// All kinds with their names in the slow log.
     pub const ALL: [(Self, &'static str); 4] = [
         (Self::Turn, "turn"),
         (Self::Handler, "handler"),
@@ -103,44 +104,44 @@ impl SlowEventKind {
         (Self::Consumer, "consumer"),
     ];
 
-    /// Returns the duration from which on it is recorded, in milliseconds.
+    /// Returns the duration in milliseconds from which on an event of this kind is recorded.
     #[must_use]
     pub fn threshold_ms(self) -> u64 {
         match self {
             Self::Turn => 5,
             Self::Handler => 4,
             Self::Request => 100,
-            // Slow consumers are detected elsewhere.
+            // Slow consumers are recognised by the size of their outbox, so each is recorded.
             Self::Consumer => 0,
         }
     }
 }
 
-/// The messages of a session.
+/// A summary of the messages of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionSummary {
-    /// Messages of the client.
+    /// Number of messages from the client.
     pub messages_in: u64,
-    /// Messages sent to the client.
+    /// Number of messages to the client.
     pub messages_out: u64,
-    /// The code of the first Close frame of either side; 1006 without one.
+    /// The close code in the Close frame that was sent first, by either side; 1006 if there was none.
     pub close_code: Option<u16>,
 }
 
-/// The entries of one worker.
+/// The access log entries and slow events of one worker.
 #[derive(Debug, Default)]
 pub struct AccessLogBuffer {
     filter: Option<AccessLogFilter>,
     random: u64,
     now: Now,
-    /// By connection index; as long as the highest index with an entry.
+    /// Entries in progress by connection index; as long as the highest index that has had one.
     open: Vec<Option<Box<AccessLogEntry>>>,
     done: Vec<AccessLogEntry>,
     slow: Vec<SlowEvent>,
 }
 
 impl AccessLogBuffer {
-    /// Replaces the filter for new entries; open ones continue.
+    /// Replaces the filter for requests and sessions that begin from now on. `seed` initialises the sampling.
     pub fn set_filter(&mut self, choice: Option<AccessLogFilter>, seed: u64) {
         (self.filter, self.random) = (choice, seed);
     }
@@ -150,12 +151,12 @@ impl AccessLogBuffer {
         self.now = now;
     }
 
-    /// Moves complete entries to the end of `into`.
+    /// Moves the complete entries to the end of `into`.
     pub fn take_entries(&mut self, into: &mut Vec<AccessLogEntry>) {
         into.append(&mut self.done);
     }
 
-    /// Records an event if its duration reaches the threshold.
+    /// Records an event if its duration reaches the threshold of its kind.
     pub fn record_duration(
         &mut self,
         kind: SlowEventKind,
@@ -172,14 +173,14 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Takes the slow events since the last call.
+    /// Takes the slow events that were recorded since the last call.
     #[inline]
     pub fn take_slow_events(&mut self) -> Vec<SlowEvent> {
         std::mem::take(&mut self.slow)
     }
 
-    /// Begins an entry with the head of a request, which has `length` bytes; `queued` bytes of earlier responses are
-    /// unsent.
+    /// Begins the entry of a request whose head has `length` bytes. `queued`: unsent bytes of earlier responses in
+    /// the outbox.
     #[inline]
     pub(crate) fn begin(
         &mut self,
@@ -217,7 +218,7 @@ impl AccessLogBuffer {
         self.open[index] = Some(Box::new(entry));
     }
 
-    /// SplitMix64: sufficient for sampling, and it needs no external state.
+    /// Decides whether to sample, with SplitMix64: its randomness is sufficient, and it needs no state but a number.
     fn is_sampled(&mut self, share: f64) -> bool {
         if share >= 1.0 {
             return true;
@@ -247,7 +248,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Records the response to an unreadable request.
+    /// Records the status of the response to a request that could not be parsed.
     pub(crate) fn unreadable_request(&mut self, id: ConnectionId, status: u16) {
         if self.entry(id).is_none() {
             self.begin(id, false, 0, AccessLogEntry::default);
@@ -262,14 +263,14 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Counts bytes of a request's body.
+    /// Adds bytes of the request's body to the entry.
     pub(crate) fn body_received(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id) {
             entry.bytes_in += bytes as u64;
         }
     }
 
-    /// Counts bytes sent from the outbox.
+    /// Counts bytes that were sent from the outbox.
     #[inline]
     pub(crate) fn bytes_sent(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id) {
@@ -277,7 +278,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Turns the entry of a request into that of a session.
+    /// Turns the entry of a request into that of the session that it opened.
     pub(crate) fn session_opened(&mut self, id: ConnectionId) {
         if let Some(entry) = self.entry(id) {
             entry.session = Some(SessionSummary::default());
@@ -296,7 +297,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Counts a message to the client.
+    /// Counts a message to the client and its payload bytes.
     #[inline]
     pub(crate) fn message_sent(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id)
@@ -307,7 +308,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Counts more bytes of the same message.
+    /// Counts further bytes of a message to the client that was counted when its first part was written.
     pub(crate) fn message_continued(&mut self, id: ConnectionId, bytes: usize) {
         if let Some(entry) = self.entry(id)
             && entry.session.is_some()
@@ -316,7 +317,7 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Records a Close frame of either side; the first one counts.
+    /// Records the code of a Close frame, by either side, unless one was recorded before.
     pub(crate) fn closed(&mut self, id: ConnectionId, code: Option<u16>) {
         if let Some(entry) = self.entry(id)
             && let Some(session) = &mut entry.session
@@ -327,7 +328,8 @@ impl AccessLogBuffer {
         }
     }
 
-    /// Completes an entry when its request is answered or its session has ended; `queued` bytes are unsent.
+    /// Completes an entry when its request is answered or its session has ended. `queued`: unsent bytes in the
+    /// outbox.
     #[inline]
     pub(crate) fn end(&mut self, id: ConnectionId, client: IpAddr, queued: usize) {
         if let Some(open) = self.open.get_mut(id.index as usize)
@@ -378,7 +380,7 @@ impl AccessLogEntry {
     }
 }
 
-/// Truncates a text to its maximum length.
+/// Truncates a text to [`TEXT_BYTES_MAX`] bytes.
 fn truncate(text: &str) -> Box<str> {
     text[..text.floor_char_boundary(TEXT_BYTES_MAX)].into()
 }
@@ -451,7 +453,7 @@ mod tests {
     #[test]
     fn a_response_counts_the_bytes_since_its_start() {
         let mut access_log = access_log(1.0, false);
-        // 10 bytes of the previous response are still there; 40 are sent, 60 are left.
+        // Of the previous response 10 bytes are unsent. Then 40 bytes are sent, and 60 are unsent at the end.
         access_log.begin(ID, false, 10, AccessLogEntry::default);
         access_log.bytes_sent(ID, 40);
         access_log.response_started(ID, 200);

@@ -1,9 +1,9 @@
-//! The backlog of a slow client that may lose publications: complete messages that have not begun to be sent.
+//! The backlog of a slow client that may lose publications: complete messages of which no byte was sent yet.
 //!
-//! For routes with `outbox_full = "drop_oldest"` or `"latest"`, publications are queued here while the transport has
-//! unsent bytes, and written when it has none. So a dropped message is never partially sent, and never an answer or a
-//! control frame: those are written immediately, ahead of the backlog. The policy `disconnect` does not use this
-//! module.
+//! On routes with `outbox_full = "drop_oldest"` or `"latest"`, publications are queued here while the transport has
+//! unsent bytes, and written to the outbox when it has none. A message is therefore dropped as a whole. Answers and
+//! control frames are never dropped: they are written to the outbox at once, ahead of the backlog. Routes with
+//! `outbox_full = "disconnect"` do not use this module.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,11 +13,11 @@ use veche_proto::websocket::{self, Encoder, MessageKind, Role};
 
 use super::{DropPolicy, Outboxes};
 
-/// Keys for raw frames and payloads in the encoding cache of a publication.
+/// Key of a frame without compression in a publication's cache of encodings; [`PAYLOAD`] is that of a plain payload.
 const FRAME: EncodingId = EncodingId(u32::MAX - 2);
 const PAYLOAD: EncodingId = EncodingId(u32::MAX - 3);
 
-/// Bytes written at a time; the remainder can still be dropped.
+/// Maximum number of bytes written to the outbox at a time. Messages that are still in the backlog can be dropped.
 const WRITTEN_BYTES_MAX: usize = 64 << 10;
 
 /// The backlog of one client.
@@ -30,24 +30,26 @@ struct Backlog {
 #[derive(Debug)]
 struct QueuedMessage {
     content: QueuedContent,
-    /// Payload bytes before compression.
+    /// Length of the payload in bytes, before compression.
     payload_bytes: u32,
-    /// The channel of a publication that a later one replaces.
+    /// The channel whose next publication replaces this one; `None` if none does.
     channel: Option<Box<str>>,
-    /// A message of an application, which has got the confirmation that it will be sent.
+    /// Whether the message must not be dropped: an application has relied on the result that it will be sent.
     is_undroppable: bool,
 }
 
-/// Shared among all clients that wait for the same message, as far as possible.
+/// The content of a queued message. Its bytes are shared with other clients that wait for the same message, where the
+/// encodings permit.
 #[derive(Debug)]
 enum QueuedContent {
     Frame(Bytes),
-    /// A payload that must be compressed in sending order.
+    /// A payload that has to be compressed when it is written, since its compression depends on the messages before
+    /// it.
     Payload(MessageKind, Bytes),
 }
 
 impl QueuedMessage {
-    /// Returns its cost: shared bytes count for each waiting client.
+    /// Returns the size of the message for the outbox limit. Shared bytes are counted for each client.
     fn bytes(&self) -> usize {
         let content = match &self.content {
             QueuedContent::Frame(bytes) | QueuedContent::Payload(_, bytes) => bytes.len(),
@@ -68,12 +70,12 @@ impl Backlog {
         Some(waiting)
     }
 
-    /// Drops the oldest droppable message; returns whether there was one.
+    /// Drops the oldest message that may be dropped; returns whether there was one.
     fn drop_oldest(&mut self) -> bool {
         self.remove(|waiting| !waiting.is_undroppable)
     }
 
-    /// Drops a queued message of the same channel; returns whether there was one.
+    /// Drops the queued message of this channel; returns whether there was one.
     fn drop_same_channel(&mut self, channel: &str) -> bool {
         self.remove(|waiting| waiting.channel.as_deref() == Some(channel))
     }
@@ -89,41 +91,42 @@ impl Backlog {
     }
 }
 
-/// The nonempty backlogs of one worker, by session index.
+/// The backlogs of one worker that are not empty, by session index.
 #[derive(Debug, Default)]
 pub(super) struct Backlogs {
     by_index: HashMap<u32, Backlog>,
-    /// Sessions with a backlog for which the transport may not report room: they are checked after the flush.
+    /// Sessions whose transport may not report room for their backlog, since it had nothing unsent. Checked after
+    /// each flush.
     unflushed: Vec<ConnectionId>,
     dropped: Dropped,
 }
 
-/// Counts of publications not delivered to slow clients.
+/// Numbers of publications that were not delivered to slow clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// The oldest, for lack of room.
+    /// Publications that were the oldest in a full backlog.
     pub oldest: u64,
-    /// Replaced by a later one of their channel.
+    /// Publications that a later one of the same channel replaced.
     pub replaced: u64,
-    /// Missed publications of channels whose namespace drops them for slow clients.
+    /// Publications of namespaces that drop them for slow clients.
     pub missed: u64,
 }
 
 impl Backlogs {
     pub(super) fn bytes(&self, index: u32) -> usize {
-        // The map is usually empty.
+        // The map is usually empty, so its lookup is avoided.
         match self.by_index.is_empty() {
             true => 0,
             false => self.by_index.get(&index).map_or(0, |backlog| backlog.bytes),
         }
     }
 
-    /// Counts a publication dropped by its namespace's policy.
+    /// Counts a publication that was dropped because of the option of its namespace.
     pub(super) fn note_missed(&mut self) {
         self.dropped.missed += 1;
     }
 
-    /// Returns the number of backlogs, and of those to be checked.
+    /// Returns the number of backlogs, and the number of sessions to be checked after the flush.
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.by_index.len(), self.unflushed.len())
     }
@@ -134,7 +137,7 @@ impl Backlogs {
 }
 
 impl Outboxes {
-    /// Writes or queues a publication for a client that may lose some.
+    /// Writes or queues a publication for a client that may lose publications.
     pub(super) fn deliver_lossy(
         &mut self,
         session: ConnectionId,
@@ -182,7 +185,8 @@ impl Outboxes {
         self.enqueue(session, waiting);
     }
 
-    /// Queues a message of an application behind the backlog; returns `false` if there is none, so it may be written.
+    /// Queues a message of an application behind the backlog. Returns false if the backlog is empty: the message may
+    /// be written at once.
     pub(super) fn enqueue_behind(
         &mut self,
         session: ConnectionId,
@@ -202,7 +206,7 @@ impl Outboxes {
         true
     }
 
-    /// Makes room for `more` bytes by dropping messages; returns whether there is room.
+    /// Drops messages of the backlog until `more` bytes fit into the outbox limit; returns whether they do.
     pub(super) fn make_room(&mut self, session: ConnectionId, more: usize) -> bool {
         let queued = self.of(session).queued();
         let max = self.outbox_bytes_max;
@@ -218,7 +222,8 @@ impl Outboxes {
         true
     }
 
-    /// Returns whether nothing is unsent or queued for the client, and this turn's output is small.
+    /// Returns whether a message may bypass the backlog: nothing is unsent or queued for the client, and little was
+    /// written in this turn.
     fn may_write_now(&self, session: ConnectionId, bytes: usize) -> bool {
         let outbox = self.of(session);
         let high = WRITTEN_BYTES_MAX.min(self.outbox_bytes_max / 2);
@@ -245,14 +250,14 @@ impl Outboxes {
         {
             dropped.replaced += 1;
         }
-        // The newest message is always queued, regardless of the messages before it.
+        // The new message is queued even if it alone exceeds the limit.
         while queued + backlog.bytes + waiting.bytes() > max && backlog.drop_oldest() {
             dropped.oldest += 1;
         }
         backlog.push(waiting);
     }
 
-    /// Continues the backlog, a part at a time, once the transport reports that nothing is unsent.
+    /// Writes the next part of the backlog if the transport has nothing unsent.
     pub(super) fn continue_backlog(&mut self, session: ConnectionId) {
         if self.of(session).unsent > 0 || self.backlogs.bytes(session.index) == 0 {
             return;
@@ -264,7 +269,7 @@ impl Outboxes {
         }
     }
 
-    /// Writes queued messages until `high` bytes are written, at least one.
+    /// Writes at least one queued message, and further ones until `high` bytes are in the outbox.
     pub(super) fn write_backlog(&mut self, session: ConnectionId, high: usize) {
         let Some(mut backlog) = self.backlogs.by_index.remove(&session.index) else {
             return;
@@ -290,8 +295,8 @@ impl Outboxes {
         }
     }
 
-    /// After a flush, writes backlogs that only waited for the turn's own bytes, if the transport took them. Returns
-    /// whether anything was written and needs another flush.
+    /// After a flush, writes a part of each backlog whose transport has sent everything and will therefore report no
+    /// room. Returns whether anything was written, so that another flush is needed.
     pub fn settle_backlogs(&mut self) -> bool {
         if self.backlogs.unflushed.is_empty() {
             return false;
@@ -299,26 +304,27 @@ impl Outboxes {
         let mut wrote = false;
         for session in std::mem::take(&mut self.backlogs.unflushed) {
             let Some(outbox) = self.find(session).filter(|outbox| outbox.unsent == 0) else {
-                // Closed, or the transport will report room.
+                // The session was closed, or bytes are unsent and the transport will report when it has room.
                 continue;
             };
             if outbox.buffer.is_empty() {
                 self.continue_backlog(session);
                 wrote = true;
             } else {
-                // Held back until the registration is answered.
+                // The outbox is not empty although the transport is idle: its content is held back until the session
+                // is registered.
                 self.backlogs.unflushed.push(session);
             }
         }
         wrote
     }
 
-    /// Takes the counts of publications dropped since the last call.
+    /// Takes the numbers of publications dropped since the last call.
     pub fn take_dropped(&mut self) -> Dropped {
         std::mem::take(&mut self.backlogs.dropped)
     }
 
-    /// Returns the queued bytes.
+    /// Returns the number of bytes in the backlog.
     #[cfg(test)]
     pub(super) fn backlog_bytes(&self, session: ConnectionId) -> usize {
         self.backlogs.bytes(session.index)

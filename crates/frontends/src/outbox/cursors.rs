@@ -1,9 +1,9 @@
-//! Positions of server-sent event clients, for recovery by event ids.
+//! Positions of clients that use server-sent events, for recovery by event ids.
 //!
-//! A browser stores the last id that it received and sends only that when it reconnects (`Last-Event-ID`; WHATWG HTML
-//! section 9.2.4). So each id contains everything: the position in every channel with history that the client got with
-//! its connection. Names are not needed, since no two streams have the same epoch. The format is internal: base64 of
-//! five bytes for an epoch and one to ten for the offset.
+//! A browser stores only the last event id that it received, and sends it when it reconnects (`Last-Event-ID`; WHATWG
+//! HTML section 9.2.4). Each id therefore contains the position in every channel with history that the client
+//! subscribed to when it connected. Channel names are not needed, since no two channels have the same epoch. The
+//! format is internal: the base64 of five bytes for each epoch and one to ten bytes for its offset.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use super::Outboxes;
 const EPOCH_BYTES: usize = 5;
 const OFFSET_BYTES_MAX: usize = 10;
 
-/// Maximum length of an id.
+/// Maximum length of an event id in bytes.
 const ID_BYTES_MAX: usize =
     (CHANNELS_PER_CLIENT_MAX * (EPOCH_BYTES + OFFSET_BYTES_MAX)).div_ceil(3) * 4;
 
 /// The positions of one client.
 #[derive(Default)]
 struct SseCursors {
-    /// Pairs of a channel and its position.
+    /// The channels with their positions.
     all: Vec<(Box<str>, Position)>,
-    /// The next event has to contain the id.
+    /// Whether a position has changed, so that the next event has to contain an id.
     has_moved: bool,
 }
 
-/// Positions by session index, only for sessions whose transport has event ids.
+/// The positions of each session by session index, only for sessions whose transport has event ids.
 #[derive(Default)]
 pub(super) struct WorkerCursors(HashMap<u32, SseCursors>);
 
@@ -45,13 +45,14 @@ impl WorkerCursors {
     }
 
     pub(super) fn forget(&mut self, index: u32) {
-        // The map is usually empty.
+        // The map is usually empty, so its lookup is avoided.
         if !self.0.is_empty() {
             self.0.remove(&index);
         }
     }
 
-    /// Advances the position before a publication is written; channels subscribed later are not recovered.
+    /// Advances the position in a channel before a publication is written. Channels that were subscribed later have
+    /// no position, so they are not recovered.
     pub(super) fn advance(&mut self, index: u32, channel: &str, position: Option<Position>) {
         if self.0.is_empty() {
             return;
@@ -66,7 +67,7 @@ impl WorkerCursors {
         }
     }
 
-    /// Returns the id line of the next event, if it needs one.
+    /// Returns the `id` line of the next event; `None` if no position has changed since the last one.
     pub(super) fn take_id_line(&mut self, index: u32) -> Option<String> {
         if self.0.is_empty() {
             return None;
@@ -83,7 +84,7 @@ impl WorkerCursors {
 }
 
 impl Outboxes {
-    /// Sets a position for the next event, if the transport has event ids.
+    /// Sets the position in a channel, to be sent with the next event, if the transport has event ids.
     pub(crate) fn set_cursor(&mut self, id: ConnectionId, channel: &str, position: Position) {
         let Some(marks) = self.push_state.cursors.0.get_mut(&id.index) else {
             return;
@@ -95,7 +96,8 @@ impl Outboxes {
         }
     }
 
-    /// Returns the approximate bytes per event for this number of channels; 0 without event ids.
+    /// Returns the approximate size in bytes of an event id for this number of channels; 0 if the transport has no
+    /// event ids.
     pub(crate) fn cursor_bytes(&self, id: ConnectionId, channels: usize) -> usize {
         match self.push_state.cursors.0.contains_key(&id.index) {
             true => "id: \n".len() + channels * (EPOCH_BYTES + 4) * 4 / 3,
@@ -103,7 +105,7 @@ impl Outboxes {
         }
     }
 
-    /// Removes a channel that the client left.
+    /// Removes the position in a channel from which the client unsubscribed.
     pub(crate) fn clear_cursor(&mut self, id: ConnectionId, channel: &str) {
         if let Some(marks) = self.push_state.cursors.0.get_mut(&id.index) {
             marks.all.retain(|(one, _)| **one != *channel);
@@ -125,7 +127,8 @@ fn bytes(all: &[(Box<str>, Position)]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes an id. An unknown one yields a position that no channel has, so that recovery is reported as incomplete.
+/// Decodes an event id. An id that can't be decoded yields a position that no channel has, so that recovery is
+/// reported as incomplete.
 pub(crate) fn since(id: &str) -> Arc<[Since]> {
     let nowhere = Since {
         epoch: Some(Epoch::UNKNOWN),
@@ -205,7 +208,7 @@ mod tests {
             assert_eq!(*since(id), *expected);
         }
         assert_eq!(line(&[]), None);
-        // A single channel needs little space.
+        // The position in a single channel takes ten characters.
         let line = line(&[position(u64::MAX, 1_000)]).expect("a line");
         assert_eq!(line.len(), "id: \n".len() + 10);
     }

@@ -1,11 +1,11 @@
 //! How a route delivers publications to its sessions.
 
-/// The publications that are kept for a client that reads too slowly to receive all.
+/// Which publications are kept for a client that reads too slowly to receive all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropPolicy {
-    /// The newest ones that fit.
+    /// The newest publications that fit into the outbox.
     KeepNewest,
-    /// The newest one of each channel.
+    /// The newest publication of each channel.
     KeepLatestPerChannel,
 }
 
@@ -14,10 +14,10 @@ pub enum DropPolicy {
 pub enum DeliveryMode {
     /// The session receives no publications.
     Disabled,
-    /// Completely; a client that reads too slowly is disconnected.
+    /// The session receives all publications; a client that reads too slowly is disconnected.
     Reliable,
-    /// A client that reads too slowly loses some.
+    /// A client that reads too slowly loses some publications.
     Lossy(DropPolicy),
-    /// Completely, each with its position in its channel.
+    /// The session receives all publications, each with its position in its channel.
     WithPositions,
 }

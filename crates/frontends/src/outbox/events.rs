@@ -1,4 +1,4 @@
-//! Publications on responses of server-sent events (WHATWG HTML section 9.2): each is an event.
+//! Publications as server-sent events (WHATWG HTML section 9.2) in a response: each publication is one event.
 
 use bytes::Bytes;
 use veche_hub::{ConnectionId, Delivery, EncodingId};
@@ -6,12 +6,13 @@ use veche_proto::http::write_chunk;
 
 use super::{Outboxes, PushMode};
 
-/// Keys for chunked and plain events in the encoding cache of a publication; the other keys are small.
+/// Key of events as chunks in a publication's cache of encodings; the next constant is the key of plain events. All
+/// other keys are small.
 const CHUNKED: EncodingId = EncodingId(u32::MAX);
 const PLAIN: EncodingId = EncodingId(u32::MAX - 1);
 
 impl Outboxes {
-    /// Begins an event stream: later publications to the connection are written to it.
+    /// Begins an event stream: later publications to this connection are written to its response as events.
     pub(crate) fn begin_events(&mut self, id: ConnectionId, is_chunked: bool) {
         self.of_mut(id).pushes = PushMode::Events { is_chunked };
     }
@@ -34,7 +35,7 @@ pub(super) fn write(out: &mut Vec<u8>, delivery: &mut Delivery<'_>, is_chunked: 
     out.extend_from_slice(&event);
 }
 
-/// Writes a `data` line for each line of the text, with any line ending.
+/// Writes a `data` line for each line of the text, which may use any line ending.
 pub(super) fn encode(out: &mut Vec<u8>, text: &[u8]) {
     let mut rest = text;
     loop {

@@ -1,11 +1,11 @@
-//! Messages to clients without a WebSocket, as parts of an endless response.
+//! Messages to clients without a WebSocket: they are parts of an endless response.
 
 use veche_hub::ConnectionId;
 use veche_proto::http::{finish_chunks, write_chunk};
 
 use super::{Outboxes, events};
 
-/// The framing of messages.
+/// How messages to a client are framed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum MessageFraming {
     #[default]
@@ -14,14 +14,14 @@ pub(crate) enum MessageFraming {
     Lines {
         is_chunked: bool,
     },
-    /// Unframed: messages contain their length.
+    /// No separators: each message contains its own length.
     Bytes {
         is_chunked: bool,
     },
     Events {
         is_chunked: bool,
     },
-    /// Queued: another message is being written in parts.
+    /// None yet: another message is being written in parts, and messages are queued until it is complete.
     Behind,
 }
 
@@ -44,12 +44,12 @@ impl Outboxes {
         outbox.framing = carried;
         outbox.messaged_ms = now_ms;
         if let MessageFraming::Events { .. } = carried {
-            // Some proxies and browsers buffer a response until its first bytes.
+            // Some proxies and browsers hold back a response until its first bytes arrive.
             self.write_framed_raw(id, b"\r\n");
         }
     }
 
-    /// Ends the response after the last message.
+    /// Ends the response, after its last message.
     pub(crate) fn end_stream(&mut self, id: ConnectionId) {
         self.refuse_pushes(id);
         if self.of(id).framing.is_chunked() {
@@ -74,7 +74,7 @@ impl Outboxes {
         }
     }
 
-    /// Writes an event, preceded by its id line.
+    /// Writes an event, with an `id` line before it if the client's position has changed.
     pub(super) fn write_event(&mut self, id: ConnectionId, event: &[u8]) {
         match self.push_state.cursors.take_id_line(id.index) {
             None => self.write_framed_raw(id, event),
@@ -82,7 +82,7 @@ impl Outboxes {
         }
     }
 
-    /// Writes a part of a message in this framing.
+    /// Writes a part of a long message in the framing `carried`.
     pub(super) fn write_framed_part(
         &mut self,
         id: ConnectionId,

@@ -1,10 +1,10 @@
-//! Sizes of the outboxes' queues by name, for tests that check that everything is empty when idle.
+//! Names and sizes of the outboxes' queues, for tests that check that nothing is left when the worker is idle.
 
 use super::Outboxes;
 
 impl Outboxes {
-    /// Returns nonempty queues with their sizes. All are empty once the worker has finished its work and clients have
-    /// read everything.
+    /// Returns the queues that are not empty, with their sizes. There are none once the worker has finished its work
+    /// and the clients have read everything.
     pub fn queue_lengths(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let live = || self.boxes.iter().filter(|one| one.generation != u32::MAX);
         let buffered = live().map(|one| one.buffer.len()).sum::<usize>();
@@ -25,7 +25,7 @@ impl Outboxes {
         .filter(|(_, count)| *count > 0)
     }
 
-    /// Returns nonzero counts of state held for sessions; none once all sessions have ended.
+    /// Returns the amounts of state held for sessions that are not 0. There are none once all sessions have ended.
     pub fn session_state_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let (backlogs, _) = self.backlogs.sizes();
         [

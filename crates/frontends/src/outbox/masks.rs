@@ -1,12 +1,13 @@
-//! Masking keys of client frames, and other unpredictable numbers.
+//! Masking keys of the frames of outbound connections, and other unpredictable numbers.
 
-/// Bytes drawn at once: a system call per frame would cost more than the frame.
+/// Number of random bytes drawn at once: a system call per frame would cost more than the frame.
 const DRAWN_BYTES: usize = 1024;
 
-/// Fills memory with unpredictable bytes.
+/// A function that fills memory with unpredictable bytes.
 pub type FillRandom = fn(&mut [u8]);
 
-/// A store of random bytes. RFC 6455 section 5.3: a key must be fresh for each frame and unpredictable.
+/// A supply of random bytes for masking keys. RFC 6455 section 5.3: a key must be fresh for each frame and
+/// unpredictable.
 pub(crate) struct MaskSource {
     random: FillRandom,
     drawn: Box<[u8]>,
@@ -25,7 +26,7 @@ impl MaskSource {
     pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         const { assert!(N <= DRAWN_BYTES) }
         if self.drawn.len() - self.used < N {
-            // Workers that never dial need no memory.
+            // The buffer is allocated at the first use, since workers that dial no connections don't need it.
             if self.drawn.is_empty() {
                 self.drawn = vec![0; DRAWN_BYTES].into();
             }
@@ -34,7 +35,7 @@ impl MaskSource {
         }
         let mut bytes = [0; N];
         bytes.copy_from_slice(&self.drawn[self.used..self.used + N]);
-        // Used bytes are wiped.
+        // Used bytes are erased, so that no key stays in memory.
         self.drawn[self.used..self.used + N].fill(0);
         self.used += N;
         bytes
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn no_byte_is_given_twice() {
-        // Counts up instead of being random.
+        // Consecutive numbers in place of random ones, so that each is unique.
         let mut masks = MaskSource::new(|bytes| {
             use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
             static NEXT: AtomicU32 = AtomicU32::new(1);

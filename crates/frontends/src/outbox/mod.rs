@@ -1,8 +1,8 @@
-//! The output of connections, with back pressure.
+//! The output of connections, with limits and back pressure.
 //!
-//! An [`Outbox`] collects a turn's output for one connection; the worker passes it to the transport once, at the end of
-//! the turn. It is separate from the connection so that a publication can be written to any outbox while another
-//! connection is processed. It knows no sockets: the worker reports unsent bytes.
+//! An [`Outbox`] collects the output of one turn for one connection. The worker passes it to the transport once, at
+//! the end of the turn. Outboxes are separate from connections, so that a publication can be written to any outbox
+//! while another connection is being processed. They know no sockets: the worker reports how many bytes are unsent.
 
 pub mod access_log_buffer;
 mod backlog;
@@ -43,68 +43,70 @@ pub(crate) use subscription_options::{
     DeltaState, PublicationFilter, PushForm, SubscriptionOptions,
 };
 
-/// The highest value of the configuration's limit of channels per client. It bounds the length of an SSE client's
-/// `Last-Event-ID`, which contains a position for each channel.
+/// Maximum of the configurable number of channels per client. It limits the length of `Last-Event-ID` of clients that
+/// use server-sent events, since that contains a position for each channel.
 pub const CHANNELS_PER_CLIENT_MAX: usize = 1024;
 
-/// While more bytes than this are unsent, a connection's input is not processed: a client that sends requests must also
+/// Number of unsent bytes above which a connection's input is not processed: a client that sends requests must also
 /// read the answers.
 pub const ANSWERS_BYTES_HIGH: usize = 64 << 10;
 
-/// Bytes of a long answer encoded at a time, when less than [`ANSWERS_BYTES_HIGH`] is unsent.
+/// Number of bytes of a long answer that are encoded at a time, each time that at most [`ANSWERS_BYTES_HIGH`] bytes
+/// are unsent.
 pub(crate) const SLICE_BYTES: usize = 32 << 10;
 
-/// The fate of the transport once everything is sent.
+/// What happens to the transport once all output is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportEnd {
     /// The transport stays open.
     #[default]
     Open,
-    /// FIN after what is queued; the connection still reads until the peer's FIN or a deadline.
+    /// FIN is sent after the queued output; the connection still reads until the peer's FIN or a deadline.
     Shutdown,
-    /// Close immediately; queued bytes are dropped.
+    /// The transport is closed immediately; queued bytes are dropped.
     Abort,
 }
 
 /// Whether and how publications are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PushMode {
-    /// No session is open (HTTP, push lines, or the closing handshake has begun).
+    /// Not written: no session is open, since the connection is at the HTTP stage, receives push lines, or is
+    /// closing.
     #[default]
     Refused,
-    /// An open session with WebSocket frames.
+    /// As WebSocket frames of an open session.
     Framed,
-    /// Each publication has its position.
+    /// As WebSocket messages, each with the position of its publication.
     Positioned,
-    /// For a client that may lose publications.
+    /// As WebSocket frames for a client that may lose publications.
     Lossy(DropPolicy),
-    /// Server-sent events, chunked or not.
+    /// As server-sent events of a response, which is chunked or not.
     Events { is_chunked: bool },
-    /// An outbound connection: an application sends to it, but it has no subscriptions.
+    /// Not as publications: an application sends its messages to an outbound connection, which has no subscriptions.
     Client,
-    /// An open session of a protocol with its own push format.
+    /// In the push format of the session's protocol.
     Encoded(pushes::FormatIndex, pushes::PushStage),
 }
 
 /// The output of one connection.
 pub struct Outbox {
-    /// Complete frames or response parts of this turn, not yet passed to the transport.
+    /// Complete frames or response parts that were written in this turn and not yet passed to the transport.
     buffer: Vec<u8>,
     encoder: Encoder,
     generation: u32,
-    /// When the last message was written, in milliseconds; wraps.
+    /// When the last message was written: the low 32 bits of monotonic milliseconds.
     messaged_ms: u32,
-    /// Bytes that the transport has taken but not sent.
+    /// Number of bytes that the transport has taken but not sent.
     unsent: u32,
     deflate: Option<DeflateParams>,
     pushes: PushMode,
     end: TransportEnd,
-    /// Output is held back until the registration is answered.
+    /// Whether output is held back until home workers have registered the session.
     corked: bool,
     touched: bool,
-    /// An application was notified that the outbox is full, and not yet that it has room again.
+    /// Whether an application was notified that the outbox is full, and not yet that it has room again.
     full: bool,
-    /// Frames are masked: we are the client.
+    /// Whether frames are masked, because the server is the client of an outbound connection.
     masked: bool,
     /// Whether the client has missed publications since its outbox was last empty.
     behind: bool,
@@ -135,12 +137,12 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// Returns the unsent bytes in this buffer and in the transport.
+    /// Returns the number of unsent bytes, in the outbox and in the transport.
     pub fn queued(&self) -> usize {
         self.buffer.len() + self.unsent as usize
     }
 
-    /// Returns the bytes not yet passed to the transport.
+    /// Returns the number of bytes not yet passed to the transport.
     pub(crate) fn buffered(&self) -> usize {
         self.buffer.len()
     }
@@ -150,8 +152,8 @@ impl Outbox {
         self.messaged_ms
     }
 
-    /// Returns whether all output was sent and none follows, so that the transport may be closed. `false` while output
-    /// of this turn waits for [`Outboxes::take`].
+    /// Returns whether the transport may be closed: it is to be shut down, all output was sent, and none follows.
+    /// Returns false while output of this turn waits for [`Outboxes::take`].
     pub fn is_over(&self) -> bool {
         self.end == TransportEnd::Shutdown && !self.touched && !self.corked && self.queued() == 0
     }
@@ -165,11 +167,11 @@ pub struct Outboxes {
     codecs: Codecs,
     /// Sessions whose outbox overflowed in this turn; the worker closes them.
     overflowed: Vec<ConnectionId>,
-    /// Sessions that began to miss publications in this turn.
+    /// Sessions whose client began to miss publications in this turn.
     fallen_behind: Vec<ConnectionId>,
-    /// Sessions whose outbox became full in this turn; the flush may empty them.
+    /// Sessions whose outbox became full in this turn. The flush may make room in them.
     filled: Vec<ConnectionId>,
-    /// Full sessions that have room again.
+    /// Sessions whose full outbox has room again.
     drained: Vec<ConnectionId>,
     backlogs: Backlogs,
     push_state: pushes::PushState,
@@ -179,11 +181,11 @@ pub struct Outboxes {
     sent: SentCounts,
     now_ms: u32,
     pub(crate) masks: MaskSource,
-    /// The access log, since all output passes here.
+    /// The access log. It is kept here since all output passes through the outboxes.
     pub access_log: AccessLogBuffer,
 }
 
-/// Counts of written messages and their payload bytes.
+/// Numbers of messages written and of their payload bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SentCounts {
     /// Number of written messages.
@@ -193,7 +195,7 @@ pub struct SentCounts {
 }
 
 impl Outboxes {
-    /// Creates outboxes that may each hold `outbox_bytes_max` bytes of publications.
+    /// Creates outboxes, each of which may hold `outbox_bytes_max` unsent bytes of publications.
     pub fn new(outbox_bytes_max: usize) -> Self {
         Self {
             boxes: Vec::new(),
@@ -218,7 +220,7 @@ impl Outboxes {
         }
     }
 
-    /// Sets the source of masks and keys for clients, which dialing requires.
+    /// Sets the source of random bytes for masks and handshake keys, which outbound connections require.
     #[must_use]
     pub fn with_random(self, random: FillRandom) -> Self {
         Self {
@@ -227,27 +229,28 @@ impl Outboxes {
         }
     }
 
-    /// Sets the budget for kept compression contexts.
+    /// Sets the memory budget for compression contexts that are kept between messages.
     pub(crate) fn set_context_budget(&mut self, budget: &Arc<DeflateBudget>) {
         self.codecs = Codecs::with_budget(Arc::clone(budget));
     }
 
-    /// Takes the cost of compressing since the last call.
+    /// Returns the cost of compression since the last call.
     pub(crate) fn take_codec_work(&mut self) -> u64 {
         self.codecs.take_work()
     }
 
-    /// Releases a compression context that has not been used since the last call; to be called at intervals.
+    /// Releases a connection's compression context if it was not used since the last call. Has to be called at
+    /// intervals.
     pub(crate) fn release_idle_context(&mut self, id: ConnectionId) {
         self.of_mut(id).encoder.release_idle_context();
     }
 
-    /// Sets the time of the turn.
+    /// Sets the time of the turn, in monotonic milliseconds.
     pub(crate) fn set_now_ms(&mut self, mono_ms: u64) {
         self.now_ms = mono_ms as u32;
     }
 
-    /// Changes the limit for publications (reload).
+    /// Changes the limit for publications, after a reload.
     pub fn set_outbox_bytes_max(&mut self, bytes: usize) {
         self.outbox_bytes_max = bytes;
     }
@@ -271,7 +274,7 @@ impl Outboxes {
         if let Some(outbox) = self.find(id) {
             let buffer = std::mem::take(&mut outbox.buffer);
             let touched = outbox.touched;
-            // A generation that no session has: late deliveries fail.
+            // No connection has this generation, so late deliveries to the closed one find no outbox.
             *outbox = Outbox {
                 generation: u32::MAX,
                 touched,
@@ -283,10 +286,10 @@ impl Outboxes {
         }
     }
 
-    /// Returns the outbox of a live connection.
+    /// Returns the outbox of an open connection.
     ///
     /// # Panics
-    /// If `id` is stale: only the connection itself calls this, while it is open.
+    /// If `id` is stale. Only the connection itself calls this, while it is open.
     pub fn of(&self, id: ConnectionId) -> &Outbox {
         let outbox = &self.boxes[id.index as usize];
         assert_eq!(
@@ -311,7 +314,7 @@ impl Outboxes {
             .filter(|outbox| outbox.generation == id.generation)
     }
 
-    /// Returns the buffer of this turn's output, to append to.
+    /// Returns the buffer with this turn's output, to which more may be appended.
     pub fn buffer(&mut self, id: ConnectionId) -> &mut Vec<u8> {
         let index = id.index as usize;
         let outbox = &mut self.boxes[index];
@@ -326,8 +329,8 @@ impl Outboxes {
         &mut self.boxes[index].buffer
     }
 
-    /// Writes a reply or echo to the client. It does not count against the limit for publications: the connection stops
-    /// reading while too many bytes are unsent.
+    /// Writes a reply or echo to the client. It does not count against the limit for publications; instead, the
+    /// connection stops reading while too many bytes are unsent.
     pub fn message(&mut self, id: ConnectionId, kind: MessageKind, data: &[u8]) {
         self.sent.messages += 1;
         self.sent.bytes += data.len() as u64;
@@ -348,14 +351,14 @@ impl Outboxes {
             .encode(&mut outbox.buffer, kind, data, codecs, mask);
     }
 
-    /// Returns the key for the next frame if frames are masked.
+    /// Returns a masking key for the next frame if the connection masks its frames.
     #[inline]
     fn mask(&mut self, id: ConnectionId) -> Option<[u8; 4]> {
         let masked = self.boxes[id.index as usize].masked;
         masked.then(|| self.masks.bytes())
     }
 
-    /// Starts an outbound session after its 101 was received.
+    /// Begins the session of an outbound connection after its 101 was received.
     pub fn begin_client(&mut self, id: ConnectionId, agreed: Option<DeflateParams>) {
         let now_ms = self.now_ms;
         let outbox = self.of_mut(id);
@@ -372,8 +375,8 @@ impl Outboxes {
         websocket::encode_control(self.buffer(id), opcode, data, mask);
     }
 
-    /// Starts a session of WebSocket frames. Publications are written from now on, if it receives any; until
-    /// [`Outboxes::release`] they are held behind the content of `buffer` (the 101).
+    /// Begins a session with WebSocket frames. From now on publications are written, if the session receives any.
+    /// They are held back behind the content of `buffer`, the 101, until [`Outboxes::release`].
     pub fn begin_session(
         &mut self,
         id: ConnectionId,
@@ -394,14 +397,14 @@ impl Outboxes {
         outbox.messaged_ms = now_ms;
     }
 
-    /// Releases held output after the registration was answered.
+    /// Sends the output that was held back until the session was registered.
     pub fn release(&mut self, id: ConnectionId) {
         self.of_mut(id).corked = false;
         self.buffer(id);
     }
 
-    /// Drops held output from this offset on, since no session opens. Earlier output may be answers to previous
-    /// requests.
+    /// Drops the output from this offset on, because the session does not open. Output before it may be answers to
+    /// earlier requests.
     pub fn discard_unsent(&mut self, id: ConnectionId, from: usize) {
         let outbox = self.of_mut(id);
         outbox.buffer.truncate(from);
@@ -410,7 +413,7 @@ impl Outboxes {
         self.backlogs.forget(id.index);
     }
 
-    /// Stops further publications; queued ones are still written.
+    /// Stops further publications to the connection; those already queued are sent.
     pub fn refuse_pushes(&mut self, id: ConnectionId) {
         let outbox = self.of_mut(id);
         if let PushMode::Lossy(_) = std::mem::take(&mut outbox.pushes) {
@@ -418,7 +421,7 @@ impl Outboxes {
         }
     }
 
-    /// Sets what happens to the transport when all is sent; never weakens an earlier decision.
+    /// Sets what happens to the transport once all output is sent. A weaker end than the one already set is ignored.
     pub fn finish(&mut self, id: ConnectionId, end: TransportEnd) {
         let outbox = self.of_mut(id);
         if outbox.end != TransportEnd::Abort {
@@ -427,7 +430,7 @@ impl Outboxes {
         self.buffer(id);
     }
 
-    /// Sets the number of bytes that the transport could not send yet.
+    /// Sets the number of bytes that the transport has taken but not sent.
     pub fn set_unsent(&mut self, id: ConnectionId, unsent: usize) {
         if let Some(outbox) = self.find(id) {
             outbox.unsent = u32::try_from(unsent).unwrap_or(u32::MAX);
@@ -442,12 +445,12 @@ impl Outboxes {
         }
     }
 
-    /// Returns whether publications are written for the connection.
+    /// Returns whether publications are written to the connection.
     pub(crate) fn takes_publications(&self, id: ConnectionId) -> bool {
         self.of(id).pushes != PushMode::Refused
     }
 
-    /// Marks a session once as overflowed; the worker closes it in this turn.
+    /// Marks a session as overflowed, at most once; the worker closes it in this turn.
     fn overflow(&mut self, session: ConnectionId) {
         self.boxes[session.index as usize].pushes = PushMode::Refused;
         self.backlogs.forget(session.index);
@@ -455,8 +458,8 @@ impl Outboxes {
         self.overflowed.push(session);
     }
 
-    /// Writes a publication to a session's outbox, encoded once per format; an overflowing outbox is marked for
-    /// closing.
+    /// Writes a publication to a session's outbox. It is encoded once per format. If it exceeds the limit, the
+    /// session is marked as overflowed.
     pub fn deliver(&mut self, session: ConnectionId, delivery: &mut Delivery<'_>) {
         let bytes = delivery.payload.bytes;
         let Some(outbox) = self
@@ -467,7 +470,8 @@ impl Outboxes {
         };
         let pushes = outbox.pushes;
         if delivery.drop_when_slow && delivery.event == FeedEvent::Published {
-            // The other half is reserved for publications that must not be missed.
+            // Such publications may use half of the outbox. The other half is reserved for publications that must not
+            // be missed.
             let queued = outbox.queued();
             let is_late = queued > 0 && queued + bytes.len() > self.outbox_bytes_max / 2;
             if is_late && !matches!(pushes, PushMode::Lossy(_)) {
@@ -478,7 +482,7 @@ impl Outboxes {
             return self.deliver_encoded(session, number, stage, delivery);
         }
         if delivery.event != FeedEvent::Published {
-            // Only protocols with such messages send join and leave events.
+            // Join and leave events are sent only by protocols with a push format.
             return;
         }
         if pushes != PushMode::Framed {
@@ -489,7 +493,7 @@ impl Outboxes {
                 return self.deliver_lossy(session, drop_policy, delivery);
             }
             if delivery.payload.kind == PayloadKind::Binary {
-                // Events are text.
+                // Server-sent events are text, so binary publications can't be sent.
                 return;
             }
         }
@@ -506,12 +510,12 @@ impl Outboxes {
         self.frame(session, kind, bytes, 0, delivery.encodings);
     }
 
-    /// Returns the unsent bytes of a session.
+    /// Returns the number of unsent bytes of a connection.
     pub(crate) fn queued(&self, id: ConnectionId) -> usize {
         self.of(id).queued()
     }
 
-    /// Records that a session misses this publication of a channel.
+    /// Records that a session's client misses a publication of this channel.
     fn count_missed(&mut self, session: ConnectionId, channel: &str) {
         self.push_state.missed(session.index, channel);
         self.backlogs.note_missed();
@@ -521,8 +525,8 @@ impl Outboxes {
         }
     }
 
-    /// Returns whether a publication of this size fits the outbox, and counts it; otherwise marks the session for
-    /// closing.
+    /// Returns whether a publication of this size fits into the outbox, and counts it if it does; otherwise marks the
+    /// session as overflowed.
     #[inline]
     fn has_room(&mut self, session: ConnectionId, bytes: usize) -> bool {
         let max = self.outbox_bytes_max;
@@ -540,8 +544,8 @@ impl Outboxes {
         true
     }
 
-    /// Writes a frame shared by all receivers with the same compression; `form` distinguishes the forms of a
-    /// publication.
+    /// Writes a frame that is shared by all receivers with the same compression. `form` is part of the cache key and
+    /// distinguishes the forms of a publication.
     #[inline]
     fn frame(
         &mut self,
@@ -555,10 +559,10 @@ impl Outboxes {
         let Self { boxes, codecs, .. } = self;
         let outbox = &mut boxes[session.index as usize];
         match outbox.deflate {
-            // An uncompressed frame is a header of 2 to 10 bytes before the payload: not worth caching.
+            // An uncompressed frame is the payload after a header of 2 to 10 bytes, so caching it saves nothing.
             None => websocket::encode_message(&mut outbox.buffer, kind, bytes, None),
             Some(agreed) => match agreed.sharing_key(Role::Server) {
-                // With context takeover each receiver's bytes differ.
+                // With context takeover, the compressed bytes differ for each receiver.
                 None => drop(
                     outbox
                         .encoder
@@ -577,34 +581,36 @@ impl Outboxes {
         }
     }
 
-    /// Takes the counts of messages written since the last call.
+    /// Returns the numbers of messages and bytes written since the last call.
     pub fn take_sent(&mut self) -> SentCounts {
         std::mem::take(&mut self.sent)
     }
 
-    /// Returns whether [`Outboxes::take_overflowed`] or [`Outboxes::take_fallen_behind`] has any.
+    /// Returns whether [`Outboxes::take_overflowed`] or [`Outboxes::take_fallen_behind`] has sessions to return.
     #[inline]
     pub fn has_slow(&self) -> bool {
         !self.overflowed.is_empty() || !self.fallen_behind.is_empty()
     }
 
-    /// Takes the sessions whose outbox overflowed since the last call.
+    /// Appends the sessions whose outbox overflowed since the last call to `into`.
     pub fn take_overflowed(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.overflowed);
     }
 
-    /// Takes the sessions that began to miss publications in this turn, appended to `into`.
+    /// Appends the sessions whose client began to miss publications since the last call to `into`.
     pub fn take_fallen_behind(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.fallen_behind);
     }
 
-    /// Takes the connections that were written to or finished in this turn, each once; the worker flushes them.
+    /// Appends the indexes of connections that were written to or ended since the last call to `into`, each once. The
+    /// worker flushes them.
     pub fn take_touched(&mut self, into: &mut Vec<u32>) {
         into.append(&mut self.touched);
     }
 
-    /// Takes the output of a touched connection: bytes to send, possibly empty, and then the end.
-    // Called once per receiver of a publication; when inlined, the buffer stays in registers.
+    /// Takes the output of a connection for its transport: the bytes to send, possibly none, and what happens to the
+    /// transport afterwards.
+    // Called once per receiver of a publication. Inlining keeps the buffer in registers.
     #[inline]
     pub fn take(&mut self, index: u32) -> Option<(ConnectionId, Vec<u8>, TransportEnd)> {
         let outbox = &mut self.boxes[index as usize];
@@ -620,7 +626,7 @@ impl Outboxes {
         Some((id, std::mem::take(&mut outbox.buffer), outbox.end))
     }
 
-    /// Returns an empty output buffer, to be returned by [`Outboxes::recycle`].
+    /// Returns an empty buffer for output, which has to be returned with [`Outboxes::recycle`].
     pub fn spare(&mut self) -> Vec<u8> {
         self.pool.take()
     }
@@ -630,13 +636,13 @@ impl Outboxes {
         self.pool.spare()
     }
 
-    /// Takes back a sent buffer.
+    /// Takes back a buffer after its content was sent.
     #[inline]
     pub fn recycle(&mut self, buffer: Vec<u8>) {
         self.pool.give(buffer);
     }
 
-    /// Frees memory that nothing needed since the last call; returns whether there may be more next time.
+    /// Frees memory that was not needed since the last call; returns whether the next call may free more.
     pub(crate) fn trim(&mut self) -> bool {
         self.codecs.trim();
         self.pool.trim()
@@ -648,7 +654,7 @@ impl Outboxes {
         self.access_log.end(id, client, queued);
     }
 
-    /// Writes a Close frame and stops publications.
+    /// Writes a Close frame and stops publications to the connection.
     pub fn close_frame(&mut self, id: ConnectionId, code: Option<u16>, reason: &str) {
         self.refuse_pushes(id);
         self.access_log.closed(id, code);

@@ -1,7 +1,8 @@
-//! A message written in parts as its client reads; other messages to the client wait until the last part is written.
+//! A long message that is written in parts as its client reads. Other messages to the client wait until its last part
+//! is written.
 //!
-//! Only sessions with a push format have such messages. Publications in the meantime are queued like those before the
-//! connect reply, within the same limit.
+//! Only sessions with a push format have such messages. Publications that arrive meanwhile are queued in the same
+//! way, and with the same limit, as those before the reply to a connect command.
 
 use veche_hub::ConnectionId;
 use veche_proto::websocket::{FragmentFlags, MessageKind};
@@ -9,17 +10,17 @@ use veche_proto::websocket::{FragmentFlags, MessageKind};
 use super::pushes::PushStage;
 use super::{MessageFraming, Outboxes, PushMode};
 
-/// A partially written message.
+/// A message of which some parts are written.
 #[derive(Debug)]
 pub(crate) struct PartialMessage {
     kind: MessageKind,
-    /// The client's message framing.
+    /// The framing of the client's messages.
     carried: MessageFraming,
     is_first: bool,
 }
 
 impl Outboxes {
-    /// Begins a message. Other messages to the session wait from now on.
+    /// Begins a message that is written in parts. Other messages to the session wait until it is complete.
     pub(crate) fn begin_parts(&mut self, id: ConnectionId, kind: MessageKind) -> PartialMessage {
         let outbox = self.of_mut(id);
         if let PushMode::Encoded(_, stage) = &mut outbox.pushes {
@@ -32,7 +33,7 @@ impl Outboxes {
         }
     }
 
-    /// Writes the next, nonempty part. The last one is followed by the waiting messages.
+    /// Writes the next part, which must not be empty. After the last part the waiting messages are written.
     pub(crate) fn part(
         &mut self,
         id: ConnectionId,
@@ -69,9 +70,9 @@ impl Outboxes {
         }
     }
 
-    /// Queues a message behind the one in parts.
+    /// Queues a message behind the message that is being written in parts.
     pub(super) fn enqueue_behind_parts(&mut self, id: ConnectionId, data: &[u8]) {
-        // It is counted when it is written.
+        // The message was already counted; that is undone here, since it is counted again when it is written.
         self.sent.messages -= 1;
         self.sent.bytes -= data.len() as u64;
         if let PushMode::Encoded(number, PushStage::Early) = self.of(id).pushes {

@@ -1,35 +1,35 @@
 //! Spare buffers of one worker, so that a message needs no allocation and an idle connection holds no buffer.
 //!
-//! Buffers that were not needed since the last [`BufferPool::trim`] are freed gradually. The pool has no clock: its
-//! owner trims it regularly.
+//! Buffers that were not needed since the last [`BufferPool::trim`] are freed gradually. The pool has no clock, so
+//! its owner has to call `trim` at intervals.
 
-/// A larger buffer is freed instead of kept.
+/// Maximum capacity in bytes of a buffer that is kept; a larger one is freed.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// Maximum number of spare buffers.
 const SPARE_MAX: usize = 256;
 
-/// Number of buffers that an idle worker keeps.
+/// Number of spare buffers that are never freed, so that an idle worker keeps some.
 const SPARE_MIN: usize = 4;
 
 /// A pool of spare buffers.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
-    /// Used as a stack, so the buffers at the front are unneeded.
+    /// Used as a stack, so that the buffers at the front are those that are not needed.
     spare: Vec<Vec<u8>>,
-    /// The minimum length since the last trim.
+    /// The smallest number of spare buffers since the last trim, which is the number of those that were not needed.
     unneeded: usize,
 }
 
 impl BufferPool {
-    /// Returns an empty buffer, with capacity if one is spare.
+    /// Returns an empty buffer. It has capacity if the pool had a spare one.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let buffer = self.spare.pop().unwrap_or_default();
         self.unneeded = self.unneeded.min(self.spare.len());
         buffer
     }
 
-    /// Stores a buffer for the next [`BufferPool::take`], cleared.
+    /// Clears a buffer and keeps it for a later [`BufferPool::take`].
     #[inline]
     pub(crate) fn give(&mut self, mut buffer: Vec<u8>) {
         if (1..=BUFFER_BYTES_MAX).contains(&buffer.capacity()) && self.spare.len() < SPARE_MAX {
@@ -43,7 +43,8 @@ impl BufferPool {
         self.spare.len()
     }
 
-    /// Frees half of the buffers not needed since the last call; returns whether more may follow.
+    /// Frees half of the spare buffers that were not needed since the last call; returns whether the next call may
+    /// free more.
     pub(crate) fn trim(&mut self) -> bool {
         let excess = self.spare.len().saturating_sub(SPARE_MIN);
         self.spare.drain(..self.unneeded.div_ceil(2).min(excess));
@@ -56,7 +57,7 @@ impl BufferPool {
 mod tests {
     use super::*;
 
-    /// Uses this number of buffers at once.
+    /// Takes this number of buffers at the same time and gives them back.
     fn need(pool: &mut BufferPool, count: usize) {
         let buffers: Vec<Vec<u8>> = (0..count)
             .map(|_| {

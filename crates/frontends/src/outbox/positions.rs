@@ -1,7 +1,8 @@
-//! Publications with their position, wrapped in an object, for clients that recover.
+//! Publications with their positions, as JSON objects, for clients that recover.
 //!
-//! `{"channel":"news","position":"9x3kd07f:17","data":…}`, and after joining a channel with history
-//! `{"write_subscribed":"news","position":"9x3kd07f:16","recovered":true}`, where 17 comes next.
+//! A publication is `{"channel":"news","position":"9x3kd07f:17","data":…}`. When the client is subscribed to a
+//! channel with history, it gets `{"subscribed":"news","position":"9x3kd07f:16","recovered":true}`; the next
+//! publication has offset 17.
 
 use std::fmt::Write as _;
 
@@ -16,12 +17,13 @@ use veche_proto::websocket::MessageKind;
 
 use super::{Outboxes, PushMode};
 
-/// Key for the object in the encoding cache of a publication.
+/// Key of the object in a publication's cache of encodings.
 const OBJECT: EncodingId = EncodingId(u32::MAX - 4);
-/// Key for its frames; the lower bits are the compression.
+/// Base of the keys of frames with the object; the lower bits are the compression.
 const FORM: u32 = 1 << 16;
 
-/// Output that may precede recovered publications without being counted: the 101 and the positions of all channels.
+/// Size in bytes of output that may precede recovered publications without being counted against the limit: the 101
+/// and the positions in all channels.
 const GREETING_BYTES: usize = 16 << 10;
 
 impl Outboxes {
@@ -43,16 +45,16 @@ impl Outboxes {
         }
     }
 
-    /// Returns whether its client receives positions.
+    /// Returns whether the session's client receives positions.
     pub fn sends_positions(&self, session: ConnectionId) -> bool {
         self.of(session).pushes == PushMode::Positioned
     }
 
-    /// Sends a session's position after it joined a channel with history, and the recovered publications.
+    /// Sends a client its position after it was subscribed to a channel with history, and the recovered publications.
     ///
-    /// The position is the one before the first publication that follows: a client that loses its connection in between
-    /// recovers from what it really received. Publications that do not fit the outbox count as lost; returns whether
-    /// all fit.
+    /// The position is the one before the first publication that follows, so that a client that loses its connection
+    /// in between recovers from what it has really received. If the publications do not fit into the outbox, none is
+    /// sent and the recovery counts as incomplete. Returns whether the recovery is complete.
     pub(crate) fn write_joined(
         &mut self,
         session: ConnectionId,
@@ -90,8 +92,8 @@ impl Outboxes {
         recovered.is_complete
     }
 
-    /// Sends that the session has joined a channel: its position, if the channel has history, and whether recovery is
-    /// complete.
+    /// Sends a client that it is subscribed to a channel: its position, if the channel has history, and whether the
+    /// recovery is complete, if one was requested.
     pub(crate) fn write_subscribed(
         &mut self,
         session: ConnectionId,
@@ -109,7 +111,7 @@ impl Outboxes {
         self.message(session, MessageKind::Text, text.as_bytes());
     }
 
-    /// Sends that the session has left a channel.
+    /// Sends a client that it is no longer subscribed to a channel.
     pub(crate) fn write_unsubscribed(&mut self, session: ConnectionId, channel: &str) {
         let mut text = String::from("{\"unsubscribed\":");
         write_string(&mut text, channel);
@@ -146,7 +148,7 @@ pub(crate) fn write_data(text: &mut String, payload: PayloadRef<'_>) {
     write_value(text, payload);
 }
 
-/// Writes a payload as a JSON value: unchanged, as a string, or as base64 in a string.
+/// Writes a payload as a JSON value: JSON unchanged, text as a string, anything else as a string in base64.
 pub(crate) fn write_value(text: &mut String, payload: PayloadRef<'_>) {
     match (payload.kind, str::from_utf8(payload.bytes)) {
         (PayloadKind::Json, Ok(json)) => text.push_str(json),

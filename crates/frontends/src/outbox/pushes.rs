@@ -1,7 +1,7 @@
 //! Publications in the push formats of client protocols, encoded once for all receivers of a format.
 //!
-//! The protocols pass their formats when a session begins to receive pushes; no format is known here by name. An
-//! encoder is called once per publication and format, never per receiver.
+//! A protocol passes its format when a session begins to receive pushes; no format is known here by name. The encoder
+//! of a format is called once per publication, not once per receiver.
 
 use std::collections::HashMap;
 
@@ -13,42 +13,43 @@ use super::cursors::WorkerCursors;
 use super::subscription_options::{PushForm, SubscriptionOptions, SubscriptionOptionsMap};
 use super::{MessageFraming, Outboxes, PushMode, events};
 
-/// The encoding of pushes for one kind of a protocol's clients. Each is a `static`.
+/// How pushes are encoded for one kind of client of a protocol. Each format is a `static`, so that it can be compared
+/// by its address.
 pub(crate) struct PushFormat {
-    /// The kind of message that carries it.
+    /// The kind of the WebSocket message that contains the push.
     pub(crate) kind: MessageKind,
-    /// Each push is a message of its own; otherwise queued pushes are sent as one message.
+    /// Whether each push is a message of its own; if not, queued pushes are sent as one message.
     pub(crate) is_single: bool,
-    /// The separator of pushes in one message.
+    /// The bytes between two pushes of one message.
     pub(crate) separator: &'static [u8],
-    /// Server-sent events contain the client's positions for recovery.
+    /// Whether server-sent events contain the client's positions, for recovery.
     pub(crate) has_cursors: bool,
     pub(crate) whole_is_plain: bool,
-    /// Encodes a publication or a join or leave event, with the delta for [`PushForm::Patch`].
+    /// Encodes a publication or a join or leave event; the bytes are the delta, for [`PushForm::Patch`].
     pub(crate) encode: fn(&Delivery<'_>, PushForm, &[u8]) -> Bytes,
-    /// Returns whether a delta from or to this payload can be sent.
+    /// Returns whether this payload can be sent as a delta, and a delta can be based on it.
     pub(crate) has_deltas: fn(PayloadRef<'_>) -> bool,
-    /// Computes the delta from the previous publication, if it is shorter; shared by all formats with the same
-    /// function.
+    /// Computes the delta from the previous publication. Formats with the same function share its result. `None` if
+    /// the format has no deltas.
     pub(crate) deltas: Option<&'static MakeDelta>,
 }
 
-/// Computes the delta of a delivery, or `None` if the whole publication is not longer.
+/// Computes the delta of a publication; returns `None` if the delta is not shorter than the publication.
 pub(crate) struct MakeDelta(pub(crate) fn(&Delivery<'_>) -> Option<Vec<u8>>);
 
-/// The index of a format among those of a worker's sessions.
+/// The index of a format in the list of formats that a worker's sessions use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FormatIndex(u8);
 
-/// Number of forms of a publication per format.
+/// Number of forms that a publication has in each format.
 const FORMS: u32 = 3;
 
-/// Keys of a publication's encodings for all clients of one format.
+/// The keys under which the cache of a publication has its encodings in one format and form.
 struct EncodingKeys {
     push: EncodingId,
-    /// The push as a server-sent event without its id.
+    /// The push as a server-sent event, without an event id.
     event: EncodingId,
-    /// Frames with the push; the lower bits are the compression.
+    /// Base of the keys of frames with the push; the lower bits are the compression.
     frame: u32,
 }
 
@@ -58,31 +59,32 @@ impl EncodingKeys {
         Self {
             push: EncodingId(u32::MAX - 64 - 2 * place),
             event: EncodingId(u32::MAX - 65 - 2 * place),
-            // Lower keys are those of plain publications and of those with positions.
+            // Lower keys belong to frames of plain publications and of those with positions.
             frame: (2 + place) << 16,
         }
     }
 
-    /// Returns the key of the delta from the previous publication; empty if it is not shorter. Shared by formats with
-    /// the same function.
+    /// Returns the key of the delta from the previous publication. The delta is empty if it is not shorter. `first`
+    /// is the index of the first format with the same function.
     fn patch(first: usize) -> EncodingId {
         EncodingId(u32::MAX - 4096 - first as u32)
     }
 }
 
-/// State of sessions with push formats, in addition to their outboxes, by session index.
+/// What is stored for sessions with push formats, by session index, in addition to their outboxes.
 #[derive(Default)]
 pub(super) struct PushState {
     formats: Vec<&'static PushFormat>,
-    /// Pushes before the session's first reply, or while a message is written in parts; then also replies.
+    /// Pushes that wait for the session's first reply. Also pushes and replies that wait while another message is
+    /// written in parts.
     pub(super) early: HashMap<u32, Vec<u8>>,
-    /// Like `early`, for formats with one push per message.
+    /// The same pushes for formats in which each push is a message of its own.
     early_singles: HashMap<u32, EarlyPushes>,
     pub(super) cursors: WorkerCursors,
     subscriptions: SubscriptionOptionsMap,
 }
 
-/// Queued pushes of one session.
+/// The waiting pushes of one session.
 #[derive(Default)]
 struct EarlyPushes {
     all: Vec<EarlyPush>,
@@ -91,7 +93,7 @@ struct EarlyPushes {
 
 struct EarlyPush {
     push: Bytes,
-    /// The position of its channel after the push.
+    /// The channel of the push, and the client's position in it afterwards.
     place: Option<(Box<str>, Position)>,
 }
 
@@ -115,19 +117,20 @@ impl PushState {
         }
     }
 
-    /// Records that a client misses a publication, so the next delta can't be applied.
+    /// Records that a client misses a publication, so that the next delta can't be applied and a whole publication is
+    /// sent instead.
     pub(super) fn missed(&mut self, index: u32, channel: &str) {
         if let Some(options) = self.subscriptions.find(index, channel) {
             options.missed();
         }
     }
 
-    /// Returns the number of sessions with queued pushes.
+    /// Returns the number of sessions with waiting pushes.
     pub(super) fn sessions_with_early(&self) -> usize {
         self.early.len() + self.early_singles.len()
     }
 
-    /// Returns the number of sessions with other state.
+    /// Returns the number of sessions with event ids, and of those with subscription options, together.
     pub(super) fn sessions_with_state(&self) -> usize {
         self.cursors.len() + self.subscriptions.len()
     }
@@ -137,9 +140,10 @@ impl PushState {
         self.cursors.forget(index);
     }
 
-    /// Drops queued pushes and subscription options. Positions stay for answers still to be written.
+    /// Drops the waiting pushes and the subscription options of a session. Its positions are kept for answers that
+    /// are still to be written.
     pub(super) fn forget_pushes(&mut self, index: u32) {
-        // The maps are usually empty.
+        // The maps are usually empty, so their lookups are avoided.
         if !self.early.is_empty() {
             self.early.remove(&index);
         }
@@ -151,7 +155,7 @@ impl PushState {
 }
 
 impl Outboxes {
-    /// Queues publications for the session until [`Outboxes::begin_pushes`].
+    /// Begins to receive publications for the session; they wait until [`Outboxes::begin_pushes`].
     pub(crate) fn gather_pushes(&mut self, id: ConnectionId, format: &'static PushFormat) {
         if format.has_cursors && matches!(self.of(id).framing, MessageFraming::Events { .. }) {
             self.push_state.cursors.begin(id.index);
@@ -160,7 +164,7 @@ impl Outboxes {
         self.of_mut(id).pushes = PushMode::Encoded(number, PushStage::Early);
     }
 
-    /// Writes queued pushes after the first reply; later ones are written immediately.
+    /// Writes the waiting pushes, after the session's first reply. Later pushes are written immediately.
     pub(crate) fn begin_pushes(&mut self, id: ConnectionId) {
         let PushMode::Encoded(number, PushStage::Early) = self.of(id).pushes else {
             return;
@@ -181,7 +185,7 @@ impl Outboxes {
         }
     }
 
-    /// Sets how the client receives a channel; called before its first publication.
+    /// Sets how the client receives the publications of a channel. Has to be called before the first of them.
     pub(crate) fn set_subscription_options(
         &mut self,
         id: ConnectionId,
@@ -198,7 +202,7 @@ impl Outboxes {
         self.push_state.subscriptions.forget(id.index, channel);
     }
 
-    /// Returns the limit for publications per outbox in bytes.
+    /// Returns the maximum number of unsent bytes of publications per outbox.
     pub(crate) fn outbox_bytes_max(&self) -> usize {
         self.outbox_bytes_max
     }
@@ -278,8 +282,8 @@ impl Outboxes {
         }
     }
 
-    /// Returns the delta from the previous publication, computed once for all receivers in any format. Empty if it is
-    /// not shorter or can't be sent.
+    /// Returns the delta from the previous publication, which is computed once for all receivers. It is empty if it
+    /// is not shorter than the publication or can't be sent.
     fn patch(&mut self, format: &'static PushFormat, delivery: &mut Delivery<'_>) -> Bytes {
         let both = [Some(delivery.payload), delivery.previous];
         let Some(patcher) = format.deltas else {
@@ -357,7 +361,7 @@ impl Outboxes {
     }
 }
 
-/// Whether a session has written its first reply.
+/// Whether the first reply of a session has been written; pushes wait until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PushStage {
     Early,
@@ -370,7 +374,7 @@ mod tests {
 
     use super::*;
 
-    /// Keys from here on belong to other receivers.
+    /// Keys from here on belong to other encodings of publications.
     const OTHERS_FROM: u32 = u32::MAX - 5;
 
     #[test]
@@ -386,13 +390,13 @@ mod tests {
         assert!(formats.iter().all(|format| *format < OTHERS_FROM));
         let frames: HashSet<u32> = all.iter().map(|keys| keys.frame).collect();
         assert_eq!(frames.len(), all.len());
-        // Lower keys are for plain publications and for those with positions.
+        // Lower keys belong to frames of plain publications and of those with positions.
         assert!(
             frames
                 .iter()
                 .all(|frame| *frame >= 2 << 16 && frame.trailing_zeros() >= 16)
         );
-        // The lower bits of a frame's key are its compression.
+        // The keys of the other encodings are above those of frames, whose lower 16 bits are the compression.
         let highest = frames.iter().max().expect("some") | 0xffff;
         assert!(formats.iter().all(|format| *format > highest));
     }

@@ -1,27 +1,29 @@
-//! Messages sent by applications: within the limit for publications, with a threshold from which on applications wait,
-//! and notification when there is room again.
+//! Messages that applications send. They count against the limit for publications. Above a lower threshold the
+//! application is notified that the outbox is full, and later that it has room again.
 
 use veche_hub::ConnectionId;
 use veche_proto::websocket::MessageKind;
 
 use super::{ANSWERS_BYTES_HIGH, Outbox, Outboxes, PushMode};
 
-/// An outbound connection is full above this. It is not closed for that: the sender waits.
+/// Number of unsent bytes above which an outbound connection is full. The connection is not closed for exceeding it:
+/// the application has to wait.
 const CLIENT_BYTES_HIGH: usize = 1 << 20;
 
 /// The result of sending a message of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendResult {
-    /// Queued, with room for more.
+    /// The message is queued, and the outbox has room for more.
     Room,
-    /// Queued, but the outbox is full: [`Apps::drained`](crate::Apps::drained) follows when there is room again.
+    /// The message is queued, but the outbox is now full: [`Apps::drained`](crate::Apps::drained) is called when it
+    /// has room again.
     Full,
-    /// Dropped: the session is over, or is being closed because its client reads too slowly.
+    /// The message is dropped: the session has ended, or is being closed because its client reads too slowly.
     Refused,
 }
 
 impl Outbox {
-    /// Returns whether an application may send to it.
+    /// Returns whether an application may send to the connection.
     fn takes_messages(&self) -> bool {
         matches!(
             self.pushes,
@@ -31,8 +33,8 @@ impl Outbox {
 }
 
 impl Outboxes {
-    /// Writes a message of an application, which may send at any time to any session of this worker: it counts against
-    /// the limit for publications, and a stale id is refused.
+    /// Writes a message of an application. An application may send at any time to any session of its worker, so the
+    /// message counts against the limit for publications, and a stale id is refused.
     pub fn send(&mut self, session: ConnectionId, kind: MessageKind, data: &[u8]) -> SendResult {
         let (max, mut high) = (self.outbox_bytes_max, self.bytes_high());
         let Some(outbox) = self.find(session).filter(|outbox| outbox.takes_messages()) else {
@@ -59,7 +61,7 @@ impl Outboxes {
         self.sent_to(session, high)
     }
 
-    /// Returns whether there is room for more.
+    /// Returns whether the outbox has room for more or is full now, after a message was queued.
     fn sent_to(&mut self, session: ConnectionId, high: usize) -> SendResult {
         let behind = self.backlogs.bytes(session.index);
         let outbox = &mut self.boxes[session.index as usize];
@@ -73,24 +75,25 @@ impl Outboxes {
         SendResult::Full
     }
 
-    /// Returns the bytes above which an outbox is full, before its client counts as too slow.
+    /// Returns the number of unsent bytes above which an outbox is full; it is below the limit at which its client
+    /// counts as too slow.
     fn bytes_high(&self) -> usize {
         ANSWERS_BYTES_HIGH.min(self.outbox_bytes_max / 2)
     }
 
-    /// Returns the bytes at which a full outbox has room again.
+    /// Returns the number of unsent bytes at which a full outbox has room again.
     fn bytes_low(&self) -> usize {
         self.bytes_high() / 4
     }
 
-    /// Checks outboxes filled in this turn after the flush, which may have emptied them.
+    /// Checks the outboxes that became full in this turn; the flush before it may have made room in them.
     pub fn settle_filled(&mut self) {
         while let Some(session) = self.filled.pop() {
             self.note_room(session);
         }
     }
 
-    /// Records if a full outbox has room again.
+    /// Records that a full outbox has room again, if it has.
     pub(super) fn note_room(&mut self, session: ConnectionId) {
         let low = self.bytes_low();
         let behind = self.backlogs.bytes(session.index);
@@ -108,12 +111,12 @@ impl Outboxes {
         }
     }
 
-    /// Returns whether [`Outboxes::take_drained`] has any.
+    /// Returns whether [`Outboxes::take_drained`] has sessions to return.
     pub fn has_drained(&self) -> bool {
         !self.drained.is_empty()
     }
 
-    /// Takes the full sessions that have room again since the last call.
+    /// Appends the sessions whose full outbox has got room again since the last call to `into`.
     pub fn take_drained(&mut self, into: &mut Vec<ConnectionId>) {
         into.append(&mut self.drained);
     }

@@ -1,11 +1,11 @@
-//! Options of client subscriptions that differ from the default.
+//! Options of clients' subscriptions that differ from the default.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use veche_hub::{Delivery, FeedEvent, PublicationInfo};
 
-/// A filter of publications by their tags, in the language of its protocol.
+/// A filter that selects publications by their tags, in the filter language of a client protocol.
 pub(crate) trait PublicationFilter: std::fmt::Debug + Send + Sync {
     fn selects(&self, info: Option<&PublicationInfo>) -> bool;
 }
@@ -13,21 +13,21 @@ pub(crate) trait PublicationFilter: std::fmt::Debug + Send + Sync {
 /// The options of one subscription.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SubscriptionOptions {
-    /// The client receives join and leave events.
+    /// Whether the client receives join and leave events.
     pub(crate) joins: bool,
     pub(crate) deltas: DeltaState,
-    /// The client receives publications with certain tags only.
+    /// The filter that publications to the client have to match, if it has one.
     pub(crate) filter: Option<Arc<dyn PublicationFilter>>,
 }
 
-/// Whether a client receives deltas.
+/// Whether a client receives deltas in a channel, and whether the next publication can be one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DeltaState {
     #[default]
     Off,
-    /// From its next publication on, which has to be whole.
+    /// The client receives deltas, but its next publication has to be whole.
     Begun,
-    /// The session's last publication is the channel's latest.
+    /// The client's last publication is the latest of the channel, so the next one can be a delta.
     Going,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum DeltaState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PushForm {
     Plain,
-    /// Whole, to a client that supports deltas.
+    /// As a whole publication, to a client that supports deltas.
     Whole,
     Patch,
 }
@@ -45,14 +45,14 @@ impl SubscriptionOptions {
         !self.joins && self.deltas == DeltaState::Off && self.filter.is_none()
     }
 
-    /// Records that the client misses a publication.
+    /// Records that the client misses a publication, so that the next one has to be whole.
     pub(super) fn missed(&mut self) {
         if self.deltas == DeltaState::Going {
             self.deltas = DeltaState::Begun;
         }
     }
 
-    /// Returns the form of a publication or join or leave event; `None`: not sent.
+    /// Returns the form in which a publication or a join or leave event is sent; `None`: it is not sent.
     pub(super) fn form(&mut self, delivery: &Delivery<'_>) -> Option<PushForm> {
         if delivery.event != FeedEvent::Published {
             return self.joins.then_some(PushForm::Plain);
@@ -65,7 +65,8 @@ impl SubscriptionOptions {
         if self.deltas == DeltaState::Off {
             return Some(PushForm::Plain);
         }
-        // The publication after an unstored one has a different predecessor than this client received.
+        // A publication without a position is not stored. The delta of the publication after it has a different base
+        // than this client's last publication, so that publication has to be whole.
         let next = match delivery.position {
             Some(_) => DeltaState::Going,
             None => DeltaState::Begun,
@@ -79,7 +80,7 @@ impl SubscriptionOptions {
     }
 }
 
-/// The options of a worker's clients, by session index. Usually empty.
+/// The options of the subscriptions of a worker's clients, by session index. Usually empty.
 #[derive(Default)]
 pub(super) struct SubscriptionOptionsMap(HashMap<u32, Vec<(Box<str>, SubscriptionOptions)>>);
 
@@ -97,7 +98,7 @@ impl SubscriptionOptionsMap {
         }
     }
 
-    /// Restores the default options.
+    /// Restores the default options of a subscription.
     pub(super) fn forget(&mut self, index: u32, channel: &str) {
         let Some(list) = self.0.get_mut(&index) else {
             return;
@@ -108,7 +109,7 @@ impl SubscriptionOptionsMap {
         }
     }
 
-    /// Removes all options of a client.
+    /// Removes the options of all subscriptions of a client.
     pub(super) fn forget_all(&mut self, index: u32) {
         if !self.0.is_empty() {
             self.0.remove(&index);
@@ -131,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the form of a publication with or without an offset, delivered together with its predecessor or not.
+    /// Returns the form of a publication. `offset`: 0 if it has no position. `has_previous`: whether the previous
+    /// publication is known.
     fn form(options: &mut SubscriptionOptions, offset: u64, has_previous: bool) -> PushForm {
         let payload = PayloadRef {
             kind: PayloadKind::Json,
@@ -153,7 +155,7 @@ mod tests {
             drop_when_slow: false,
         };
         let form = options.form(&delivery).expect("it is delivered");
-        // Join and leave events are sent if requested and change nothing.
+        // Join and leave events are sent if the client requests them, and do not change the state of the deltas.
         delivery.event = FeedEvent::Joined;
         assert_eq!(
             options.form(&delivery),

@@ -1,4 +1,4 @@
-//! Tests of outboxes: recovery within its limit.
+//! Tests of outboxes: limits, full outboxes, backlogs, positions and recovery.
 
 use veche_hub::{Epoch, Payload, PayloadRef, Position, Publication, Recovered, SubscribeOutcome};
 
@@ -9,7 +9,7 @@ const ID: ConnectionId = ConnectionId {
     generation: 5,
 };
 
-/// Creates outboxes of this size with one session.
+/// Creates outboxes with this limit in bytes, and one session.
 fn outboxes(bytes_max: usize, delivery_mode: DeliveryMode) -> Outboxes {
     let mut all = Outboxes::new(bytes_max);
     all.open(ID);
@@ -19,7 +19,7 @@ fn outboxes(bytes_max: usize, delivery_mode: DeliveryMode) -> Outboxes {
     all
 }
 
-/// Returns the output for the transports, by session.
+/// Takes the output of all connections that have any, with what happens to their transports.
 fn flush(all: &mut Outboxes) -> Vec<(ConnectionId, Vec<u8>, TransportEnd)> {
     let mut touched = Vec::new();
     all.take_touched(&mut touched);
@@ -113,7 +113,8 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
     deliver(&mut all, "a", &"x".repeat(5_000), PLAIN);
     assert_eq!(overflowed(&mut all), []);
     assert_eq!(bytes(&mut all), frame(&"x".repeat(5_000)));
-    // 400 unsent, 100 framed with two bytes, and room for 498 more.
+    // 400 bytes are unsent, the next message takes 102 with its header, and one of 498 fits although the limit is
+    // exceeded by its header.
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(100), PLAIN);
     assert_eq!(all.of(ID).queued(), 502);
@@ -125,7 +126,7 @@ fn a_publication_over_the_budget_overflows_and_one_alone_never_does() {
     assert_eq!(sent(&mut all), (3, 5_598));
     deliver(&mut all, "a", "", PLAIN);
     assert_eq!(overflowed(&mut all), [ID]);
-    // No further data is accepted, and the overflow is reported once.
+    // A session that has overflowed accepts nothing more, and is reported only once.
     deliver(&mut all, "a", "later", PLAIN);
     assert_eq!((overflowed(&mut all), sent(&mut all)), (vec![], (0, 0)));
     assert_eq!(
@@ -142,7 +143,7 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
     };
     for delivery_mode in [DeliveryMode::Reliable, DeliveryMode::WithPositions] {
         let mut all = outboxes(1_000, delivery_mode);
-        // A single message is accepted regardless of its length.
+        // A message that is alone in the outbox is accepted, whatever its length.
         deliver(&mut all, "a", &"x".repeat(800), late);
         assert!(!bytes(&mut all).is_empty());
         all.set_unsent(ID, 400);
@@ -156,10 +157,10 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
         assert_eq!(all.of(ID).queued(), queued, "missed");
         assert_eq!(fallen_behind(&mut all), [ID], "told once");
         assert_eq!(all.take_dropped().missed, 3);
-        // Publications that must not be missed have the other half.
+        // For publications that must not be missed there is room in the other half.
         deliver(&mut all, "a", "kept", PLAIN);
         assert!(all.of(ID).queued() > queued && overflowed(&mut all).is_empty());
-        // It is reported again when it has caught up and falls behind again.
+        // The client is reported again if it has received everything and then misses publications again.
         let mut left = bytes(&mut all).len();
         all.set_unsent(ID, 501);
         deliver(&mut all, "a", "z", late);
@@ -178,7 +179,8 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
             (vec![ID], 1)
         );
     }
-    // 400 queued and 100 more are half; one more is late. Join events are never missed, and never sent here.
+    // With 400 bytes unsent, 100 more are exactly half of the limit, so the publication of 101 bytes is missed. A
+    // join event is not counted as missed, and is not sent in this mode.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(101), late);
@@ -189,7 +191,7 @@ fn slow_consumers_miss_publications_above_half_of_the_outbox() {
     };
     deliver(&mut all, "a", &"y".repeat(900), joined);
     assert_eq!((all.of(ID).queued(), all.take_dropped().missed), (400, 1));
-    // Clients that may lose the oldest keep the newest.
+    // With the policy to keep the newest publications, the publication is queued in the backlog instead of missed.
     let mut all = outboxes(1_000, DeliveryMode::Lossy(DropPolicy::KeepNewest));
     all.set_unsent(ID, 400);
     deliver(&mut all, "a", &"y".repeat(300), late);
@@ -231,7 +233,7 @@ fn a_recovery_over_the_budget_is_omitted() {
             "x".repeat(length)
         )
     };
-    // Of 1,000 bytes and the 16 KiB for greetings.
+    // The limit is 1,000 bytes for publications and 16 KiB for the greeting.
     let wrapping = object(8, 0).len();
     let room = 1_000 + (16 << 10) - 2 * wrapping;
     for (lengths, unsent, is_recovered) in [
@@ -260,7 +262,7 @@ fn a_recovery_over_the_budget_is_omitted() {
         assert_eq!(bytes(&mut all), expected, "{lengths:?}");
         assert_eq!(overflowed(&mut all), []);
     }
-    // Recovery complete, recovery incomplete, no recovery requested.
+    // Cases: the recovery is complete; it is incomplete; none was requested.
     let mut all = outboxes(1_000, DeliveryMode::WithPositions);
     assert!(all.write_joined(ID, "c", &joined(&[])));
     let mut missing = joined(&[]);
@@ -283,7 +285,7 @@ fn a_recovery_over_the_budget_is_omitted() {
     ];
     let expected: Vec<u8> = expected.iter().flat_map(|text| frame(text)).collect();
     assert_eq!(bytes(&mut all), expected);
-    // Other sessions get nothing.
+    // Sessions in other modes receive no positions and no recovered publications.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     assert!(!all.write_joined(ID, "c", &joined(&[5])));
     assert_eq!(bytes(&mut all), b"");
@@ -320,7 +322,7 @@ fn publications_with_places_are_objects() {
 
 #[test]
 fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
-    // Full from 500 on, room again from 125 on.
+    // The outbox is full above 500 bytes, and has room again at 125 bytes.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     let mut drained = Vec::new();
     assert_eq!(
@@ -341,7 +343,7 @@ fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
     all.set_unsent(ID, 0);
     all.take_drained(&mut drained);
     assert_eq!((drained.as_slice(), all.has_drained()), (&[ID][..], false));
-    // An outbox emptied by the flush has room again at the end of the turn.
+    // An outbox that the flush empties is reported as having room at the end of the turn.
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 900]),
         SendResult::Full
@@ -350,7 +352,7 @@ fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
     assert!(!all.has_drained());
     all.settle_filled();
     assert!(all.has_drained());
-    // Beyond the limit all publications are dropped.
+    // A message that exceeds the limit is refused, and the session is marked as overflowed.
     all.set_unsent(ID, 900);
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 101]),
@@ -358,7 +360,8 @@ fn applications_learn_that_the_outbox_is_full_and_has_room_again() {
     );
     assert_eq!(overflowed(&mut all), [ID]);
     assert_eq!(all.send(ID, MessageKind::Text, b""), SendResult::Refused);
-    // Alone it fits regardless of its length, and so does one of exactly the limit.
+    // A message that is alone in the outbox is accepted whatever its length, and so is one that reaches the limit
+    // exactly.
     let mut all = outboxes(1_000, DeliveryMode::Reliable);
     assert_eq!(
         all.send(ID, MessageKind::Text, &[b'x'; 2_000]),
@@ -392,7 +395,7 @@ fn connections_of_applications_have_a_mark_of_their_own() {
         all.send(ID, MessageKind::Text, &[b'x'; 900_000]),
         SendResult::Room
     );
-    // Header of 14 bytes with its mask.
+    // The frame's header has 14 bytes, including the masking key.
     assert_eq!(all.of(ID).queued(), 900_014);
     let room = (1 << 20) - 900_014;
     assert_eq!(
@@ -411,7 +414,8 @@ fn connections_of_applications_have_a_mark_of_their_own() {
 fn what_waits_is_written_in_order_and_its_bytes_are_counted() {
     let overhead = size_of_waiting();
     let mut all = outboxes(10_000, DeliveryMode::Lossy(DropPolicy::KeepNewest));
-    // With no unsent data the message is written immediately, up to half the limit in one buffer.
+    // While nothing is unsent, messages are written immediately, until the output of the turn reaches half of the
+    // limit.
     deliver(&mut all, "a", &"0".repeat(100), PLAIN);
     assert_eq!(all.backlog_bytes(ID), 0);
     deliver(&mut all, "a", &"1".repeat(4_898), PLAIN);
@@ -461,7 +465,7 @@ fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
         all.send(ID, MessageKind::Text, text(9).as_bytes()),
         SendResult::Full
     );
-    // Payload without a header: 2 bytes less.
+    // A message of an application is queued without its frame header, which would be 2 bytes.
     assert_eq!(
         (all.take_dropped().oldest, all.backlog_bytes(ID)),
         (1, 5 * each - 2)
@@ -469,7 +473,7 @@ fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
     deliver(&mut all, "a", &text(5), PLAIN);
     deliver(&mut all, "a", &text(6), PLAIN);
     assert_eq!(all.take_dropped().oldest, 2);
-    // The transport takes everything: the backlog is written next.
+    // The transport takes everything, so the backlog is written in the following turns.
     all.set_unsent(ID, 1);
     assert_eq!(bytes(&mut all), b"");
     all.set_unsent(ID, 0);
@@ -480,7 +484,7 @@ fn the_oldest_go_until_the_newest_has_room_and_the_application_s_never() {
         all.settle_backlogs();
     }
     assert_eq!(written, expected);
-    // Messages of applications that do not fit end the session.
+    // A message of an application that does not fit is refused, and the session is marked as overflowed.
     all.set_unsent(ID, 100);
     let mut promised = 0;
     while all.send(ID, MessageKind::Text, text(7).as_bytes()) != SendResult::Refused {
@@ -507,7 +511,7 @@ fn of_a_channel_only_the_latest_waits() {
         (dropped.replaced, dropped.oldest, dropped.missed),
         (3, 0, 0)
     );
-    // A Close frame follows the backlog.
+    // A Close frame is written after the backlog.
     all.close_frame(ID, Some(1000), "");
     let mut expected = [frame("3"), frame("4")].concat();
     websocket::encode_close(&mut expected, Some(1000), "", None);
@@ -532,7 +536,7 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
         [(ID, b"101 and more".to_vec(), TransportEnd::Open)]
     );
     assert_eq!(flush(&mut all), []);
-    // A refused handshake preserves earlier output.
+    // When a handshake is refused, output that was written before it is kept.
     all.buffer(ID).extend_from_slice(b"kept");
     all.begin_session(ID, None, DeliveryMode::Reliable);
     deliver(&mut all, "a", "not kept", PLAIN);
@@ -542,7 +546,8 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
         flush(&mut all),
         [(ID, b"kept".to_vec(), TransportEnd::Open)]
     );
-    // The end is reported with the last bytes; an abort takes precedence and waits for nothing.
+    // The end of the transport is returned together with the last bytes. An abort takes precedence over a shutdown
+    // and drops what is queued.
     all.buffer(ID).extend_from_slice(b"bye");
     all.finish(ID, TransportEnd::Shutdown);
     assert!(!all.of(ID).is_over());
@@ -580,7 +585,7 @@ fn an_outbox_is_taken_once_a_turn_and_nothing_outlives_its_connection() {
     assert_eq!(all.of(next).messaged_ms(), 7);
 }
 
-/// Also if the session is the first one with its index.
+/// The test includes the generation 0, that of the first connection with its index.
 #[test]
 fn a_closed_outbox_accepts_nothing() {
     for generation in [0, 5] {

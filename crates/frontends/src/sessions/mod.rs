@@ -1,4 +1,4 @@
-//! Client protocols: one folder for each, registered in [`crate::registry`].
+//! The client protocols: a folder for each, registered in [`crate::registry`].
 
 pub(crate) mod app;
 pub(crate) mod centrifuge;

@@ -15,21 +15,21 @@ pub struct DialId {
 /// An outbound connection to open.
 #[derive(Clone, Debug)]
 pub struct DialCommand {
-    /// The requesting application, and its number for this attempt.
+    /// The application that requests the connection, and its number for this attempt.
     pub caller: DialId,
-    /// Host and port as in the `Host` header.
+    /// Host and port, as in the `Host` header.
     pub authority: String,
     /// The path and query of the request.
     pub target: String,
-    /// Subprotocols as in the header, or empty.
+    /// The offered subprotocols as in the header, or an empty text.
     pub protocols: String,
-    /// Further headers; names and values contain no line breaks.
+    /// Further headers of the request; names and values contain no line breaks.
     pub headers: Vec<(String, String)>,
     /// Whether compression is offered.
     pub compresses: bool,
-    /// Time limit for opening, in milliseconds.
+    /// Time limit for opening the connection, in milliseconds.
     pub timeout_ms: u64,
-    /// Options of the open connection.
+    /// Options for the time after the connection is open.
     pub options: ClientOptions,
 }
 
@@ -38,8 +38,8 @@ pub struct DialCommand {
 pub struct ClientOptions {
     /// Limits on the server's messages.
     pub message_limits: websocket::MessageLimits,
-    /// Silence of the server after which a ping is sent, in milliseconds; 0: never.
+    /// Time without input from the server after which a ping is sent, in milliseconds; 0: never.
     pub ping_interval_ms: u64,
-    /// Time limit for the pong, in milliseconds.
+    /// Time limit for the answer to a ping, in milliseconds.
     pub pong_timeout_ms: u64,
 }

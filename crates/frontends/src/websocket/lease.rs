@@ -1,4 +1,5 @@
-//! A session opened with a token ends when the token expires, unless another one of the same user arrives in time.
+//! The lease of a session that was opened with a token: the session ends when the token expires, unless a new token
+//! of the same user arrives in time.
 
 use veche_types::Now;
 
@@ -25,17 +26,17 @@ pub enum RenewError {
     Refused(AuthError),
 }
 
-/// Grace period after the expiry of a connection or subscription token in which it can be renewed.
+/// Time in milliseconds after the expiry of a connection or subscription token within which it can still be renewed.
 pub(crate) const GRACE_MS: u64 = 25_000;
 
-/// Maximum delay until an expiry is checked again, since the wall clock may be set.
+/// Maximum time in milliseconds after which an expiry is checked again, since the wall clock may be changed.
 const RETRY_MS: u64 = 60 * 60 * 1000;
 
 impl<S: Session> WebSocketStage<S> {
-    /// Returns the time at which the token expires, in monotonic milliseconds, or at which to check again; `u64::MAX`
-    /// without a token.
+    /// Returns the monotonic time in milliseconds at which the session's token expires, or at which that has to be
+    /// checked again; `u64::MAX` if it does not expire.
     pub(crate) fn expiry_ms(&self, now: Now) -> u64 {
-        // Clients that renew their tokens themselves get a grace period, and so do hooks.
+        // There is a grace period for clients that renew their tokens themselves, and for the decision of a hook.
         let grace_ms = |lease: &IdentityLease| match &self.side {
             SocketRole::Server(route)
                 if self.session.renews_token()
@@ -54,8 +55,8 @@ impl<S: Session> WebSocketStage<S> {
         left_ms.map_or(u64::MAX, |left_ms| now.mono_ms.saturating_add(left_ms))
     }
 
-    /// Returns the time at which to ask a hook to extend the session, in monotonic milliseconds, or at which to check
-    /// again.
+    /// Returns the monotonic time in milliseconds at which a hook has to be requested to extend the session, or at
+    /// which that has to be checked again.
     pub(super) fn renewal_ms(&self, now: Now) -> u64 {
         let SocketRole::Server(route) = &self.side else {
             return u64::MAX;
@@ -69,8 +70,8 @@ impl<S: Session> WebSocketStage<S> {
         })
     }
 
-    /// Extends the session to this time in seconds since 1970; `None`: indefinitely. Only for sessions opened with a
-    /// token.
+    /// Extends the session until this time in seconds since 1970; `None`: indefinitely. Only for sessions opened with
+    /// a token.
     pub(super) fn prolong(&mut self, expires_at_s: Option<u64>) {
         match (&mut self.lease, expires_at_s) {
             (Some(lease), Some(at_s)) => lease.validity = Validity::until_s(Some(at_s)),
@@ -79,7 +80,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Replaces the token; returns how long it is valid, in milliseconds from now, `None` for unlimited.
+    /// Replaces the session's token. Returns for how many milliseconds the new one is valid; `None`: indefinitely.
     pub(crate) fn renew(
         &mut self,
         token: &str,
@@ -105,7 +106,7 @@ impl<S: Session> WebSocketStage<S> {
         if renewed.user != lease.user {
             return Err(RenewError::OtherUser);
         }
-        // The ban may concern the token's user while the session has another name.
+        // The ban may name the token's user, while an application has assigned another user to the session.
         if shared.is_banned(&renewed.user) {
             return Err(RenewError::Refused(AuthError::Blocked));
         }

@@ -1,6 +1,7 @@
-//! A connection with a session: frames to messages, pings, the closing handshake, or the parts of an endless response.
+//! A connection with a session, over a WebSocket (frames, pings, the closing handshake) or over the parts of an
+//! endless response.
 //!
-//! Only the [`Session`] interprets messages, and only `veche_proto` the wire format.
+//! Only the [`Session`] interprets messages, and only `veche_proto` knows the wire format.
 
 pub mod client;
 mod lease;
@@ -29,7 +30,7 @@ use crate::http::OpenedSession;
 use crate::outbox::{ANSWERS_BYTES_HIGH, Outboxes};
 use crate::websocket::client::ClientOptions;
 
-/// Pings are not answered while more than this many bytes wait to be sent.
+/// Number of unsent bytes above which pings are not answered.
 const PONG_BYTES_HIGH: usize = 4 << 20;
 
 /// An open session and its transport.
@@ -37,27 +38,27 @@ pub(crate) struct WebSocketStage<S> {
     decoder: Decoder,
     side: SocketRole,
     session: S,
-    /// When the last byte was received, in milliseconds; wraps after 49 days, as do comparisons. While a ping is
-    /// pending: its time minus `ping_interval`.
+    /// When the last byte was received: the low 32 bits of monotonic milliseconds, which wrap after 49 days. While a
+    /// ping is pending, the time at which it was sent minus `ping_interval`.
     last_received_ms: u32,
-    /// When the last message was received; the outbox knows when the last one was sent.
+    /// When the last message was received, in the same form. The outbox knows when the last one was sent.
     messaged_ms: u32,
     phase: Phase,
-    /// Rate limits of the client, if any.
+    /// The meters of the client's rate limits, if it has any.
     rate_limiter: Option<Box<RateLimiter>>,
-    /// The identity that expires, if any.
+    /// The identity with which the session was opened, if it can expire.
     lease: Option<Box<IdentityLease>>,
-    /// Messages are parts of a response, and the connection's input is ignored.
+    /// Whether messages are parts of an HTTP response. If so, the connection's input is ignored.
     is_response: bool,
-    /// A ping was sent after `ping_interval` of silence, and nothing was received since.
+    /// Whether a ping was sent after `ping_interval` without input, and nothing was received since.
     pinged: bool,
-    /// Pings without a pong so far: their pongs are not counted.
+    /// Number of pings whose pong has not arrived. That many pongs are not counted against the rate.
     pongs_due: u8,
 }
 
-/// The role of our end, with its options.
+/// The role of the server in this connection.
 enum SocketRole {
-    /// A client connected to this route.
+    /// The server, of a client that connected on this route.
     Server(Arc<Route>),
     Client(Arc<ClientOptions>),
 }
@@ -82,13 +83,13 @@ impl SocketRole {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// Our Close was sent at this time (low 32 bits); the peer's is awaited.
+    /// The server's Close was sent at this time (the low 32 bits of monotonic milliseconds); the peer's is awaited.
     Closing {
         since_ms: u32,
     },
 }
 
-/// Returns the units of work for reading a message or control frame.
+/// Returns the cost of reading a message or control frame, in units of the work budget.
 #[inline]
 fn cost(event: &FrameEvent<'_>) -> u64 {
     match event {
@@ -139,17 +140,17 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Returns the path of its route.
+    /// Returns the path of the session's route.
     pub(crate) fn path(&self) -> &str {
         self.side.path()
     }
 
-    /// Returns how long the peer has been silent, in milliseconds.
+    /// Returns the time since the last input from the peer, in milliseconds.
     pub(crate) fn silent_ms(&self, shared: &Context) -> u64 {
         u64::from((shared.now.mono_ms as u32).wrapping_sub(self.last_received_ms))
     }
 
-    /// Describes the session to back ends.
+    /// Returns a description of the session for back ends.
     pub(crate) fn info(&self) -> SessionInfo<'_> {
         SessionInfo {
             transport: if self.is_response {
@@ -168,7 +169,7 @@ impl<S: Session> WebSocketStage<S> {
         self.pinged = false;
     }
 
-    /// Resumes paused input: the peer may have sent data in the meantime.
+    /// Records that input which waited is read again: the peer may have sent it at any time since.
     pub(crate) fn note_received_after_wait(&mut self, now: Now) {
         self.note_received(now);
         self.session.confirm_alive();
@@ -187,13 +188,14 @@ impl<S: Session> WebSocketStage<S> {
             };
         }
         if self.is_ahead(shared.now) {
-            // Earlier input waited for something else as well.
+            // The input waited for something else, and now waits for the rate limit.
             return StageStep {
                 consumed: 0,
                 then: NextStep::Wait(WaitReason::RateLimit),
             };
         }
-        // A message may be stored there, and the session borrows all of `shared`.
+        // The codecs are taken out of the context, since the message may be stored in them while the session borrows
+        // the context.
         let mut codecs = shared.codecs.take().unwrap_or_default();
         let step = self.frames(id, input, &mut codecs, shared);
         shared.codecs = Some(codecs);
@@ -307,7 +309,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Calls the session, and closes it if the call requests that.
+    /// Calls the session, and closes it if the result of the call requests that.
     #[inline]
     fn with_session(
         &mut self,
@@ -337,15 +339,15 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Returns whether the next message has to wait for its rate.
+    /// Returns whether the next message has to wait because of the rate limit.
     #[inline]
     fn is_ahead(&self, now: Now) -> bool {
         let pace = self.rate_limiter.as_deref();
         pace.is_some_and(|pace| pace.wait_until_ms() > now.mono_ms && self.phase == Phase::Open)
     }
 
-    /// Checks input against the route's rates. Exempt are Close frames, requested pongs, and everything after our
-    /// Close. Commands are counted by the session when it processes them.
+    /// Counts input against the route's rates. Close frames, pongs that answer a ping, and everything after the
+    /// server's Close are exempt. If the session counts commands, only the bytes of a message are counted here.
     #[inline]
     fn check_rate(&mut self, event: &FrameEvent<'_>, now: Now) -> RateDecision {
         let Some(pace) = &mut self.rate_limiter else {
@@ -370,8 +372,8 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Pings the client while its input is delayed. A missing pong means nothing then, since pongs are not read; but if
-    /// the client has vanished, the kernel of its machine answers with a reset.
+    /// Pings the client while its input waits because of the rate limit. Pongs are not read then, so a missing one
+    /// has no consequence. But if the client has vanished, its machine answers the ping with a reset.
     pub(crate) fn ping_while_throttled(&mut self, id: ConnectionId, shared: &mut Context) {
         if self.session.has_pings() {
             return self.ping_while_hook_pending(id, shared);
@@ -386,8 +388,8 @@ impl<S: Session> WebSocketStage<S> {
         shared.requests.outboxes.control(id, Opcode::Ping, b"");
     }
 
-    /// Handles the peer's end of input: remaining input is processed without delay, and excess messages are dropped. An
-    /// endless response continues, since its commands arrive in other requests.
+    /// Handles the peer's end of input. The remaining input is processed without delay, and messages over the limit
+    /// are dropped. An endless response continues, since the commands of its client arrive in other requests.
     pub(crate) fn end_throttling(&mut self) {
         if let Some(pace) = &mut self.rate_limiter
             && !self.is_response
@@ -396,7 +398,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Closes a client that exceeded its rate.
+    /// Closes the session of a client that exceeded its rate.
     fn close_rate_limited(&mut self, id: ConnectionId, shared: &mut Context) {
         let (code, reason) = CloseCode::TooFast.parts();
         if self.begin_close(id, code, reason, shared) {
@@ -405,7 +407,7 @@ impl<S: Session> WebSocketStage<S> {
         self.close_protocol_error(id, code, reason, shared);
     }
 
-    /// Closes a peer that violated the protocol or its rate.
+    /// Closes the session of a peer that violated the protocol or exceeded its rate.
     fn close_protocol_error(
         &mut self,
         id: ConnectionId,
@@ -418,14 +420,14 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Returns until when the next input is delayed.
+    /// Returns the monotonic time in milliseconds until which input waits because of the rate limit.
     pub(crate) fn throttled_until_ms(&self) -> u64 {
         self.rate_limiter
             .as_ref()
             .map_or(0, |pace| pace.wait_until_ms())
     }
 
-    /// Returns the deadline while input is delayed.
+    /// Returns the deadline while input waits because of the rate limit, in monotonic milliseconds.
     pub(crate) fn throttled_deadline_ms(&self, shared: &Context) -> u64 {
         self.throttled_until_ms()
             .min(self.ping_deadline_ms(shared))
@@ -433,7 +435,7 @@ impl<S: Session> WebSocketStage<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    /// Begins the closing handshake.
+    /// Begins the closing handshake, unless it has begun.
     pub(crate) fn close(
         &mut self,
         id: ConnectionId,
@@ -446,7 +448,7 @@ impl<S: Session> WebSocketStage<S> {
         }
     }
 
-    /// Sends our Close and closes the session in the hub; returns `false` if it was already sent.
+    /// Sends the server's Close and closes the session in the hub. Returns false if it was already sent.
     fn begin_close(
         &mut self,
         id: ConnectionId,
@@ -475,30 +477,30 @@ impl<S: Session> WebSocketStage<S> {
                 .outboxes
                 .close_frame(id, Some(code), &reason);
         }
-        // From now on no publication is delivered to it or counted as delivered, and its user may open another
-        // connection.
+        // From now on, publications to the session are neither delivered nor counted as delivered, and its user may
+        // open another connection.
         shared.hub.close(id, &mut shared.requests);
         shared.remove_user_session(id);
         true
     }
 
-    /// Returns whether our Close was sent.
+    /// Returns whether the server has sent its Close.
     pub(crate) fn is_closing(&self) -> bool {
         self.phase != Phase::Open
     }
 
-    /// Handles the end of the session, for any reason.
+    /// Handles that the connection has ended, for whatever reason.
     pub(crate) fn closed(&mut self, id: ConnectionId, shared: &mut Context) {
         match &self.side {
             SocketRole::Server(_) => shared.stats.sessions.sub(1),
             SocketRole::Client(_) => shared.stats.clients.sub(1),
         }
         self.handle_connection_lost(id, shared);
-        // An earlier call with a better reason takes precedence.
+        // Has no effect if the end was already handled with its code and reason.
         self.handle_closed(id, CloseCode::Abnormal.code(), "", shared);
     }
 
-    /// Handles a protocol violation; remaining input is discarded.
+    /// Handles a protocol violation of the peer. The remaining input is discarded.
     fn broken(
         &mut self,
         id: ConnectionId,
@@ -525,14 +527,15 @@ impl<S: Session> WebSocketStage<S> {
     }
 
     fn pong(&self, id: ConnectionId, payload: &[u8], outboxes: &mut Outboxes) {
-        // For a peer that pings but does not read: only the latest ping has to be answered (RFC 6455 section 5.5.3).
+        // Limits memory for a peer that sends pings but does not read. Only the latest ping has to be answered (RFC
+        // 6455 section 5.5.3).
         let is_wanted = outboxes.of(id).queued() <= PONG_BYTES_HIGH;
         if self.phase == Phase::Open && is_wanted {
             outboxes.control(id, Opcode::Pong, payload);
         }
     }
 
-    /// RFC 6455 section 5.5.1: a Close is answered with the same code, unless ours was sent.
+    /// Answers the peer's Close with the same code (RFC 6455 section 5.5.1), unless the server has already sent one.
     fn answer_close(
         &self,
         id: ConnectionId,
@@ -568,7 +571,8 @@ impl<S: Session> WebSocketStage<S> {
         since(self.last_received_ms, shared.now) + wait
     }
 
-    /// Returns the silence before a ping and the time limit for its pong.
+    /// Returns the time without input after which a ping is sent, and the time limit for its pong, both in
+    /// milliseconds.
     fn ping_times_ms(&self, shared: &Context) -> (u64, u64) {
         match &self.side {
             SocketRole::Server(_) => {
@@ -581,7 +585,7 @@ impl<S: Session> WebSocketStage<S> {
 
     fn idle_deadline_ms(&self, id: ConnectionId, shared: &Context) -> u64 {
         let timeout_ms = shared.config.limits.session_idle_timeout_ms;
-        // Pings that are messages keep a session from becoming idle.
+        // A session whose protocol sends pings as messages is never idle.
         if timeout_ms == 0 || self.session.has_pings() || matches!(self.side, SocketRole::Client(_))
         {
             return u64::MAX;
@@ -590,7 +594,8 @@ impl<S: Session> WebSocketStage<S> {
         since(self.messaged_ms, shared.now).max(since(sent_ms, shared.now)) + timeout_ms
     }
 
-    /// Pings a silent peer and closes a dead one. Returns `false` if the transport is to be closed.
+    /// Pings a peer from which nothing is received, and closes one that does not answer. Returns false if the
+    /// transport has to be closed.
     pub(crate) fn handle_timeout(&mut self, id: ConnectionId, shared: &mut Context) -> bool {
         shared.requests.outboxes.release_idle_context(id);
         if self.deadline_ms(id, shared) > shared.now.mono_ms {
@@ -615,7 +620,8 @@ impl<S: Session> WebSocketStage<S> {
             return false;
         }
         self.pinged = true;
-        // The pong gets its full time even if the ping was late, for example after a suspended machine.
+        // The time limit for the pong begins now, even if the ping is late, for example because the machine was
+        // suspended.
         let (interval_ms, _) = self.ping_times_ms(shared);
         self.last_received_ms = shared.now.mono_ms.wrapping_sub(interval_ms) as u32;
         self.ping(id, shared);
@@ -623,7 +629,7 @@ impl<S: Session> WebSocketStage<S> {
     }
 }
 
-/// Returns the full time of a moment less than 49 days ago from its low 32 bits.
+/// Returns the monotonic time in milliseconds whose low 32 bits these are; it has to be less than 49 days ago.
 fn since(low_ms: u32, now: Now) -> u64 {
     now.mono_ms - u64::from((now.mono_ms as u32).wrapping_sub(low_ms)).min(now.mono_ms)
 }

@@ -1,4 +1,4 @@
-//! Events of a session other than messages: answers, decisions, deadlines, its end.
+//! Events that the transport passes to its session, except for messages: answers, decisions, deadlines, and the end.
 
 use std::net::IpAddr;
 
@@ -21,12 +21,12 @@ impl<S: Session> WebSocketStage<S> {
         self.session.is_back_end()
     }
 
-    /// Returns whether messages are parts of a response.
+    /// Returns whether messages are parts of an HTTP response.
     pub(crate) fn is_response(&self) -> bool {
         self.is_response
     }
 
-    /// Returns whether the opening request contained messages.
+    /// Returns whether the request that opened the session contained messages.
     pub(crate) fn has_input(&self) -> bool {
         self.session.has_input()
     }
@@ -36,7 +36,7 @@ impl<S: Session> WebSocketStage<S> {
         self.session.set_peer(peer);
     }
 
-    /// Continues after a wait.
+    /// Continues the session's input after a wait.
     pub(crate) fn resume(
         &mut self,
         id: ConnectionId,
@@ -45,7 +45,7 @@ impl<S: Session> WebSocketStage<S> {
         self.with_session(id, shared, Session::resume)
     }
 
-    /// Returns whether input that waited for an answer may continue.
+    /// Handles a home worker's answer; returns whether input that waited for it may continue.
     pub(crate) fn handle_answer(
         &mut self,
         id: ConnectionId,
@@ -58,7 +58,7 @@ impl<S: Session> WebSocketStage<S> {
         })
     }
 
-    /// Returns whether the session waited for that decision and may continue.
+    /// Handles a hook decision; returns whether input that waited for it may continue.
     pub(crate) fn handle_hook_decision(
         &mut self,
         id: ConnectionId,
@@ -86,12 +86,12 @@ impl<S: Session> WebSocketStage<S> {
         is_followed
     }
 
-    /// Returns whether the session waited for that result.
+    /// Handles the result of a key fetch; returns whether the session waited for it.
     pub(crate) fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
         self.session.handle_identity(identity_result)
     }
 
-    /// Handles commands that arrived with another request.
+    /// Handles commands that the client sent in another request.
     pub(crate) fn handle_relay(
         &mut self,
         id: ConnectionId,
@@ -102,7 +102,7 @@ impl<S: Session> WebSocketStage<S> {
             return NextStep::Continue;
         }
         if let Some(pace) = &mut self.rate_limiter {
-            // The commands are counted when they are processed.
+            // Only the bytes are counted here; each command is counted when it is processed.
             match pace.relayed_bytes(relay.commands.len(), shared.now.mono_ms) {
                 RateDecision::Drop => {
                     shared.stats.messages_dropped.add(1);
@@ -118,7 +118,7 @@ impl<S: Session> WebSocketStage<S> {
         self.with_session(id, shared, |session, cx| session.handle_relay(relay, cx))
     }
 
-    /// Returns the deadline while input waits for an answer.
+    /// Returns the deadline while input waits for an answer, in monotonic milliseconds.
     pub(crate) fn blocked_deadline_ms(&self, shared: &Context) -> u64 {
         self.session
             .blocked_deadline_ms(shared.now)
@@ -126,7 +126,7 @@ impl<S: Session> WebSocketStage<S> {
             .min(self.expiry_ms(shared.now))
     }
 
-    /// Returns the deadline while a hook or application decides.
+    /// Returns the deadline while a hook or application decides, in monotonic milliseconds.
     pub(crate) fn hook_deadline_ms(&self, shared: &Context) -> u64 {
         self.session
             .hook_deadline_ms(shared)
@@ -145,12 +145,12 @@ impl<S: Session> WebSocketStage<S> {
         self.with_session(id, shared, Session::handle_timeout);
     }
 
-    /// Returns and clears whether the deadline may have become earlier.
+    /// Returns whether the deadline may have become earlier since the last call, and clears this flag.
     pub(crate) fn take_deadline_change(&mut self) -> bool {
         self.session.take_deadline_change()
     }
 
-    /// Handles the end of an application handler that was waiting. Returns whether one was.
+    /// Handles that a suspended application handler has ended. Returns whether the session waited for one.
     pub(crate) fn app_ready(&mut self) -> bool {
         self.session.handle_app_ready()
     }
@@ -160,7 +160,7 @@ impl<S: Session> WebSocketStage<S> {
         self.session.handle_drained(id, shared);
     }
 
-    /// Reports the end to the session; the first call counts.
+    /// Reports the end of the session to the session; only the first call has an effect.
     pub(crate) fn handle_closed(
         &mut self,
         id: ConnectionId,
@@ -174,8 +174,8 @@ impl<S: Session> WebSocketStage<S> {
         });
     }
 
-    /// Reports to the decision log that the session ends with this code, by a Close of either side. To be called while
-    /// the hub still has the session.
+    /// Reports to the decision log that the session ends with this code, after a Close of either side. Has to be
+    /// called while the hub still has the session.
     pub(super) fn handle_server_close(
         &self,
         id: ConnectionId,
@@ -194,7 +194,7 @@ impl<S: Session> WebSocketStage<S> {
         });
     }
 
-    /// Reports a closed transport; has no effect after a Close.
+    /// Reports to the decision log that the transport was closed; has no effect after a Close.
     pub(super) fn handle_connection_lost(&self, id: ConnectionId, shared: &Context) {
         if self.phase == Phase::Open && shared.requests.outboxes.takes_publications(id) {
             self.handle_server_close(

@@ -1,4 +1,4 @@
-//! Commands of back ends for a session: closing and expiry are handled here, the others by the session.
+//! Commands of back ends for a session: closing and expiry are handled here, all others by the session.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl<S: Session> WebSocketStage<S> {
         });
     }
 
-    /// Reports unrecoverable loss of a channel's publications to the session.
+    /// Tells the session that publications of a channel were lost and can't be recovered.
     pub(crate) fn handle_lost_history(
         &mut self,
         id: ConnectionId,

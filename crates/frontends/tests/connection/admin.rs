@@ -1,4 +1,4 @@
-//! The admin page: access to its calls, and its headers for browsers.
+//! The admin page: who may call its API, and its headers for browsers.
 
 use crate::world::wire::{get, responses, statuses};
 use crate::world::{ADMIN_KEY, INTERNAL, Options, PUBLIC, World};
@@ -53,11 +53,11 @@ fn only_its_own_keys_open_it_and_only_to_its_own_page() {
             assert_eq!(answer.header(forbidden), None, "{headers}");
         }
     }
-    // Admin keys do not open the API.
+    // An admin key is not accepted by the back end's API.
     let caller = world.connect(0, INTERNAL);
     let api = call("info", &key, "{}").replace("/admin/api/", "/api/");
     assert_eq!(statuses(&world.ask(caller, api)), [401]);
-    // A browser's preflight for a request from another page is not approved.
+    // The preflight of a browser for a request by another site's page is refused.
     let caller = world.connect(0, INTERNAL);
     let preflight = "OPTIONS /admin/api/info HTTP/1.1\r\nHost: veche.test\r\nOrigin: http://evil.test\r\n\
                      Access-Control-Request-Headers: x-api-key\r\nAccess-Control-Request-Method: POST\r\n\r\n";
@@ -135,7 +135,7 @@ fn methods_are_those_of_the_api_and_looks() {
             answer[0].body
         );
     }
-    // These are not methods of the back end's API.
+    // The methods of the admin page are unknown in the back end's API.
     let caller = world.connect(0, INTERNAL);
     let answer = world.ask(
         caller,
@@ -172,7 +172,7 @@ fn files_say_what_browsers_may_do_with_them() {
         assert_eq!(answer[0].header("x-frame-options"), Some("DENY"));
         assert_eq!(answer[0].header("referrer-policy"), Some("no-referrer"));
     }
-    // Other files have none of these headers.
+    // Files of other routes are sent without these headers.
     let caller = world.connect(0, PUBLIC);
     let answer = responses(&world.ask(caller, get("/files/hello.txt")));
     assert_eq!(

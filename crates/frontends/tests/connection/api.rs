@@ -97,7 +97,8 @@ fn results_are_as_documented() {
         ),
     ];
     for worker in [0, 1, 2, 0] {
-        // All requests use one kept-alive connection; clients disconnected in the last round reconnect.
+        // All requests of a round use one kept-alive connection. Clients that were disconnected in the round before
+        // reconnect.
         for (worker, ann) in anns.iter_mut().enumerate() {
             world.reset(*ann);
             *ann = world.open(worker, "/ws?user=ann&channel=news");
@@ -188,7 +189,7 @@ fn keys_open_the_api_and_nothing_else_does() {
             "{keys:?} {headers}"
         );
         assert!(serde_json::from_str::<serde_json::Value>(&answer[0].body).is_ok());
-        // The same holds for the API's WebSocket.
+        // The same headers get the same result with the API's WebSocket.
         let caller = world.connect(0, INTERNAL);
         let answer = world.ask(caller, handshake("/api/socket", headers));
         let expected = match (*status, headers.contains("Origin")) {
@@ -248,7 +249,8 @@ fn more_frames_than_answers_may_be_open_are_all_answered() {
     });
     let far = world.user_at(1);
     let caller = world.open_on(0, INTERNAL, "/api/socket");
-    // Good ones, bad ones and binary ones alternate, so that each kind meets the limit.
+    // Valid, invalid and binary messages alternate, in an order that shifts, so that each kind is the one that
+    // reaches the limit.
     for skip in 0..3 {
         let frames: Vec<u8> = (skip..4000 + skip)
             .flat_map(|n| match n % 3 {

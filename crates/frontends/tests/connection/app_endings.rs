@@ -1,4 +1,4 @@
-//! Sessions of applications, from their opening to each way in which they can end.
+//! Sessions of applications: their opening, and each way in which they can end.
 
 use veche_proto::websocket::{MessageKind, Opcode};
 
@@ -52,7 +52,7 @@ fn calls_come_in_order_and_answers_go_out_in_order() {
 /// A way in which a session ends.
 type Way = fn(&mut World, Peer);
 
-/// Also with a suspended handler, with queued messages, and with unread input.
+/// Each way of ending is tested on an idle session, and with a suspended handler, queued messages, and unread input.
 #[test]
 fn every_close_is_reported_once_with_code_and_reason() {
     let ways: &[(&str, Way, u16, &str, bool)] = &[
@@ -137,7 +137,7 @@ fn every_close_is_reported_once_with_code_and_reason() {
                 let caller = world.connect(0, INTERNAL);
                 world.ask(caller, post("/api/push", r#"{"user":"ann","data":1}"#));
                 world.advance(29_999);
-                // The missing pong alone would end the connection as well.
+                // A pong is sent, since otherwise the connection would end for the lack of one.
                 world.send(peer, &control(Opcode::Pong, b""));
                 world.advance(2);
             },
@@ -200,12 +200,13 @@ fn every_close_is_reported_once_with_code_and_reason() {
             assert_eq!(world.app_calls(peer), expected, "{name}, {before}");
             way(&mut world, peer);
             world.settle();
-            // Earlier messages of the peer are delivered, except those cut off by our own Close.
+            // If the peer ended the session, its earlier messages are passed first; if the server did, they are
+            // dropped.
             let kept = before.split('|').skip(1).filter(|_| *by_peer);
             let mut expected: Vec<AppCall> = kept.map(app_message).collect();
             expected.push(closed(*code, reason));
             assert_eq!(world.app_calls(peer), expected, "{name}, {before}");
-            // Later events are not reported again, and a late end of the handler does no harm.
+            // The end is reported only once: later events, and a late end of the handler, have no effect.
             let id = world.id(peer);
             world.workers[0].shared_mut().app_ready.push(id);
             world.settle();
@@ -237,7 +238,8 @@ fn pending_input_is_discarded_when_the_session_closes() {
         world.app_calls(peer),
         [closed(3503, "disconnected by the back end")]
     );
-    // The peer's Close was behind waiting input, and ends it without a deadline.
+    // The peer's Close was behind the input that waited. It is now read, so the session ends without waiting for a
+    // deadline.
     assert!(!world.is_open(peer));
     assert_eq!(world.blocked(peer), None);
     world.reset_all();
@@ -270,7 +272,7 @@ fn an_application_gets_no_events_of_sessions_it_closed() {
         world.reset_all();
         world.check_empty();
     }
-    // An application that closed a session when it opened gets no events of it either.
+    // An application that closes a session while handling its opening receives no later events of it either.
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     let handshake = handshake("/app/x?open=close", "");
@@ -316,7 +318,7 @@ fn compressed_and_fragmented_messages_arrive_whole() {
             mask,
         );
     }
-    // A message in three frames, with a ping between.
+    // A message in three fragments, with a ping between two of them.
     bytes.extend(b"\x01\x81\0\0\0\0a\x00\x81\0\0\0\0b");
     bytes.extend(control(Opcode::Ping, b""));
     bytes.extend(b"\x80\x81\0\0\0\0c");

@@ -1,4 +1,4 @@
-//! Requests answered by an application, and handshakes that it decides on: immediately, later, never.
+//! HTTP requests that an application answers, and handshakes that it decides on: at once, later, or never.
 
 use veche_frontends::stats::HandshakeOutcome;
 
@@ -16,7 +16,7 @@ fn asked(what: &str) -> AppCall {
     AppCall::Handshake(what.to_owned())
 }
 
-/// Begins a handshake on a new connection, with two offered subprotocols.
+/// Begins a handshake on a new connection, with two subprotocols offered.
 fn begin(world: &mut World, target: &str) -> Peer {
     let peer = world.connect(0, PUBLIC);
     let offer = "Sec-WebSocket-Protocol: a, b\r\n";
@@ -32,7 +32,7 @@ fn requests_are_handed_over_whole_and_answered() {
         (&get("/app/x/y/z"), "GET /app/x/y/z", 200),
         (&get("/room/7"), "GET /room/7 id=7", 200),
         (&get("/app-user?user=ann"), "GET /app-user user=ann", 200),
-        // Anonymous clients are left to the application.
+        // An anonymous client is passed to the application.
         (&get("/app-user"), "GET /app-user", 200),
         (&post("/app/x", "body"), "POST /app/x body", 200),
         (&post("/app/x", ""), "POST /app/x", 200),
@@ -46,7 +46,7 @@ fn requests_are_handed_over_whole_and_answered() {
             "BREW /app/x",
             200,
         ),
-        // Offers to upgrade to something else may be ignored.
+        // An offer to upgrade to another protocol is ignored.
         (
             "GET /app/x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
             "GET /app/x",
@@ -90,7 +90,7 @@ fn responses_are_framed_by_their_kind() {
         assert_eq!((answers[0].status, answers[1].status), (status, 200));
         assert_eq!(answers[0].header("content-length"), None, "{path}");
     }
-    // The body of 100 bytes is skipped as soon as its head is known to be invalid.
+    // The application's response has a body of 100 bytes, which is dropped since the head of the response is invalid.
     for path in [
         "bad-name",
         "bad-value",
@@ -107,7 +107,7 @@ fn responses_are_framed_by_their_kind() {
         assert_eq!(notes.len(), 1, "{path}: {notes:?}");
         assert!(notes[0].text.contains("can't be written"), "{notes:?}");
     }
-    // The connection is kept alive or closed, as requested.
+    // The request determines whether the connection is kept alive: one of HTTP/1.0 closes it.
     let old = "GET /app/x HTTP/1.0\r\n\r\n";
     assert_eq!(
         responses(&world.ask(peer, old))[0].header("connection"),
@@ -142,7 +142,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_is_answered_later() {
         .map(|answer| answer.body)
         .collect();
     assert_eq!(bodies, ["first", "POST /app/2 two"]);
-    // The second response may come after any time.
+    // Without a time limit, the second response may take any time.
     world.advance(600_000);
     assert_eq!(world.take(peer), b"");
     assert!(world.answer(peer, "second"));
@@ -159,7 +159,7 @@ fn pipelined_requests_are_answered_in_order_also_when_one_is_answered_later() {
 
 #[test]
 fn a_client_gone_before_the_response_gets_none() {
-    // A reset is reported to the application; a FIN alone is not an end, since the client may still read.
+    // A reset is reported to the application. A FIN alone is not, since the client may still read the response.
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
     world.ask(peer, get("/app/later"));
@@ -177,7 +177,7 @@ fn a_client_gone_before_the_response_gets_none() {
         .push_back(late.clone());
     world.settle();
     world.check_empty();
-    // The next client with the same index gets no response either.
+    // An answer for the closed connection does not reach the next one with the same index.
     let next = world.connect(0, PUBLIC);
     world.ask(next, get("/app/later"));
     world.workers[0]
@@ -193,7 +193,7 @@ fn a_client_gone_before_the_response_gets_none() {
     world.settle();
     assert_eq!(responses(&world.take(next))[0].body, "in time");
     assert!(world.is_closed(next));
-    // A spurious resume by the worker does not end the wait either.
+    // If the worker resumes the connection without a reason, the connection still waits for the application.
     let patient = world.connect(0, PUBLIC);
     world.ask(patient, get("/app/later"));
     world.resume(patient);
@@ -204,7 +204,7 @@ fn a_client_gone_before_the_response_gets_none() {
     assert!(world.answer(patient, "at last"));
     world.settle();
     assert_eq!(responses(&world.take(patient))[0].body, "at last");
-    // A disconnect ends a request as well.
+    // A disconnect by the server also ends a pending request.
     let kicked = world.connect(0, PUBLIC);
     world.ask(kicked, get("/app/later"));
     let kick = (world.id(kicked), 4000, String::new());
@@ -246,7 +246,7 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
     let head = "POST /app/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100001\r\n\r\n";
     assert_eq!(statuses(&world.ask(peer, head)), [413]);
     assert_eq!(world.app_calls(peer), []);
-    // A request whose body never arrives completely does not reach the application either.
+    // A request whose body does not arrive completely is not passed to the application.
     let peer = world.connect(0, PUBLIC);
     world.ask(
         peer,
@@ -259,7 +259,7 @@ fn a_body_that_is_too_long_does_not_reach_the_application() {
 
 #[test]
 fn handshake_decisions_apply_at_once_and_later() {
-    // Decision, status, log message, later calls of the application.
+    // Columns: decision, status of the response, log message, later calls of the application.
     let table: &[(&str, u16, &str, &[AppCall])] = &[
         ("accept", 101, "", &[opened("/decided")]),
         ("user", 101, "", &[opened("/decided user=hooked")]),
@@ -280,7 +280,7 @@ fn handshake_decisions_apply_at_once_and_later() {
             };
             let peer = begin(&mut world, &target);
             if later {
-                // Input that follows the request immediately waits for the decision.
+                // Input that follows the handshake immediately waits for the decision.
                 world.send(
                     peer,
                     if *status == 101 {
@@ -324,7 +324,7 @@ fn handshake_decisions_apply_at_once_and_later() {
             let is_open = u64::from(*status == 101);
             assert_eq!((opened, refused), (is_open, 1 - is_open), "{name}");
             if *status != 101 {
-                // A refused handshake is an ordinary request.
+                // After a refused handshake the connection serves further requests.
                 assert_eq!(statuses(&world.ask(peer, get("/app/x"))), [200], "{name}");
             }
             world.reset_all();
@@ -357,7 +357,7 @@ fn a_client_gone_before_the_decision_is_not_opened() {
     let peer = begin(&mut world, "/decided?decision=later");
     world.reset(peer);
     assert_eq!(world.app_calls(peer), [asked("/decided"), AppCall::Gone]);
-    // An answer of the other kind is ignored.
+    // An answer to a request is ignored while a handshake decision is pending.
     let peer = begin(&mut world, "/decided?decision=later");
     let wrong = (
         world.id(peer),
@@ -395,7 +395,7 @@ fn what_the_route_refuses_does_not_reach_the_application() {
         assert_eq!(statuses(&answer), [status], "{target}");
         assert_eq!(world.app_calls(peer), []);
     }
-    // The application sees the route's user and can replace it.
+    // The application receives the user that the route determined, and may assign another one.
     for (decision, user) in [("accept", "ann"), ("user", "hooked")] {
         let mut world = World::new(Options::default());
         let peer = begin(

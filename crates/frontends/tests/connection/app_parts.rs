@@ -1,4 +1,4 @@
-//! Responses in parts and files of an application, and its time limits.
+//! Responses that an application sends in parts or as a file, and the time limits of applications.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn asking(bytes: usize) -> AppAnswer {
 
 const END: AppAnswer = AppAnswer::End { is_whole: true };
 
-/// Sends a request; earlier calls of the application are forgotten.
+/// Sends a request on a new connection, and forgets earlier calls of the application.
 fn ask(world: &mut World, request: &str) -> Peer {
     let peer = world.connect(0, PUBLIC);
     assert_eq!(world.ask(peer, request), b"");
@@ -117,7 +117,7 @@ fn a_client_that_does_not_read_pauses_the_stream() {
         }
     }
     assert_eq!(parts, 7, "64 KiB and one part more");
-    // The delay is not the application's.
+    // The application's time limit does not include the time in which the client does not read.
     world.advance(limits().write_timeout_ms / 2);
     world.read_at_most(peer, usize::MAX);
     world.settle();
@@ -164,7 +164,7 @@ fn an_application_that_takes_too_long_is_answered_for() {
     );
     assert_eq!(world.app_calls(peer), [AppCall::TooLate]);
     assert!(!world.is_open(peer));
-    // The limit restarts with each part.
+    // The time limit starts again with each part.
     let peer = ask(&mut world, &get("/timed/later"));
     world.write(peer, begin(&[]));
     for _ in 0..3 {
@@ -204,7 +204,8 @@ fn publications_are_events_until_the_response_ends() {
     let Ok(RequestOutcome::Done(joined)) = subscribed else {
         panic!("{subscribed:?}");
     };
-    // The application subscribes in this way.
+    // This is how an application subscribes the response: it calls the hub with the connection's id, and the answer
+    // follows.
     let answer = HubReply::Subscribed(joined);
     ports.answers.push_back((id, Ticket(7), answer));
     world.settle();
@@ -215,7 +216,7 @@ fn publications_are_events_until_the_response_ends() {
     world.write(peer, END);
     publish(&mut world, PayloadKind::Text, b"nobody");
     assert_eq!(text(&mut world, peer), "0\r\n\r\n");
-    // A draining server does not wait for endless responses.
+    // A drain ends endless responses at once.
     world.ask(peer, get("/app/later"));
     world.write(
         peer,

@@ -1,4 +1,4 @@
-//! Suspended handlers: the queue of messages after them, its order and its limits.
+//! Suspended handlers: messages that are queued while a handler is suspended, their order and the queue's limits.
 
 use proptest::prelude::*;
 use veche_frontends::WaitReason;
@@ -10,7 +10,7 @@ use crate::world::apps::{AppCall, app_message, closed, opened};
 use crate::world::wire::{ServerMessage, close, control, message, server_messages, text, texts};
 use crate::world::{Options, Peer, World};
 
-/// Returns the delivered messages as text.
+/// Returns the messages that were passed to the application, as text.
 fn messages(calls: &[AppCall]) -> Vec<String> {
     let text = |call: &AppCall| match call {
         AppCall::Message(_, data) => Some(String::from_utf8_lossy(data).into_owned()),
@@ -38,7 +38,7 @@ fn messages_wait_behind_a_handler_and_pings_do_not() {
         world.app_calls(peer),
         [opened("/app/x"), app_message("wait")]
     );
-    // Only its own connection is delayed.
+    // Other connections of the application are not delayed.
     assert_eq!(texts(&world.ask(other, text("say hi"))), ["hi"]);
     assert!(world.end_wait(peer));
     world.settle();
@@ -73,7 +73,7 @@ fn queued_messages_are_limited_by_count() {
         assert_eq!(world.blocked(peer), None, "{n}");
         world.send(peer, &text(&format!("{n}")));
     }
-    // The queue is full, which takes effect at the next input.
+    // The queue is full, but the connection is blocked only when it has the next input.
     assert_eq!(world.blocked(peer), None);
     world.send(peer, &control(Opcode::Ping, b"not seen"));
     world.settle();
@@ -88,7 +88,7 @@ fn queued_messages_are_limited_by_count() {
     for n in QUEUED_MESSAGES_MAX..100 {
         world.send(peer, &text(&format!("{n}")));
     }
-    // Input is missing only because the server does not read it, so the client is not pinged and does not time out.
+    // Nothing is received only because the server does not read. The client is therefore neither pinged nor closed.
     world.advance(600_000);
     assert!(world.is_open(peer));
     assert_eq!(world.take(peer), b"");
@@ -138,8 +138,8 @@ fn each_of_many_handlers_may_wait() {
         assert_eq!(messages(&calls), [format!("wait {n}")]);
         assert!(world.end_wait(peer));
     }
-    // Now only fifteen messages are queued behind the suspended handler, one below the limit. So the Close frame after
-    // them is read, and they are all passed to the application at once.
+    // Only 15 messages are now left in the queue, so the Close frame after them is read, and they are passed right
+    // before the end.
     world.settle();
     let calls = world.app_calls(peer);
     assert_eq!(messages(&calls).len(), 16);
@@ -161,7 +161,7 @@ fn an_unread_response_stops_reading() {
     world.app_calls(peer);
     world.end_wait(peer);
     world.settle();
-    // Two of the answers are in flight, and the third exceeds the threshold.
+    // The outbox then has three echoes of 30,000 bytes, which exceed the threshold above which input waits.
     assert_eq!(messages(&world.app_calls(peer)).len(), 3);
     for _ in 0..8 {
         world.send(peer, &text(&long));
@@ -179,12 +179,12 @@ fn an_unread_response_stops_reading() {
 fn a_full_outbox_and_its_relief_are_reported() {
     let mut world = World::new(Options::default());
     let peer = world.open(0, "/app/x");
-    // The client reads at once: the flush of the turn makes room.
+    // The client reads at once: the outbox becomes full, and the flush of the same turn makes room in it.
     world.ask(peer, text("flood"));
     let calls = world.app_calls(peer);
     assert_eq!(calls[2], AppCall::Flooded(66, SendResult::Full));
     assert_eq!(calls[3], AppCall::Drained);
-    // The client reads nothing: no notification until it has read most of the data.
+    // The client reads nothing: the application is notified only when most of the data was read.
     world.read_at_most(peer, 0);
     world.ask(peer, text("flood"));
     let calls = world.app_calls(peer);
@@ -240,7 +240,8 @@ fn completion_of_an_abandoned_wait_is_ignored() {
     world.send(peer, &text("kept"));
     world.settle();
     assert_eq!(messages(&world.app_calls(peer)), ["wait"]);
-    // Completions that arrive after the connection is closed, and when another one has the same index.
+    // The end of the handler's wait arrives after the connection was closed, and again when another connection has
+    // its index.
     world.reset(peer);
     let next = world.open(0, "/app/x");
     world.send(next, &text("wait"));
@@ -250,7 +251,7 @@ fn completion_of_an_abandoned_wait_is_ignored() {
     assert_eq!(messages(&world.app_calls(next)), ["wait"]);
 }
 
-/// One step of a client or of its application.
+/// A step of a client, or of its application.
 #[derive(Clone, Debug)]
 enum Act {
     Say(usize, bool),
@@ -271,7 +272,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..80)
 }
 
-/// Executes the acts with every byte stream split at random.
+/// Executes the steps; the client's bytes are split at random.
 fn play(acts: &[Act], seed: u64) -> (World, Peer, Vec<String>, usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut world = World::new(Options::default());
@@ -302,8 +303,8 @@ fn play(acts: &[Act], seed: u64) -> (World, Peer, Vec<String>, usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// For any splits and suspensions, every message is handled in the order of sending, and so are the answers. The
-    /// application asserts that none arrives while a handler is suspended.
+    /// For any splits and suspensions, every message is handled in the order in which it was sent, and so are the
+    /// replies. The test application asserts that no message is passed while a handler is suspended.
     #[test]
     fn no_message_overtakes_another(acts in acts(), seed: u64) {
         let (mut world, peer, sent, pings) = play(&acts, seed);
@@ -328,7 +329,7 @@ proptest! {
         world.check_empty();
     }
 
-    /// A Close of the peer is handled after everything it sent before; a reset loses only what was not received.
+    /// A Close of the peer is handled after everything that it sent before. A reset loses only what was not received.
     #[test]
     fn the_end_comes_last(acts in acts(), seed: u64, resets: bool) {
         let (mut world, peer, sent, _) = play(&acts, seed);

@@ -1,4 +1,4 @@
-//! Deadlines and limits at their exact values, and access log entries of requests and sessions.
+//! Deadlines and limits at their exact values, and the access log entries of requests and sessions.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn the_first_head_has_its_time_from_the_accept_and_others_from_their_first_byte(
 fn a_close_that_is_not_answered_is_waited_for_as_long_as_closes_are() {
     let mut world = world();
     let close_timeout_ms = limits().close_timeout_ms;
-    // Unmasked frames are protocol violations in any session.
+    // An unmasked frame of a client is a protocol violation in every session.
     for target in ["/echo", "/ws?user=ann", "/centrifuge"] {
         let peer = world.open(0, target);
         let bytes = world.ask(peer, [0x81, 1, b'x']);
@@ -88,7 +88,7 @@ fn a_client_that_reads_nothing_is_closed_after_the_write_timeout() {
     let back_end = world.connect(0, PUSH);
     world.read_at_most(slow, 0);
     world.ask(back_end, "{\"user\":\"ann\",\"data\":1}\n");
-    // The client is pinged in the meantime, without effect.
+    // The client is pinged in this time, which does not extend its write timeout.
     world.advance(29_999);
     assert!(world.is_open(slow));
     assert_eq!(world.stats(0).slow_consumers.read(), 0);
@@ -145,10 +145,10 @@ fn a_part_of_a_large_file_ends_where_it_ends() {
         assert!(head.contains(&says), "{range}: {head}");
         let expected: Vec<u8> = (first..=last).map(|at| (at % 256) as u8).collect();
         assert_eq!(bytes.len() - end, expected.len(), "{range}");
-        // The body starts with the byte at the first offset of the range.
+        // The body begins with the byte at the first offset of the range.
         assert_eq!(bytes[end], expected[0], "{range}");
     }
-    // Requests with two ranges or two headers get the whole file.
+    // A request with two ranges, or with two `Range` headers, gets the whole file.
     let head = "HEAD /files/large.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=0-0\r\n\r\n";
     let bytes = world.ask(peer, head);
     assert_eq!(response(&bytes, false).0.status, 200);
@@ -213,7 +213,7 @@ fn large_queries_of_a_batch_are_limited() {
     assert_eq!(codes.len(), 2, "{answer}");
 }
 
-/// Returns a client of Centrifugo's protocol that has sent these commands, and the data it received.
+/// Opens a client of Centrifugo's protocol and sends these commands; returns what it received.
 fn sdk(world: &mut World, target: &str, commands: &[Value]) -> (Peer, Vec<Value>) {
     let peer = world.open(0, target);
     let commands: Vec<String> = commands.iter().map(Value::to_string).collect();
@@ -368,7 +368,7 @@ fn a_session_is_renewed_by_a_token_of_its_own_user_only() {
         .map(|cell| cell.read())
         .sum();
     assert_eq!((refusals, world.stats(0).tokens_renewed.read()), (1, 1));
-    // The token is checked when the shorter limit ends: after 10 seconds and the grace period.
+    // The expiry of the shorter token ends the session: after 10 seconds and a grace period of 25 seconds.
     world.advance(25_000);
     world.ask(peer, text("{}"));
     world.advance(9_999);
@@ -473,7 +473,7 @@ fn hook_requests_carry_the_client_address() {
     assert_eq!(hook_requests[0].caller.transport, "websocket");
 }
 
-/// Disconnects all users whose authentication began before now.
+/// Services for which each user was disconnected after authentication began.
 struct Ending;
 
 impl ProcessServices for Ending {
@@ -537,7 +537,7 @@ fn upgrades_are_rejected_only_on_routes_without_websocket() {
     assert_eq!(statuses(&world.ask(peer, get("/echo"))).len(), 1);
 }
 
-/// Makes the route of `/header` take its tokens from the offered subprotocols.
+/// Makes the route `/header` take its tokens from the offered subprotocols.
 fn tokens_by_protocol(world: &mut World) {
     let site = Arc::get_mut(&mut world.workers[0].shared_mut().config).expect("the only one");
     let of = |path: &str| site.routes.iter().position(|route| route.path == path);
@@ -574,7 +574,7 @@ fn a_token_among_subprotocols_is_not_echoed() {
         let got = (head.status, head.header("sec-websocket-protocol"));
         assert_eq!(got, (status, chosen), "{offered}");
     }
-    // Without a token no subprotocol is selected.
+    // A client that offers no token gets no subprotocol selected.
     let peer = world.connect(0, PUBLIC);
     let offer = "Sec-WebSocket-Protocol: chat\r\n";
     let bytes = world.ask(peer, handshake("/echo", offer));

@@ -30,11 +30,11 @@ fn each_key_publishes_at_its_rate() {
         "{}",
         answers[2].body
     );
-    // Another key on the same connection has its own rate; several recipients count individually.
+    // Another key on the same connection has a rate of its own. Each recipient of a publication is counted.
     let many = "{\"users\":[\"ann\",\"bob\"],\"data\":1}";
     let bytes = world.ask(caller, keyed("two", many) + &keyed("two", push));
     assert_eq!(statuses(&bytes), [200, 429]);
-    // Push lines have no key and share a meter of their own.
+    // Push lines have no key; together they are counted against one rate of their own.
     let lines = world.connect(0, PUSH);
     let errors = world.ask(lines, format!("{push}\n").repeat(3));
     let errors = String::from_utf8(errors).expect("text");
@@ -45,7 +45,8 @@ fn each_key_publishes_at_its_rate() {
     assert_eq!(texts(&world.take(ann)).len(), 2 + 1 + 2);
     assert_eq!(world.stats(0).push_connections_rejected[0].read(), 3);
     assert_eq!(world.stats(0).pushes_refused.read(), 0);
-    // The rate recovers with time; disconnecting is not publishing.
+    // After five seconds the rate permits one publication again. A disconnect is no publication and is always
+    // permitted.
     world.advance(5_000);
     let bytes = world.ask(caller, keyed("one", push).repeat(2));
     assert_eq!(statuses(&bytes), [200, 429]);
@@ -75,7 +76,7 @@ fn short_of_memory_nothing_new_is_begun() {
     assert!(line.contains("\"code\":106"), "{line}");
     let answer = format!("{:?}", server_messages(&world.ask(socket, text(push))));
     assert!(answer.contains("106"), "{answer}");
-    // Open sessions are served.
+    // Sessions that are already open are still served.
     assert_eq!(texts(&world.ask(echo, text("still here"))), ["still here"]);
     assert_eq!(world.take(ann), b"");
     assert_eq!(world.stats(0).push_connections_rejected[1].read(), 3);

@@ -1,4 +1,4 @@
-//! API answers are sent after every worker concerned has executed the call.
+//! A call of the API is answered only after every worker concerned has executed it.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn world(workers: usize) -> World {
     })
 }
 
-/// Returns a channel of that namespace with its home on that worker.
+/// Returns a channel whose home is on this worker.
 fn channel_at(world: &World, worker: usize) -> String {
     (0..)
         .map(|n| format!("chat:{n}"))
@@ -22,7 +22,7 @@ fn channel_at(world: &World, worker: usize) -> String {
         .expect("endless")
 }
 
-/// Sends a call and runs single turns in this order of workers until the answer is sent.
+/// Sends a call, and runs single turns of the workers in this order until the answer is sent.
 fn call(world: &mut World, caller: Peer, order: &[usize], method: &str, body: &Value) -> Value {
     world.send(
         caller,
@@ -40,14 +40,14 @@ fn call(world: &mut World, caller: Peer, order: &[usize], method: &str, body: &V
     panic!("{method} is not answered");
 }
 
-/// Returns the remaining messages once all workers are idle.
+/// Runs turns until all workers are idle; returns the messages received since the last call.
 fn take_output(world: &mut World, peer: Peer) -> Vec<String> {
     world.settle();
     texts(&world.take(peer))
 }
 
-/// Tries every worker as that of the user, the user's home, the channel's home, the caller and the publisher, with two
-/// orders of turns.
+/// Runs `check` with every worker as the user's worker, the user's home, the channel's home, the caller's and the
+/// publisher's worker, each with two orders of turns.
 fn everywhere(mut check: impl FnMut(&mut World, &str, &str, [usize; 3], &[usize])) {
     let orders = [[0, 1, 2], [2, 1, 0]];
     for user_home in 0..WORKERS {
@@ -116,8 +116,8 @@ fn removed_subscribers_receive_nothing_after_the_response() {
     }
 }
 
-/// Worker 0 is the user's home and has the handshake; worker 1, the channel's home, takes no turns during the
-/// registration.
+/// Worker 0 is the user's home and has the handshake. Worker 1, the channel's home, runs no turns, so the
+/// registration stays pending.
 #[test]
 fn a_handshake_that_is_disconnected_while_it_registers_is_subscribed_to_nothing() {
     let mut world = world(2);
@@ -149,7 +149,8 @@ fn in_a_batch_each_command_sees_what_those_before_it_have_done() {
                 let one = json!({ "user": user, "channel": channel });
                 let say = |data: &str| json!({ "publish": { "channel": channel, "data": data } });
                 let order = &[0, 1, 2][..workers];
-                // A publication is on its way when it is answered, so it is received before the next batch.
+                // A publication is answered when it is on its way to subscribers, so they have it before they are
+                // affected by the next batch.
                 let batches = [
                     (
                         json!([say("early"), { "subscribe": one }, say("one"), say("two")]),
@@ -200,7 +201,8 @@ fn publications_of_a_batch_are_pipelined() {
     let say = json!({ "publish": { "channel": channel, "data": 1 } });
     let body = json!({ "commands": vec![say; 100] }).to_string();
     world.send(caller, post("/api/batch", &body).as_bytes());
-    // The command goes to the home and back: all replies are sent in one turn.
+    // Worker 0 sends all publications, worker 1 (the channel's home) answers all, and worker 0 writes the response:
+    // three turns.
     world.turn(0);
     world.turn(1);
     world.turn(0);
@@ -223,7 +225,7 @@ fn a_caller_that_disconnects_leaves_no_state() {
     world.send(caller, post("/api/batch", &body.to_string()).as_bytes());
     world.turn(0);
     world.reset(caller);
-    // Another connection has the same index when the answers arrive.
+    // When the answers arrive, another connection has the index of the closed one. It must not receive them.
     let next = world.connect(0, INTERNAL);
     let answer = world.ask(next, post("/api/presence_stats", r#"{"channel":"chat:1"}"#));
     assert_eq!(responses(&answer).len(), 1);

@@ -1,4 +1,4 @@
-//! Clients of Centrifugo's protocol: replies, their order, and the ends of sessions.
+//! Clients of Centrifugo's protocol: replies and their order, and the ends of sessions.
 
 mod audience;
 mod bound;
@@ -41,7 +41,7 @@ fn world(workers: u16) -> World {
     })
 }
 
-/// Received output: the lines of texts, and the code and reason of a close.
+/// The output that a client received: the lines of its messages, and the code and reason of a close.
 #[derive(Debug, Default, PartialEq)]
 struct Received {
     frames: usize,
@@ -78,7 +78,7 @@ fn take(world: &mut World, peer: Peer) -> Received {
     parse_output(&world.take(peer))
 }
 
-/// Returns a connected session and its connect reply.
+/// Opens a session and connects; returns it with the reply to its connect command.
 fn connect(world: &mut World, worker: usize, target: &str, connect: &Value) -> (Peer, Value) {
     let peer = world.open(worker, target);
     let command = json!({ "id": 1, "connect": connect });
@@ -109,7 +109,7 @@ pub(super) fn token(claims: &Value) -> String {
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// Returns a time in seconds since 1970 in the tests' world.
+/// Returns the time this many seconds from now, in seconds since 1970, by the clock of the test's world.
 pub(super) fn in_seconds(world: &World, seconds: u64) -> u64 {
     (1_800_000_000_000 + world.now_ms) / 1000 + seconds
 }
@@ -177,7 +177,7 @@ fn commands_that_fail_say_why() {
         (json!({ "subscribe": { "channel": "open:$1" } }), 103),
         (json!({ "subscribe": { "channel": "open:1#bob" } }), 103),
         (json!({ "subscribe": { "channel": "#bob" } }), 103),
-        // A route without tokens.
+        // This route does not use tokens.
         (
             json!({ "subscribe": { "channel": "token:1", "token": "x" } }),
             103,
@@ -239,7 +239,7 @@ fn commands_that_fail_say_why() {
             "{command}"
         );
     }
-    // Unsubscribing from a channel that it is not subscribed to.
+    // A client unsubscribes from a channel to which it is not subscribed, which has the same reply.
     let received = ask(
         &mut world,
         peer,
@@ -291,7 +291,7 @@ fn several_commands_are_answered_in_order_and_here_in_one_frame() {
                 .all(|line| line["error"] == Value::Null)
         );
         if workers == 1 {
-            // The connect reply comes first.
+            // The reply to the connect command is in a frame of its own, before the others.
             assert_eq!(received.frames, 2);
         }
         let (back_end, before) = (world.connect(0, PUSH), 3);
@@ -357,7 +357,7 @@ fn a_reconnecting_client_recovers_missed_publications() {
         publish(&mut world, back_end, "chat:1", 5);
         let push = &take(&mut world, peer).lines[0]["push"];
         assert_eq!(push["pub"], json!({ "data": 5, "offset": 5 }));
-        // Three publications are stored.
+        // The channel stores three publications, so a client whose position is older can't recover completely.
         let (_, line) = again(&mut world, 1, 0);
         let expected = json!({ "recoverable": true, "positioned": true, "epoch": epoch, "offset": 5,
             "was_recovering": true });
@@ -382,7 +382,8 @@ fn what_comes_while_a_client_connects_comes_behind_its_reply() {
         let command = json!({ "id": 1, "connect": { "token": token(&claims) } });
         let peer = world.open(0, target);
         world.send(peer, &text(&command.to_string()));
-        // Channels homed here are subscribed before the others answer.
+        // The channels whose home is on this worker are subscribed before the other homes answer, so they may receive
+        // these publications.
         let back_end = world.connect(0, PUSH);
         for channel in channels.iter().map(String::as_str).chain(["#ann"]) {
             let line = format!("{{\"channel\":\"{channel}\",\"data\":\"{channel}\"}}\n");
@@ -399,7 +400,7 @@ fn what_comes_while_a_client_connects_comes_behind_its_reply() {
         for line in &output.lines[1..] {
             let push = &line["push"];
             assert_eq!(push["channel"], push["pub"]["data"]);
-            // The next publication follows the position in the reply.
+            // The first publication after the reply has the offset that follows the reply's.
             let joined_at = subs[push["channel"].as_str().expect("a name")]["offset"].as_u64();
             let offset = push["pub"]["offset"].as_u64().unwrap_or(1);
             assert_eq!(joined_at.unwrap_or(0) + 1, offset);
@@ -422,7 +423,7 @@ fn pings_come_in_time_and_want_an_answer() {
     assert_eq!(take(&mut world, peer).lines, [json!({})]);
     assert_eq!(ask(&mut world, peer, "{}"), Received::default());
     for _ in 0..3 {
-        // Active clients are pinged as well, since they rely on the interval.
+        // A client that sends commands is pinged as well, since SDKs expect pings at the interval.
         world.advance(24_000);
         let received = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
         assert_eq!(received.lines, [json!({ "id": 2, "ping": {} })]);
@@ -463,7 +464,7 @@ fn a_publication_is_encoded_once_for_all_of_an_encoding() {
             0 => {
                 text("{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"open:1\"}}")
             }
-            // The same two in Protobuf: ids, and the fields 4 and 5 of a command.
+            // The same two commands in Protobuf: ids, and the fields 4 (connect) and 5 (subscribe) of a command.
             _ => message(
                 veche_proto::websocket::MessageKind::Binary,
                 b"\x04\x08\x01\x22\x00\x0c\x08\x02\x2a\x08\x0a\x06open:1",
@@ -484,7 +485,7 @@ fn a_publication_is_encoded_once_for_all_of_an_encoding() {
     };
     let before = encoded(&world);
     publish(&mut world, back_end, "open:1", 7);
-    // Two workers, two encodings.
+    // The publication is encoded once by each of two workers in each of two encodings.
     assert_eq!(encoded(&world) - before, 4);
     for peer in peers {
         let bytes = world.take(peer);
@@ -505,7 +506,7 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
     let mut world = world(1);
     let back_end = world.connect(0, PUSH);
     let binary = |bytes: &[u8]| message(veche_proto::websocket::MessageKind::Binary, bytes);
-    // The same two commands in Protobuf: ids, and the fields 4 and 5 of a command.
+    // A connect and a subscribe command in Protobuf: ids, and the fields 4 and 5 of a command.
     let subscribe = b"\x04\x08\x01\x22\x00\x0c\x08\x02\x2a\x08\x0a\x06chat:1";
     let peer = world.open(0, "/centrifuge?cf_protocol=protobuf");
     world.ask(peer, binary(subscribe));
@@ -531,7 +532,8 @@ fn a_text_is_the_same_json_to_clients_of_both_encodings() {
         let push = &take(&mut world, other).lines[0]["push"]["pub"];
         assert_eq!(push["data"], "say \"hi\"");
     }
-    // So it is in the history (10), of which all entries are requested (-1, field 7).
+    // The history has the data in the same form. The command is field 10, and requests all publications (limit -1 in
+    // field 7).
     let history = b"\x17\x08\x03\x52\x13\x0a\x06chat:1\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     world.send(peer, &binary(history));
     world.settle();

@@ -1,4 +1,4 @@
-//! Decisions about clients, as reported to a process that watches them.
+//! Decisions about clients, as they are reported to a process that watches them.
 
 use std::sync::{Arc, RwLock};
 
@@ -11,14 +11,14 @@ use crate::world::wire::{
 };
 use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
-/// Records decisions as text: the kind, user, client, channel, code and reason, with a dash for an empty part.
+/// Records each decision as text: the kind, user, client, channel, code and reason; a dash stands for an empty part.
 #[derive(Default)]
 struct Watching {
     decisions: RwLock<Vec<String>>,
 }
 
 impl Watching {
-    /// Returns the decisions since the last call, in alphabetical order.
+    /// Returns the decisions since the last call, sorted as text.
     fn take(&self) -> Vec<String> {
         let mut decisions = std::mem::take(&mut *self.decisions.write().expect("one thread"));
         decisions.sort_unstable();
@@ -80,7 +80,7 @@ fn call(world: &mut World, path: &str, body: &Value) {
     assert_eq!(responses(&answer)[0].status, 200);
 }
 
-/// Sends a command to a client's session; returns the first line of the output, or the code of a close.
+/// Sends a command of a client; returns the first line of the output, or the code of the close.
 fn ask(world: &mut World, peer: Peer, command: &Value) -> Value {
     let bytes = world.ask(peer, text(&command.to_string()));
     match server_messages(&bytes).into_iter().next() {
@@ -127,7 +127,7 @@ fn handshakes_are_reported_with_what_they_open() {
             500,
             &["connect - - - 500 the application failed"],
         ),
-        // The refusal is a close code, with which clients of the protocol do not reconnect.
+        // The client is refused by a close code after which SDKs do not reconnect.
         (
             "/centrifuge/named?user=blocked",
             101,

@@ -1,4 +1,4 @@
-//! Outbound connections of applications: the peer is the server, and its bytes arrive in any split.
+//! Outbound connections of applications. The peer is the server, and its bytes arrive in any split.
 
 use veche_frontends::{AppId, ClientOptions, DialCommand, DialId};
 use veche_proto::http::{HeadLimits, parse_head};
@@ -32,7 +32,7 @@ fn dial(app: AppId, token: u64) -> DialCommand {
     }
 }
 
-/// Returns the 101 for the request that the peer received.
+/// Returns the 101 response to the handshake that the peer received.
 fn agreement(world: &mut World, peer: Peer) -> Vec<u8> {
     let request = world.take(peer);
     let head = parse_head(&request, &HeadLimits::default()).expect("a request");
@@ -56,7 +56,7 @@ fn open(world: &mut World, app: AppId) -> Peer {
     peer
 }
 
-/// Returns what the peer, a server, received; unmasked frames would be an error.
+/// Returns what the peer received in its role as the server; an unmasked frame is an error.
 fn parse_output(bytes: &[u8]) -> Vec<String> {
     let mut bytes = bytes.to_vec();
     let (mut decoder, mut codecs) = (Decoder::new(Role::Server, None), Codecs::new());
@@ -117,7 +117,7 @@ fn a_conversation_in_any_split() {
             parse_output(&answers),
             ["hello", "pong there?", "pong ", "again"]
         );
-        // Each frame with a mask of its own.
+        // When the handler's wait ends, the application receives the message that was queued.
         assert!(world.end_wait(peer));
         world.settle();
         assert_eq!(world.app_calls(peer), [app_message("behind it")]);
@@ -170,7 +170,7 @@ fn what_does_not_open_says_why_once() {
     world.dial(0, dial(SCRIPTED, 5));
     world.drain();
     assert_eq!(world.failures(0), ["5: server is going away"]);
-    // The connection is no longer needed: it ends without a notification.
+    // The application no longer needs the connection, so it ends without a further call.
     let mut world = World::new(Options::default());
     let peer = world.dial(0, dial(SCRIPTED, 2));
     let agreement = agreement(&mut world, peer);
@@ -216,7 +216,8 @@ fn each_frame_has_a_mask_of_its_own() {
     }
 }
 
-/// Messages are received even while the peer does not read, since both ends would otherwise wait for each other.
+/// Messages are received even while the peer does not read: if both ends waited for the other to read, neither would
+/// continue.
 #[test]
 fn a_server_that_does_not_read_is_still_read() {
     let mut world = World::new(Options::default());
@@ -229,7 +230,7 @@ fn a_server_that_does_not_read_is_still_read() {
     assert_eq!(world.blocked(peer), None);
     let calls = world.app_calls(peer);
     assert_eq!(calls.len(), 21);
-    // The peer is not closed as a slow reader either.
+    // The connection is not closed as a slow consumer.
     assert!(world.is_open(peer));
 }
 

@@ -1,4 +1,4 @@
-//! Drain: every client is notified, and work in progress is completed.
+//! The drain: every client is notified, and work in progress is completed.
 
 use crate::world::wire::{
     ServerMessage, close, get, handshake, post, response, responses, server_messages,

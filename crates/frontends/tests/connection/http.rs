@@ -1,9 +1,9 @@
-//! Consecutive requests on one connection: responses, and whether it stays open.
+//! Consecutive requests on one connection: the responses, and whether the connection stays open.
 
 use crate::world::wire::{get, post, response, responses, statuses};
 use crate::world::{INTERNAL, LARGE_BYTES, Options, PUBLIC, World};
 
-/// Sends a request on a new connection; returns the statuses, and whether the connection is still open.
+/// Sends bytes on a new connection; returns the statuses of the responses, and whether the connection is still open.
 fn ask(listener: u16, bytes: &str) -> (Vec<u16>, bool) {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, listener);
@@ -97,7 +97,7 @@ fn each_request_has_its_status() {
             426,
             true,
         ),
-        // The connection is kept alive or closed, depending on the version.
+        // Whether the connection is kept alive depends on the version and the `Connection` header.
         (
             INTERNAL,
             "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
@@ -111,7 +111,7 @@ fn each_request_has_its_status() {
             200,
             true,
         ),
-        // After malformed input nothing is trusted.
+        // After a malformed request the connection ends, since the next request can't be found.
         (PUBLIC, "GET / HTTP/1.1\r\n\r\n", 400, false),
         (PUBLIC, "nonsense\r\n\r\n", 400, false),
         (PUBLIC, "GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, false),
@@ -250,7 +250,7 @@ fn expect_100_continue_is_answered() {
         r#"{"result":{"handed":0,"note":"the user has no connection"}}"#
     );
 
-    // A client whose body is not needed gets the response at once, and later input is ignored.
+    // A request whose body is not needed is answered at once. The client's later input is ignored.
     let head =
         "POST /none HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     let answer = responses(&world.ask(peer, head));
@@ -328,7 +328,7 @@ fn bodies_come_sized_and_in_chunks() {
         );
         assert_eq!(statuses(&answer), [200, 200]);
     }
-    // A body without an announced length is cut off by the limit.
+    // A body of unknown length is refused when it exceeds the limit.
     let piece = format!("8000\r\n{}\r\n", "x".repeat(0x8000));
     let answer = world.ask(peer, [head, &piece.repeat(4)].concat());
     assert_eq!(statuses(&answer), [413]);
@@ -367,7 +367,8 @@ fn waiting_has_an_end() {
     let body = "POST /api/push HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{";
     let health = get("/health");
     let again = health.clone() + slow;
-    // First input and its statuses; how long the rest is awaited, and the statuses then.
+    // Columns: first input, statuses of its responses, time in milliseconds until the deadline, and statuses after
+    // that.
     let table: [(&str, &[u16], u64, &[u16]); 4] = [
         (slow, &[], 10_000, &[408]),
         (body, &[], 30_000, &[408]),
@@ -390,7 +391,7 @@ fn waiting_has_an_end() {
             (last.to_vec(), false),
             "{sent}"
         );
-        // A client that never closes its end does not hold the transport.
+        // If the client never closes its end, the transport is closed after the close timeout.
         world.advance(5_000);
         assert!(world.is_closed(peer));
         world.check_empty();

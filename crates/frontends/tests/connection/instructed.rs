@@ -1,4 +1,4 @@
-//! Queries of channels and commands for users by back ends, through the API.
+//! Calls of back ends that query channels or command a user's connections.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn a_back_end_subscribes_and_unsubscribes_connected_users() {
         call(&mut world, "/api/subscribe", &room),
         json!({ "result": {} })
     );
-    // A second time changes nothing.
+    // A second subscription to the same channel succeeds and changes nothing.
     assert_eq!(
         call(&mut world, "/api/subscribe", &room),
         json!({ "result": {} })
@@ -63,7 +63,7 @@ fn a_back_end_subscribes_and_unsubscribes_connected_users() {
     );
     let answer = call(&mut world, "/api/publish", &publication);
     assert_eq!(answer["result"]["handed"], 0);
-    // Subscriptions with an expiry are refused for clients whose expiry is not checked.
+    // A subscription with an expiry is not made for clients of this protocol, since their expiry is not checked.
     let expiring = json!({ "user": "ann", "channel": "room:1", "expire_at": 1_900_000_000 });
     call(&mut world, "/api/subscribe", &expiring);
     let answer = call(&mut world, "/api/publish", &publication);
@@ -116,12 +116,12 @@ fn server_side_subscriptions_report_positions() {
 fn subscribed_clients_are_members_unless_hidden() {
     for worker in 0..3 {
         let mut world = world();
-        // By the handshake.
+        // This client subscribes with its handshake.
         let peer = world.connect(worker, PUBLIC);
         let target = "/positions?user=ann&channel=chat:1";
         let answer = world.ask(peer, handshake(target, ""));
         assert_eq!(response(&answer, true).0.status, 101);
-        // By a back end, in two protocols.
+        // These clients are subscribed by a back end; they use two protocols.
         for user in ["bob", "eve"] {
             world.open(worker, &format!("/ws?user={user}"));
         }
@@ -192,7 +192,7 @@ fn a_connection_is_closed_with_the_code_that_is_wanted() {
     let got = server_messages(&world.take(peer));
     assert_eq!(got.len(), 1);
     assert!(format!("{got:?}").contains("4321") && format!("{got:?}").contains("enough"));
-    // Push clients have no name.
+    // Clients of a push route have no client id that the call could name, so it closes none.
     let peer = world.open(1, "/ws?user=bob");
     let another = json!({ "user": "bob", "client": "somebody" });
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Push listener connections: lines in, acknowledgements and errors out.
+//! Connections of push listeners: the lines they receive, and their acknowledgements and errors.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use veche_frontends::WaitReason;
 use crate::world::wire::{ServerMessage, server_messages, texts};
 use crate::world::{Options, PUSH, World};
 
-/// Checks one error line: the number of its line and a part of its text.
+/// Checks an error line: that it names this line, and contains this text.
 fn assert_error(answer: &str, line: u64, what: &str) {
     let start = format!(r#"{{"error":{{"code":107,"message":"line {line}: "#);
     assert!(
@@ -45,7 +45,7 @@ fn lines_arrive_however_they_are_split_and_ended() {
             world.settle();
             assert_eq!(world.take(back_end), b"", "no response yet");
             assert!(world.is_closed(back_end));
-            // Each target has its own order; on one worker that is the order of the lines.
+            // Publications are ordered per target; on a single worker the order is that of the lines.
             let mut got = server_messages(&world.take(ann));
             let mut expected = vec![
                 ServerMessage::Text("one".into()),
@@ -135,8 +135,8 @@ fn a_bad_line_gets_one_error_and_the_connection_stays() {
 
 const GOOD: &str = "{\"user\":\"ann\",\"data\":1,\"ack\":true}\n";
 
-/// Sends this to a push listener in pieces of `step` bytes, `behind` in separate packets, and then FIN. Returns the
-/// replies and the messages that ann received.
+/// Sends `input` to a push listener in pieces of `step` bytes, then `behind` in separate packets, and then FIN.
+/// Returns the replies, and the messages that ann received.
 fn spoken(input: &[u8], behind: &[u8], step: usize) -> (Vec<String>, Vec<String>) {
     let mut world = World::new(Options::default());
     let ann = world.open(0, "/ws?user=ann");
@@ -210,7 +210,7 @@ fn a_first_line_that_is_no_object_ends_the_connection() {
     }
 }
 
-/// By its first byte, before the line ends.
+/// The first byte decides that input can't be a JSON object, so it is refused before its line ends.
 #[test]
 fn input_that_can_be_no_object_is_refused_at_once() {
     let mut world = World::new(Options::default());
@@ -269,7 +269,7 @@ fn calls_before_an_invalid_line_are_answered() {
     assert!(!world.is_open(back_end));
 }
 
-/// Input before a command that is not a back end's line: arbitrary, or the beginning of other protocols.
+/// Returns input that is not a push line: arbitrary bytes, or the beginning of another protocol.
 fn foreign() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![any::<u8>(), Just(b'\n'), Just(b'{'), Just(b'"'), Just(b' ')];
     let request = (
@@ -341,7 +341,8 @@ fn bad_lines_behind_an_open_ack_do_not_pile_up() {
     let back_end = world.connect(0, PUSH);
     let input = format!("{{\"user\":\"{user}\",\"data\":1,\"ack\":true}}\n") + &"x\n".repeat(5000);
     world.send(back_end, input.as_bytes());
-    // The other worker runs no turns.
+    // The other worker runs no turns, so the first command stays unanswered and the number of waiting commands
+    // reaches its limit.
     while world.blocked(back_end) == Some(WaitReason::Turn) {
         world.turn(0);
     }

@@ -1,4 +1,4 @@
-//! Lists of connections for back ends.
+//! Lists of connections that back ends request.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn listed(world: &mut World, body: &Value) -> Value {
     serde_json::from_str(&answer.body).expect("JSON")
 }
 
-/// Returns the id of a connection whose protocol has none.
+/// Returns the id that back ends see for a connection whose protocol has none.
 fn id(world: &World, worker: usize, peer: Peer) -> String {
     let id = world.id(peer);
     format!("{worker}.{}.{}", id.index, id.generation)
@@ -132,7 +132,7 @@ fn an_oversized_list_is_an_error_not_a_partial_result() {
     let answer = of_both(&mut world);
     assert_eq!(answer["error"]["code"], 106, "{answer}");
     assert_eq!(answer["result"], Value::Null);
-    // One worker alone exceeds the limit.
+    // The connections of a single worker exceed the limit.
     for _ in 0..501 {
         world.open(1, "/ws?channel=news&user=ann");
     }

@@ -15,7 +15,7 @@ fn small() -> World {
     })
 }
 
-/// Publishes texts of a hundred bytes that begin with their number, each in a turn of its own.
+/// Publishes texts of a hundred bytes that begin with these numbers, each in a turn of its own.
 fn publish(world: &mut World, back_end: Peer, channel: &str, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let line = format!(
@@ -30,7 +30,7 @@ fn body(channel: &str, number: u32) -> String {
     format!("{:<100}", format!("{channel}{number}"))
 }
 
-/// Returns the number of dropped publications: the oldest, and the replaced ones.
+/// Returns the numbers of dropped publications: those that were the oldest, and those that later ones replaced.
 fn dropped(world: &World) -> (u64, u64) {
     let [oldest, replaced, _] = &world.stats(0).publications_dropped;
     (oldest.read(), replaced.read())
@@ -44,7 +44,7 @@ fn the_newest_come_through_whole_and_in_order() {
     let back_end = world.connect(0, PUSH);
     world.read_at_most(slow, 0);
     publish(&mut world, back_end, "a", 0..500);
-    // Other messages neither wait nor are dropped.
+    // Other messages to the slow client, such as a pong, are neither delayed nor dropped.
     world.send(slow, &control(Opcode::Ping, b"here?"));
     world.settle();
     assert!(world.is_open(slow));
@@ -88,7 +88,7 @@ fn of_each_channel_the_latest_waits() {
         [body("a", 0), body("b", 39), body("a", 49)]
     );
     assert_eq!(dropped(&world), (0, 48 + 39));
-    // A client that reads gets everything.
+    // The client receives every publication as long as it reads.
     publish(&mut world, back_end, "a", 0..20);
     assert_eq!(texts(&world.take(slow)).len(), 20);
     assert_eq!(dropped(&world), (0, 48 + 39));

@@ -1,4 +1,5 @@
-//! Connections from their first byte to their last, seen from outside: bytes in, bytes out, manual time.
+//! Connections from their first byte to their last, tested from outside: bytes in, bytes out, and a clock that the
+//! test sets.
 
 mod admin;
 mod api;

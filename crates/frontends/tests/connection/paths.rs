@@ -1,4 +1,4 @@
-//! Spellings of paths: a request with any spelling of a path is answered like one with the plain path, for each route.
+//! A request with any spelling of a path gets the same response as one with the plain path, on every route.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::world::apps::{AppCall, opened};
 use crate::world::wire::{Response, get, handshake, response};
 use crate::world::{INTERNAL, Options, PUBLIC, World};
 
-/// Plain paths of every kind of route and handler, and of neighbours with other rules.
+/// Plain paths of every kind of route and handler, and similar paths to which other rules apply.
 const PLAIN: &[(u16, &str)] = &[
     (PUBLIC, "/files/hello.txt"),
     (PUBLIC, "/files/none"),
@@ -41,7 +41,7 @@ const PLAIN: &[(u16, &str)] = &[
     (INTERNAL, "/healthy"),
 ];
 
-/// Returns a spelling of a plain path, with encoded bytes, dot segments and empty ones.
+/// Returns another spelling of a plain path, with percent-encoded bytes, dot segments and empty segments.
 fn spell(plain: &str, choices: &[u8]) -> String {
     let mut choices = choices.iter().copied().cycle();
     let mut spelling = String::new();
@@ -54,7 +54,7 @@ fn spell(plain: &str, choices: &[u8]) -> String {
             (b'/', 2) => spelling += "/x%2fy/%2E./",
             (b'/', 3) => spelling += "/%2e/",
             (b'/', _) => spelling.push('/'),
-            // Bytes that stay encoded in a plain path, in either case.
+            // Bytes that are percent-encoded in the plain path stay encoded; their digits may be in either case.
             (b'%', _) => {
                 let digits: String = bytes.by_ref().take(2).map(char::from).collect();
                 spelling += "%";
@@ -71,7 +71,7 @@ fn spell(plain: &str, choices: &[u8]) -> String {
     spelling
 }
 
-/// Returns the response to a request, and the calls of the application.
+/// Returns the response to a request, and the calls that the application received.
 fn outcome(listener: u16, request: &str) -> (Response, Vec<AppCall>) {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, listener);

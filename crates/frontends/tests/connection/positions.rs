@@ -1,4 +1,4 @@
-//! Clients that receive positions in their channels and recover from them.
+//! Clients that receive their positions in channels and recover from them.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn world() -> World {
     })
 }
 
-/// Opens a client's WebSocket; returns its first messages.
+/// Opens a client's WebSocket; returns it with its first messages.
 fn open(world: &mut World, worker: usize, query: &str) -> (Peer, Vec<Value>) {
     let peer = world.connect(worker, crate::world::PUBLIC);
     let target = format!("/positions?user=ann&{query}");
@@ -27,7 +27,7 @@ fn take_output(world: &mut World, peer: Peer) -> Vec<Value> {
     values(&world.take(peer))
 }
 
-/// Returns the values of all channels except the personal one, which has no history.
+/// Returns the messages as JSON, except those about the personal channel, which has no history.
 fn values(bytes: &[u8]) -> Vec<Value> {
     let value = |text: &String| serde_json::from_str(text).expect("JSON");
     let values = texts(bytes).iter().map(value).collect::<Vec<Value>>();
@@ -50,7 +50,7 @@ fn call(world: &mut World, path: &str, body: &Value) -> Value {
     serde_json::from_str(&answer.body).expect("JSON")
 }
 
-/// Returns `EPOCH:OFFSET` of a message.
+/// Returns the position in a message, as `EPOCH:OFFSET`.
 fn position(message: &Value) -> String {
     message["position"].as_str().expect("a position").to_owned()
 }
@@ -113,7 +113,7 @@ fn an_incomplete_recovery_is_reported() {
         let lost = json!({ "subscribed": "chat:1", "position": at(&start, 5), "recovered": false });
         assert_eq!(messages, [lost], "{since}");
     }
-    // Later the publications have expired, and only the position is left.
+    // A minute later the publications have expired, and only the position of the channel is left.
     world.advance(60_000);
     let (_, messages) = open(
         &mut world,
@@ -135,7 +135,7 @@ fn positions_find_their_channels_by_themselves() {
     let back_end = world.connect(0, PUSH);
     let channels = "channel=chat:1&channel=chat:2&channel=price:1&channel=plain";
     let (client, joined) = open(&mut world, 0, channels);
-    // Channels without history have no position.
+    // The fourth channel has no history, so the client gets no position in it.
     assert_eq!(joined.len(), 3, "{joined:?}");
     for number in 1..=3 {
         for channel in ["chat:1", "chat:2", "price:1", "plain"] {
@@ -159,7 +159,7 @@ fn positions_find_their_channels_by_themselves() {
     assert_eq!(of("chat:1"), [1, 2, 3]);
     assert_eq!(of("chat:2"), [1, 2, 3]);
     assert_eq!(of("price:1"), [3]);
-    // Nothing is recovered in channels without history.
+    // In a channel without history nothing is recovered.
     let plain = json!({ "subscribed": "plain", "recovered": false });
     assert!(messages.contains(&plain), "{messages:?}");
     assert_eq!(messages.len(), 11, "{messages:?}");
@@ -308,7 +308,8 @@ fn repeated_and_outdated_publications_are_skipped() {
     }
 }
 
-/// Recovery beyond an outbox: the other channels are complete, and a retry gets the same result.
+/// If the missed publications of a channel do not fit into the outbox, its recovery is incomplete. That of the other
+/// channels is complete, and a client that retries gets the same result.
 #[test]
 fn a_recovery_too_large_for_the_outbox_is_reported_as_lost() {
     for worker in 0..3 {

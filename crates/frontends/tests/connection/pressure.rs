@@ -1,4 +1,4 @@
-//! Clients that do not read, and homes that fall behind.
+//! Clients that do not read, and home workers that fall behind.
 
 use veche_frontends::WaitReason;
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
@@ -41,7 +41,7 @@ fn a_slow_reader_is_not_taken_for_dead() {
         world.send(peer, &message(MessageKind::Binary, &vec![n; 5000]));
     }
     world.settle();
-    // Two minutes in which its input waits, so that no pong could be received.
+    // For two minutes the client reads slowly and its input waits, so the server could not receive a pong.
     for _ in 0..120 {
         world.read_at_most(peer, 500);
         world.settle();
@@ -52,7 +52,7 @@ fn a_slow_reader_is_not_taken_for_dead() {
     world.read_at_most(peer, usize::MAX);
     world.settle();
     assert_eq!(server_messages(&world.take(peer)).len(), 40);
-    // The time without input from the client counts from here.
+    // The interval without input after which the client is pinged begins when its input is read again.
     world.advance(24_000);
     assert_eq!(world.take(peer), b"");
     world.advance(1_001);
@@ -183,7 +183,7 @@ fn a_burst_over_the_budget_does_not_swallow_the_101() {
     });
     let peer = world.connect(0, PUBLIC);
     let back_end = world.connect(0, PUSH);
-    // The handshake and the burst arrive in one turn.
+    // The handshake and the publications arrive in the same turn.
     world.send(
         peer,
         crate::world::wire::handshake("/ws?user=ann", "").as_bytes(),
@@ -241,7 +241,7 @@ fn with_two_credits_everything_still_arrives_once_and_in_order() {
         let listeners: Vec<_> = (0..60)
             .map(|n| world.open(n % 3, &format!("/ws?user=u{}&channel=news", n % 20)))
             .collect();
-        // Each source on its own worker: lines, calls, and the API's socket.
+        // Each source (push lines, calls, the API's WebSocket) has a connection on every worker.
         let lines: Vec<_> = (0..3).map(|worker| world.connect(worker, PUSH)).collect();
         let sockets: Vec<_> = (0..3)
             .map(|worker| world.open_on(worker, INTERNAL, "/api/socket"))
@@ -333,7 +333,7 @@ fn a_flood_of_pings_is_answered_only_as_fast_as_it_is_read() {
     const { assert!(3000 * 127 > 4 * ANSWERS_BYTES_HIGH) };
 }
 
-/// Reads `rate` bytes a second until the large file is complete, or nothing more arrives.
+/// Reads `rate` bytes a second until the large file is complete, or until nothing more arrives.
 fn read_steadily(world: &mut World, peer: Peer, rate: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -361,11 +361,12 @@ fn a_response_that_ends_its_connection_is_sent_whole_however_slowly_it_is_read()
         world.read_at_most(peer, 0);
         world.send(peer, request.as_bytes());
         world.settle();
-        // The rest after the last byte was written takes longer to read than the close timeout.
+        // After the server has written the last byte, the client needs longer to read the rest than the close
+        // timeout.
         let body = read_steadily(&mut world, peer, 5_000);
         assert!(body.len() as u64 > LARGE_BYTES, "{request}: {}", body.len());
         assert!(body.ends_with(&[(LARGE_BYTES - 1) as u8]), "{request}");
-        // The peer's FIN is awaited from then on.
+        // The close timeout begins when all bytes are sent.
         assert!(!world.is_closed(peer));
         world.advance(close_timeout_ms);
         assert!(world.is_closed(peer));

@@ -1,4 +1,4 @@
-//! Process services: addresses, users, keys, bans; and the responses when they refuse.
+//! Services of the process (addresses, users, keys, bans), and the responses when they refuse a client.
 
 use std::sync::{Arc, RwLock};
 
@@ -14,7 +14,7 @@ use crate::world::wire::{
 };
 use crate::world::{INTERNAL, Options, PUBLIC, Peer, World, limits};
 
-/// Refuses some by name, and records its calls.
+/// Refuses certain addresses and users, and records the calls.
 #[derive(Default)]
 struct Strict {
     calls: RwLock<Vec<String>>,
@@ -121,7 +121,7 @@ fn world_of(options: Options) -> (World, Arc<Strict>) {
     (world, process)
 }
 
-/// The public listener is behind a proxy on this machine.
+/// Configures the public listener as if it were behind a proxy on this machine.
 fn behind_a_proxy(world: &mut World) {
     for worker in &mut world.workers {
         let site = Arc::get_mut(&mut worker.shared_mut().config).expect("the only one");
@@ -150,7 +150,8 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     assert_eq!(process.take(), [begins.as_str(), "opened 10.0.0.9"]);
     world.reset(peer);
     assert_eq!(process.take(), ["closed 10.0.0.9"]);
-    // Its address has no room; then too many handshakes; each is refused and may retry on the connection.
+    // The first address has too many connections, the second too many handshakes. Each request is refused, and the
+    // client may retry on the same connection.
     let peer = world.connect(0, PUBLIC);
     for (client, why, text) in [
         (
@@ -174,7 +175,8 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     assert_eq!(process.take(), [format!("begins 10.0.0.3 at {now_ms}")]);
     world.reset(peer);
     assert_eq!(process.take(), [""; 0], "it was never counted");
-    // Meanwhile another connection took the last free slot.
+    // The address had capacity when the handshake was checked, but not when the connection was counted: another one
+    // was counted in between.
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake_for("10.0.0.2"));
     let (head, rest) = response(&bytes, true);
@@ -189,7 +191,7 @@ fn addresses_behind_a_proxy_count_and_are_turned_away_for_their_own_reason() {
     world.reset(peer);
     let calls = process.take();
     assert_eq!(calls[1..], ["opened 10.0.0.2", "closed 10.0.0.2"]);
-    // The proxy itself is not checked as a client.
+    // The proxy's own address is not counted as a client.
     let peer = world.connect(0, PUBLIC);
     assert_eq!(
         statuses(&world.ask(peer, handshake("/ws?user=ann", ""))),
@@ -280,7 +282,7 @@ fn short_of_memory_nothing_new_is_begun_for_clients() {
         server_messages(&world.take(old)),
         [ServerMessage::Text("1".into())]
     );
-    // The process is not ready for another reason.
+    // `/health` still answers 503, since this process is never ready.
     let bytes = world.ask(back_end, get("/health"));
     assert_eq!(statuses(&bytes), [503]);
 }
@@ -324,7 +326,7 @@ fn wrong_keys_are_rejected_and_too_many_close_the_connection() {
         "wrong key for the admin page from 127.0.0.1",
     ];
     assert_eq!(notes, expected);
-    // Others have to wait, in whole seconds, and retry.
+    // An address with too many wrong keys gets 429 with the time in whole seconds, and the connection is closed.
     for worker in &mut world.workers {
         let site = Arc::get_mut(&mut worker.shared_mut().config).expect("the only one");
         let access = &mut site.listeners[usize::from(INTERNAL)].access;
@@ -404,7 +406,7 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
         );
     }
     assert!(world.take(bob).is_empty());
-    // A ban that can't be stored is reported, and closes no connection.
+    // A ban that can't be stored is reported as an error, and closes no connection.
     let answer = call(&mut world, "revoke_token", &json!({ "uid": "full" }));
     assert_eq!(answer["error"]["code"], 106, "{answer}");
     process.take();
@@ -414,7 +416,7 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
         process.take()[1],
         "trouble: block: the ban is in force, but could not be saved and ends with the server process: disk full"
     );
-    // A user who can't be stored is disconnected all the same, on all workers.
+    // If the ban of a user can't be stored on disk, the user is still disconnected, on all workers.
     let dans = [0, 1].map(|worker| world.open(worker, "/ws?user=dan"));
     let answer = call(&mut world, "block_user", &json!({ "user": "dan" }));
     assert_eq!(answer["error"]["code"], 100, "{answer}");
@@ -428,14 +430,14 @@ fn blocks_apply_to_the_process_and_close_connected_users() {
         );
     }
     process.take();
-    // A banned user is reported as such, and refused.
+    // A banned user is reported as banned and can't connect.
     let answer = call(&mut world, "user_status", &json!({ "user": "blocked" }));
     let away = json!({ "result": { "online": false, "connections": 0, "blocked": true } });
     assert_eq!(answer, away);
     let peer = world.connect(0, PUBLIC);
     let bytes = world.ask(peer, handshake("/ws?user=blocked", ""));
     assert_eq!(statuses(&bytes), [403]);
-    // Disconnects a user's connections, except those listed.
+    // A disconnect applies to all connections of the user except those in the list.
     let body = json!({ "user": "bob", "whitelist": ["a", "b"] });
     call(&mut world, "disconnect", &body);
     assert_eq!(process.take(), ["end bob except [\"a\", \"b\"]"]);

@@ -1,4 +1,5 @@
-//! Clients that send a turn's worth of work at once: each gets its share of a turn, and so do the others.
+//! Clients (flooders) that send the work of a whole turn at once: each of them gets its share of a turn, and others
+//! (bystanders) are served too.
 
 use veche_frontends::WaitReason;
 use veche_proto::websocket::{MessageKind, Opcode, Role, deflate};
@@ -8,23 +9,23 @@ use crate::world::wire::{
 };
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
-/// Maximum bytes of one receive.
+/// Maximum number of bytes of one receive.
 const RECEIVE_BYTES: usize = 64 * 1024;
 
 const FLOODERS: usize = 20;
 
-/// The maximum number of turns until a client that sends one message gets its reply, regardless of floods.
+/// Maximum number of turns until a client that sends one message gets its reply, however much others send.
 const TURNS_MAX: usize = 1;
 
-/// Opens a connection that floods.
+/// Opens a connection of a flooder.
 type Open = fn(&mut World) -> Peer;
 
-/// Returns as many copies of `unit` as one receive brings.
+/// Returns as many copies of `unit` as one receive may contain.
 fn flood(unit: &[u8]) -> Vec<u8> {
     unit.repeat(RECEIVE_BYTES / unit.len())
 }
 
-/// Opens an echo that compresses.
+/// Opens a session of the echo protocol with compression.
 fn open_compressed(world: &mut World) -> Peer {
     let peer = world.connect(0, PUBLIC);
     let mut offer = b"Sec-WebSocket-Extensions: ".to_vec();
@@ -35,7 +36,7 @@ fn open_compressed(world: &mut World) -> Peer {
     peer
 }
 
-/// Compresses a message as a client does.
+/// Returns a message as a compressed frame of a client.
 fn compressed(data: &[u8]) -> Vec<u8> {
     use veche_proto::websocket::{Codecs, Encoder};
     let answer = ["permessage-deflate; server_no_context_takeover; client_no_context_takeover"];
@@ -52,8 +53,8 @@ fn compressed(data: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Opens flooding connections with `open` and sends `input` on each within one turn; returns how many turns a client
-/// waits that sends one message afterwards.
+/// Opens the connections of the flooders with `open`, and sends `input` on each in one turn. Returns how many turns a
+/// client that sends one message afterwards waits for its reply.
 fn turns_of_a_bystander(name: &str, input: &[u8], open: impl Fn(&mut World) -> Peer) -> usize {
     let mut world = World::new(Options::default());
     let flooders: Vec<Peer> = (0..FLOODERS).map(|_| open(&mut world)).collect();
@@ -61,7 +62,7 @@ fn turns_of_a_bystander(name: &str, input: &[u8], open: impl Fn(&mut World) -> P
     for flooder in &flooders {
         world.send(*flooder, input);
     }
-    // The flood and the message may arrive in one turn, or the message in a later one.
+    // After this turn some flooders have input left. The bystander's message arrives in a later turn than that input.
     world.turn(0);
     assert!(
         flooders
@@ -165,18 +166,18 @@ fn input_that_waits_for_its_turn_is_worked_on_in_order_and_whole() {
         .collect();
     world.send(flooder, input.as_bytes());
     assert_eq!(world.blocked(flooder), Some(WaitReason::Turn));
-    // The peer's FIN does not overtake its earlier data.
+    // The peer's FIN is handled after its earlier data.
     world.finish(flooder);
     world.settle();
     assert_eq!(texts(&world.take(bystander)), sent);
     assert!(!world.is_open(flooder));
 }
 
-/// Returns how many requests for a file of one receive are answered in the first turn.
+/// Sends one receive full of requests for a file; returns how many of them are answered in the first turn.
 fn answered_at_once(target: &str, accepted: &str) -> usize {
     let mut world = World::new(Options::default());
     let peer = world.connect(0, PUBLIC);
-    // The responses are short enough for all requests that one turn has time for.
+    // Responses without a body, so that the work of a turn, and not the outbox, limits their number.
     let condition = format!("If-None-Match: *\r\nAccept-Encoding: {accepted}\r\n");
     let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\n{condition}\r\n");
     world.send(peer, &flood(head.as_bytes()));

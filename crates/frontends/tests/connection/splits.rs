@@ -1,4 +1,4 @@
-//! The replies are the same however the bytes are split, and no bytes cause a panic.
+//! The output is the same however the input is split, and no input causes a panic.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::world::wire::{close, control, get, handshake, message, post, text};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, World};
 use veche_proto::websocket::{MessageKind, Opcode};
 
-/// Plausible input of a back end or browser.
+/// Returns plausible input of a back end or browser, with the listener that receives it.
 fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
     let request = prop_oneof![
         Just(get("/health")),
@@ -58,7 +58,8 @@ fn sensible() -> impl Strategy<Value = (u16, Vec<u8>)> {
     ]
 }
 
-/// Returns all output; the world settles after some pieces and not after others.
+/// Sends bytes, with a seed in random pieces; returns all output, and whether the connection was open after them.
+/// Turns run after some pieces only.
 fn answers(listener: u16, bytes: &[u8], seed: Option<u64>) -> (Vec<u8>, bool) {
     let mut world = World::new(Options {
         workers: 2,

@@ -1,4 +1,4 @@
-//! Compression contexts: reserved before they are agreed on, and released.
+//! Compression contexts: their memory is reserved when they are negotiated, and released later.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::world::{Options, PUBLIC, World};
 const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n";
 const SMALL: &str = "permessage-deflate; client_max_window_bits=12";
 
-/// "Hello", compressed and masked by zeros; its echo has a context of ours.
+/// "Hello" as a compressed frame, masked with zeros. Its echo makes the server keep a context too.
 const HELLO: &[u8] = b"\xc1\x87\0\0\0\0\xf2\x48\xcd\xc9\xc9\x07\0";
 
 fn world(budget: &Arc<DeflateBudget>) -> World {
@@ -32,7 +32,7 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
     };
     let (first, agreed) = open(OFFER);
     assert_eq!(agreed, SMALL);
-    // 32 KiB exceed the budget.
+    // A client's context of 32 KiB exceeds the budget, so none is negotiated for the client.
     let (_, agreed) = open("Sec-WebSocket-Extensions: permessage-deflate\r\n");
     assert_eq!(agreed, "permessage-deflate; client_no_context_takeover");
     let (_, agreed) = open(OFFER);
@@ -44,8 +44,7 @@ fn a_context_is_agreed_on_while_there_is_room_for_it() {
     world.finish(first);
     world.settle();
     assert_eq!(budget.bytes(), 4096);
-    // On the last connection no context is reserved for the client's messages. The context of the server's own
-    // messages is charged with its first bytes.
+    // The connection was negotiated without a context of the client; the server keeps one.
     let echo = world.ask(last, HELLO);
     assert_eq!(echo, b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\0");
     assert!((4097..=4096 + 64).contains(&budget.bytes()));

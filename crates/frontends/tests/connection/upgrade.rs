@@ -1,4 +1,4 @@
-//! From the upgrade request to the open session.
+//! The way from the upgrade request to the open session.
 
 use veche_frontends::stats::HandshakeOutcome;
 use veche_frontends::upgrade::CHANNELS_MAX;
@@ -66,7 +66,7 @@ fn valid_and_invalid_handshakes() {
         assert_eq!(opened, u64::from(*status == 101), "{target}");
         assert_eq!(world.stats(0).sessions.read(), opened, "{target}");
         if *status != 101 && *status != 400 {
-            // A refused handshake is an ordinary request: the next one may follow.
+            // A refused handshake is an ordinary request, after which the connection serves others.
             assert_eq!(
                 statuses(&world.ask(peer, get("/files/hello.txt"))),
                 [200],
@@ -127,7 +127,8 @@ fn the_101_waits_for_the_home_and_what_comes_in_between_follows_it() {
     );
     world.turn(0);
     assert_eq!(world.take(peer), b"", "it is not registered");
-    // The user's home registers it and orders a push before the other home has received its mail.
+    // The user's home registers the session, and publishes to the user before the channel's home has received the
+    // registration.
     world.turn(1);
     push(
         &mut world,

@@ -1,4 +1,4 @@
-//! An open WebSocket: echo, control frames, closing, timeouts.
+//! An open WebSocket: echo, control frames, closing handshake and timeouts.
 
 use veche_proto::websocket::{MessageKind, Opcode};
 
@@ -93,7 +93,8 @@ fn after_the_clients_fin_nothing_keeps_the_transport() {
     world.check_empty();
 }
 
-/// Earlier bytes are sent while those of this turn wait for its end.
+/// The FIN arrives while the echo of the first message is unsent and that of the last is not yet passed to the
+/// transport.
 #[test]
 fn a_message_right_before_fin_is_echoed() {
     let mut world = World::new(Options::default());
@@ -157,7 +158,7 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
     world.ask(sender, text("still here"));
     let back_end = world.connect(0, crate::world::PUSH);
     world.ask(back_end, "{\"user\":\"ann\",\"data\":1}\n");
-    // A ping is not a message.
+    // A ping is no message, so it does not extend the idle timeout.
     world.ask(peer, control(Opcode::Ping, b""));
     world.take(peer);
     world.advance(10_001);
@@ -166,7 +167,7 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
         [ServerMessage::Close(Some(1001), _)]
     ));
     assert!(world.is_open(sender) && world.is_open(receiver));
-    // The client does not answer the close frame.
+    // If the client does not answer the Close frame, the server closes the transport after the close timeout.
     world.advance(5_001);
     assert!(world.is_closed(peer));
     world.advance(45_000);
@@ -174,7 +175,7 @@ fn a_session_without_messages_is_closed_where_that_is_wanted() {
         &server_messages(&world.take(receiver))[..],
         [ServerMessage::Text(_), ServerMessage::Close(Some(1001), _)]
     ));
-    // The client answers it: the server closes the transport.
+    // If the client answers it, the server closes the transport at once.
     world.ask(receiver, close(Some(1001), ""));
     assert!(!world.is_open(receiver));
     world.finish(receiver);

@@ -1,5 +1,5 @@
-//! Applications for tests: they follow commands in messages and queries, record every call, and assert the order of
-//! calls that the trait promises.
+//! Applications for tests. They follow commands in messages and queries, record every call, and assert that calls
+//! come in the order that the trait promises.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ use veche_worker::AppHost;
 
 use super::{Peer, World};
 
-/// Follows commands and records calls.
+/// The application that follows commands and records calls.
 pub const SCRIPTED: AppId = AppId(0);
-/// Echoes every message and records nothing.
+/// The application that echoes every message and records nothing.
 pub const ECHOING: AppId = AppId(1);
-/// Like [`SCRIPTED`], and decides on handshakes.
+/// An application like [`SCRIPTED`] that also decides on handshakes.
 pub const DECIDING: AppId = AppId(2);
 
-/// Stands for the session in calls without one.
+/// The id that is recorded for calls without a connection.
 const NO_CONNECTION: ConnectionId = ConnectionId {
     index: u32::MAX,
     generation: 0,
@@ -37,27 +37,28 @@ const NO_CONNECTION: ConnectionId = ConnectionId {
 /// A recorded call of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppCall {
-    /// The path, the user and the parameters.
+    /// The decision on a handshake was requested; the text has the path, the user and the parameters.
     Handshake(String),
     Opened(String),
-    /// The result of dialing.
+    /// An outbound connection was opened, with the application's number for it, or failed.
     Dialed(Result<u64, String>),
     Message(MessageKind, Vec<u8>),
-    /// The result of a flood of messages: their number, and what stopped it.
+    /// The application sent messages until the outbox was not ready for more: their number, and the result of the
+    /// last send.
     Flooded(usize, SendResult),
     Drained,
     Answered(Ticket),
     Closed(u16, String),
-    /// Method, path, user, parameters, body.
+    /// A request was passed; the text has the method, path, user, parameters and body.
     Request(String),
-    /// The outbox has room for more of a response.
+    /// The outbox has room for more parts of a response.
     Written,
     Gone,
-    /// Like `Gone`, after the application exceeded its time limit.
+    /// A response is no longer needed, because the application exceeded its time limit.
     TooLate,
 }
 
-/// Returns a text message with this content.
+/// Returns the call for a text message with this content.
 pub fn app_message(text: &str) -> AppCall {
     AppCall::Message(MessageKind::Text, text.as_bytes().to_vec())
 }
@@ -70,14 +71,15 @@ pub fn opened(what: &str) -> AppCall {
     AppCall::Opened(what.to_owned())
 }
 
-/// The state of an id, by the calls so far.
+/// The state of a connection id, according to the calls so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Judged,
     Accepted,
     Open,
     Waiting,
-    /// A message arrived while the handler was suspended, so the end has to be next.
+    /// A message was passed while the handler was suspended. This is permitted only right before the end of the
+    /// session.
     Ending,
     Asked,
 }
@@ -115,7 +117,7 @@ impl Record {
         progress
     }
 
-    /// Asserts that nothing is pending.
+    /// Asserts that no connection is in progress.
     pub fn check_empty(&self) {
         assert_eq!(self.standing, BTreeMap::new());
     }
@@ -146,12 +148,12 @@ fn response(status: u16, headers: &[(&str, &str)], body: &str) -> AppResponse {
     }
 }
 
-/// The response to a request, or the refusal of a handshake.
+/// Returns the response to a request with this body.
 pub fn app_response(body: &str) -> AppAnswer {
     AppAnswer::Response(response(200, &[("Content-Type", "text/plain")], body))
 }
 
-/// Returns the decision selected by `?decision=…`.
+/// Returns the decision that `?decision=…` selects.
 pub fn handshake_decision(name: &str) -> HandshakeDecision {
     let accept = |user: Option<&str>, protocol: Option<&str>| HandshakeDecision::Accept {
         user: user.map(str::to_owned),
@@ -401,7 +403,7 @@ impl Apps for TestApps {
         }
         let mut record = self.0.borrow_mut();
         record.calls.push((id, AppCall::Dialed(Ok(token))));
-        // Sessions with an even number are no longer needed.
+        // Connections with an even number are no longer needed when they open.
         (token % 2 == 1).then(|| record.stand(id, &[None], Some(Standing::Open)))
     }
 
@@ -425,7 +427,7 @@ impl Apps for TestApps {
             AbandonReason::TimedOut => AppCall::TooLate,
         };
         record.calls.push((id, call));
-        // For an application without handshake decisions also without a begin.
+        // A handshake without a decision of the application has no earlier call, hence the `None`.
         let from = [
             None,
             Some(Standing::Judged),
@@ -467,7 +469,7 @@ impl AppHost for TestApps {
 }
 
 impl World {
-    /// Returns the calls about a client since the last time.
+    /// Returns the calls about a client since the last call of this method.
     pub fn app_calls(&mut self, peer: Peer) -> Vec<AppCall> {
         let (worker, id) = self.place(peer);
         let mut record = self.workers[worker].record.borrow_mut();
@@ -478,7 +480,7 @@ impl World {
         its.into_iter().map(|(_, call)| call).collect()
     }
 
-    /// Returns the failures of dialed connections since the last time.
+    /// Returns the failures of outbound connections since the last call of this method.
     pub fn failures(&mut self, worker: usize) -> Vec<String> {
         let mut record = self.workers[worker].record.borrow_mut();
         let calls = std::mem::take(&mut record.calls);
@@ -492,7 +494,7 @@ impl World {
         words.collect()
     }
 
-    /// Ends the suspended handler of this client; returns whether there was one.
+    /// Ends the wait of this client's suspended handler; returns whether there was one.
     pub fn end_wait(&mut self, peer: Peer) -> bool {
         let (worker, id) = self.place(peer);
         let worker = &mut self.workers[worker];
@@ -507,8 +509,8 @@ impl World {
         waited
     }
 
-    /// Answers this client's pending request, or its handshake with the decision of that name; returns whether there
-    /// was a pending one.
+    /// Answers this client's pending request with this text, or its pending handshake with the decision of this name.
+    /// Returns whether one was pending.
     pub fn answer(&mut self, peer: Peer, name: &str) -> bool {
         let (worker, id) = self.place(peer);
         let worker = &mut self.workers[worker];
@@ -536,7 +538,7 @@ impl World {
         true
     }
 
-    /// Begins or continues an application's response to a client.
+    /// Passes the head, a part or the end of an application's response to a client.
     pub fn write(&mut self, peer: Peer, answer: AppAnswer) {
         let (worker, id) = self.place(peer);
         let worker = &mut self.workers[worker];
@@ -554,7 +556,7 @@ impl World {
         self.blocked(peer) == Some(WaitReason::App)
     }
 
-    /// Returns the server's id of a client.
+    /// Returns the id that the server uses for a client's connection.
     pub fn id(&self, peer: Peer) -> ConnectionId {
         self.place(peer).1
     }

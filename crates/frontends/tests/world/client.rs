@@ -1,4 +1,4 @@
-//! A client and the transport between it and its connection.
+//! A client, and the transport between the client and its connection.
 
 use std::collections::VecDeque;
 
@@ -7,24 +7,24 @@ use veche_hub::ConnectionId;
 pub(super) struct Client {
     pub(super) worker: usize,
     pub(super) id: ConnectionId,
-    /// The transport is closed.
+    /// Whether the transport is closed.
     pub(super) is_closed: bool,
-    /// The worker has paused receiving.
+    /// Whether the worker has paused receiving.
     pub(super) is_paused: bool,
-    /// The timer in milliseconds; `u64::MAX` if not set.
+    /// When the connection's timer fires, in milliseconds; `u64::MAX` if it is not set.
     pub(super) timer_ms: u64,
-    /// Sent by the client and not received, since the connection is paused.
+    /// Bytes that the client has sent and the connection has not received, because it is paused.
     pub(super) waiting: VecDeque<u8>,
-    /// Sent by the server and not read.
+    /// Bytes that the server has sent and the client has not read.
     pub(super) unsent: VecDeque<u8>,
     /// Number of bytes that the client will still read.
     pub(super) window: usize,
     pub(super) received: Vec<u8>,
     pub(super) scratch: Vec<u8>,
-    /// FIN of the client: requested, and delivered.
+    /// Whether the client is to send FIN; the next field: whether the server has received it.
     pub(super) is_finishing: bool,
     pub(super) has_finished: bool,
-    /// FIN of the server.
+    /// Whether the server has sent FIN.
     pub(super) is_shut_down: bool,
     pub(super) stalled_since_ms: Option<u64>,
 }
@@ -49,12 +49,12 @@ impl Client {
         }
     }
 
-    /// Returns the time at which its timer fires.
+    /// Returns when the connection's timer fires, in milliseconds; `None` if it is not set.
     pub(super) fn timer_ms(&self) -> Option<u64> {
         (!self.is_closed && self.timer_ms != u64::MAX).then_some(self.timer_ms)
     }
 
-    /// Sends to the client, which reads as much as it may at once.
+    /// Passes bytes of the server to the client, which reads at once as many as it may.
     pub(super) fn write(&mut self, bytes: &[u8], now_ms: u64) {
         let read = match self.unsent.is_empty() {
             true => bytes.len().min(self.window),
@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// Reads as much as permitted; returns the number of bytes.
+    /// Lets the client read as many bytes as it may; returns their number.
     pub(super) fn read(&mut self) -> usize {
         let count = self.unsent.len().min(self.window);
         self.take_from_window(count);
@@ -86,7 +86,7 @@ impl Client {
     }
 }
 
-/// Moves bytes by slices: a queue's iterator goes byte by byte and would take most of a fuzzer's time.
+/// Moves bytes as slices. The queue's iterator goes byte by byte, which would take most of a fuzzer's time.
 pub(super) fn move_front(from: &mut VecDeque<u8>, count: usize, to: &mut Vec<u8>) {
     let (front, back) = from.as_slices();
     let in_front = count.min(front.len());

@@ -1,4 +1,4 @@
-//! Hooks played by the test, which sees the requests and makes the decisions.
+//! Hooks, played by the test: it receives the requests and makes the decisions.
 
 #[path = "list_connections.rs"]
 mod list_connections;
@@ -9,17 +9,17 @@ use veche_frontends::identity::IdentityResult;
 use super::{Peer, World};
 
 impl World {
-    /// Takes the hook requests of a worker's sessions.
+    /// Takes the hook requests of the sessions on a worker.
     pub fn hook_requests(&mut self, worker: usize) -> Vec<HookRequest> {
         let worker = &mut self.workers[worker];
         let mut asked = std::mem::take(&mut worker.asked);
         asked.append(&mut worker.record.borrow_mut().asked);
-        // Requests of this turn were not polled yet.
+        // Requests of the current turn are still in the worker's context.
         asked.extend(worker.shared_mut().requests.hook_requests.drain(..));
         asked
     }
 
-    /// Makes a decision, which is delivered in the next turn.
+    /// Makes a decision, which the session receives in the worker's next turn.
     pub fn deliver_decision(
         &mut self,
         worker: usize,
@@ -31,7 +31,7 @@ impl World {
         ports.hook_decisions.push_back(decision);
     }
 
-    /// Delivers an authentication result.
+    /// Passes the result of an authentication to a client's connection.
     pub fn found(&mut self, Peer(peer): Peer, identity_result: IdentityResult) {
         let client = &self.clients[peer];
         let (worker, id) = (client.worker, client.id);

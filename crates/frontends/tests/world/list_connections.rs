@@ -7,7 +7,7 @@ use super::super::apps::SCRIPTED;
 use super::super::{Peer, World};
 
 impl World {
-    /// Passes a new token for a client's session.
+    /// Provides a new token for a client's session, as an application does; returns the result.
     pub fn renew(
         &mut self,
         Peer(peer): Peer,

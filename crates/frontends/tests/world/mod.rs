@@ -1,8 +1,8 @@
 //! A world of workers and clients without sockets, threads and clocks, around the production worker.
 //!
-//! [`World::new`] is the only constructor. Clients send bytes in any split and read at a set speed; mail between
-//! workers stays in lanes until its receiver's turn; time moves only by [`World::advance`]. General invariants are
-//! asserted after every turn.
+//! [`World::new`] is the only constructor. Clients send bytes in any split and read as much as the test permits.
+//! Messages between workers stay in lanes until the turn of their receiver, and time advances only by
+//! [`World::advance`]. General invariants are asserted after every turn.
 
 #![allow(
     dead_code,
@@ -37,10 +37,10 @@ use veche_worker::{
 use client::{Client, move_front};
 pub use site::*;
 
-/// Deliveries of queued fan-outs in a turn: few, so that fan-outs take several turns.
+/// Maximum number of deliveries per turn, small enough that a fan-out takes several turns.
 const DELIVERIES_MAX: usize = 64;
 
-/// Turns after which a busy world is assumed to be in a loop.
+/// Number of turns after which a world that is still busy is assumed to be in an endless loop.
 const TURNS_MAX: usize = 200_000;
 
 /// A client of some worker.
@@ -51,21 +51,22 @@ pub struct World {
     pub now_ms: u64,
     pub workers: Vec<Worker>,
     clients: Vec<Client>,
-    /// Messages in flight and unprocessed data messages, by sender and receiver.
+    /// By sender and receiver: the messages on their way, and the number of data messages that are not processed yet.
     lanes: Vec<(VecDeque<WorkerMessage<Infallible>>, u32)>,
     queued_bytes_max: usize,
-    /// Homes answer as if the engine were unreachable: publications and subscriptions of other workers fail.
+    /// Whether homes answer as if the engine were unreachable: publications and subscriptions of other workers then
+    /// fail.
     pub is_engine_down: bool,
 }
 
-/// One worker with its connections.
+/// A worker with its connections.
 pub struct Worker {
     worker: veche_worker::Worker<apps::TestApps, usize>,
-    /// Calls of its applications.
+    /// The calls that its applications received.
     pub record: Rc<RefCell<apps::Record>>,
-    /// Hook requests of its sessions.
+    /// The hook requests that its sessions made.
     asked: Vec<HookRequest>,
-    /// The last generation of each index.
+    /// The last generation of each connection index.
     generations: Vec<u32>,
     free: Vec<u32>,
 }
@@ -128,7 +129,7 @@ impl World {
             .for_each(|worker| worker.worker.set_now(now));
     }
 
-    /// Opens a connection to one of the listeners.
+    /// Connects a client to one of the listeners of a worker.
     pub fn connect(&mut self, worker: usize, listener: u16) -> Peer {
         let (peer, id) = self.begin(worker);
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -138,7 +139,7 @@ impl World {
         Peer(peer)
     }
 
-    /// Opens an outbound connection of an application, whose peer is the client.
+    /// Opens an outbound connection of an application; its server is played by the returned client.
     pub fn dial(&mut self, worker: usize, dial: DialCommand) -> Peer {
         let (peer, id) = self.begin(worker);
         let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -165,7 +166,7 @@ impl World {
         (peer, id)
     }
 
-    /// Delivers bytes of a client, unless its connection is paused: then they wait as in the kernel.
+    /// Sends bytes of a client. While its connection is paused they wait, as they would in the kernel.
     pub fn send(&mut self, Peer(peer): Peer, bytes: &[u8]) {
         let client = &mut self.clients[peer];
         if client.is_paused || !client.waiting.is_empty() {
@@ -179,7 +180,7 @@ impl World {
         self.command_transports(worker);
     }
 
-    /// Like [`World::send`], in pieces whose lengths `next` selects.
+    /// Sends bytes like [`World::send`], in pieces whose lengths `next` returns.
     pub fn send_split(&mut self, peer: Peer, bytes: &[u8], mut next: impl FnMut(usize) -> usize) {
         let mut at = 0;
         while at < bytes.len() {
@@ -189,13 +190,13 @@ impl World {
         }
     }
 
-    /// Sends FIN after everything sent so far.
+    /// Sends FIN after everything that the client has sent.
     pub fn finish(&mut self, Peer(peer): Peer) {
         self.clients[peer].is_finishing = true;
         self.deliver_waiting(peer);
     }
 
-    /// Delivers FIN together with the last bytes, as in one TLS record, even if input waits.
+    /// Delivers FIN together with the last bytes, even if earlier input waits, as when both are in one TLS record.
     pub fn end_now(&mut self, Peer(peer): Peer) {
         let client = &mut self.clients[peer];
         (client.is_finishing, client.has_finished) = (true, true);
@@ -209,7 +210,7 @@ impl World {
         self.close(peer);
     }
 
-    /// Limits what the client reads from now on.
+    /// Limits the number of bytes that the client reads from now on.
     pub fn read_at_most(&mut self, Peer(peer): Peer, bytes: usize) {
         let client = &mut self.clients[peer];
         client.window = bytes;
@@ -217,19 +218,19 @@ impl World {
         self.sent_more(peer, moved);
     }
 
-    /// Resumes a connection spuriously.
+    /// Resumes a connection although the event that it waits for may not have occurred.
     pub fn resume(&mut self, Peer(peer): Peer) {
         let client = &self.clients[peer];
         let shared = self.workers[client.worker].shared_mut();
         shared.waiting_for_credit.push(client.id);
     }
 
-    /// Returns the bytes that a client has read since the last time.
+    /// Returns the bytes that a client has read since the last call.
     pub fn take(&mut self, Peer(peer): Peer) -> Vec<u8> {
         std::mem::take(&mut self.clients[peer].received)
     }
 
-    /// Drops the bytes that a client has read since the last time; returns their number.
+    /// Drops the bytes that a client has read since the last call; returns their number.
     pub fn drop_received(&mut self, Peer(peer): Peer) -> usize {
         let received = &mut self.clients[peer].received;
         let count = received.len();
@@ -237,7 +238,7 @@ impl World {
         count
     }
 
-    /// Returns whether the server has neither closed the connection nor sent FIN.
+    /// Returns whether the server has neither closed the transport nor sent FIN.
     pub fn is_open(&self, Peer(peer): Peer) -> bool {
         let client = &self.clients[peer];
         !client.is_closed && !client.is_shut_down
@@ -254,7 +255,7 @@ impl World {
         connection?.wait_reason()
     }
 
-    /// Returns the connection's next deadline.
+    /// Returns the connection's next deadline, in milliseconds.
     pub fn due_ms(&self, Peer(peer): Peer) -> Option<u64> {
         let client = &self.clients[peer];
         let connection = self.workers[client.worker].worker.connection(client.id)?;
@@ -275,7 +276,7 @@ impl World {
         usize::from(self.workers[0].shared().hub.home_of(name).0)
     }
 
-    /// Returns a user with its home on that worker.
+    /// Returns a user whose home is on this worker.
     pub fn user_at(&self, worker: usize) -> String {
         (0..)
             .map(|n| format!("user{n}"))
@@ -283,7 +284,7 @@ impl World {
             .expect("endless")
     }
 
-    /// Advances the time: deadlines fire in order, and the world settles after each.
+    /// Advances the time. Deadlines fire in their order, and the world runs turns until it is idle after each.
     pub fn advance(&mut self, ms: u64) {
         let end = self.now_ms + ms;
         loop {
@@ -297,7 +298,7 @@ impl World {
                 self.time_out(peer);
             }
             self.settle();
-            // A deadline that stays in the past would fire forever.
+            // A deadline that is still in the past after it has fired would fire forever.
             let again = self.clients.iter().filter_map(Client::timer_ms).min();
             assert!(
                 again.is_none_or(|again| again > self.now_ms),
@@ -308,7 +309,7 @@ impl World {
         self.tell_time();
     }
 
-    /// Advances the time of one worker while the others run no turns.
+    /// Advances the time and runs turns of one worker, while the others run none.
     pub fn advance_alone(&mut self, worker: usize, ms: u64) {
         self.now_ms += ms;
         self.tell_time();
@@ -330,7 +331,7 @@ impl World {
         }
     }
 
-    /// The server shuts down.
+    /// Shuts the server down with a drain.
     pub fn drain(&mut self) {
         for worker in &mut self.workers {
             worker.worker.handle_drain(0, ShutdownReason::Stopping);
@@ -338,7 +339,7 @@ impl World {
         self.settle();
     }
 
-    /// Runs turns of all workers until nothing changes.
+    /// Runs turns of all workers until none has anything to do.
     pub fn settle(&mut self) {
         let mut turns = 0;
         while (0..self.workers.len()).fold(false, |moved, worker| self.turn(worker) | moved) {
@@ -347,7 +348,7 @@ impl World {
         }
     }
 
-    /// Runs one turn of one worker; returns whether anything changed.
+    /// Runs one turn of a worker; returns whether anything happened in it.
     pub fn turn(&mut self, me: usize) -> bool {
         let mut moved = self.take_messages(me);
         self.workers[me].worker.finish_turn();
@@ -390,7 +391,7 @@ impl World {
         }
     }
 
-    /// Executes a worker's transport commands; returns whether waiting input was delivered.
+    /// Executes what a worker requests of its transports; returns whether input that waited was delivered.
     fn command_transports(&mut self, me: usize) -> bool {
         let mut moved = false;
         while let Some(command) = self.workers[me].worker.poll_transport() {
@@ -436,7 +437,7 @@ impl World {
                 let was_unsent = !client.unsent.is_empty();
                 client.write(&bytes, self.now_ms);
                 worker.recycle(bytes);
-                // Output that is sent at once is not reported.
+                // Output that the client reads at once is not reported as unsent.
                 match client.unsent.len() {
                     0 if was_unsent => worker.handle_sent(id, 0),
                     0 => {}
@@ -479,7 +480,7 @@ impl World {
         moved
     }
 
-    /// Replies for a home whose engine is unreachable. Returns whether it handled the message.
+    /// Answers a message to a home whose engine is unreachable. Returns whether the message was handled.
     fn answer_failed(&mut self, me: usize, to: usize, message: &WorkerMessage<Infallible>) -> bool {
         let WorkerMessage::Hub(mail) = message else {
             return false;
@@ -502,7 +503,8 @@ impl World {
                 ticket: *ticket,
                 registration: *registration,
             }),
-            // A subscription that ends while it is pending: the home would undo its registration.
+            // The unsubscription from a channel whose subscription is pending needs no answer: the home would undo
+            // the registration.
             HubMessage::Unsubscribe {
                 registration: Some(_),
                 ..
@@ -515,7 +517,7 @@ impl World {
         true
     }
 
-    /// Reports lost publications from a channel's home to all workers.
+    /// Reports from a channel's home to all workers that its publications were lost.
     pub fn lose(&mut self, channel: &str) {
         let (home, workers) = (self.home_of(channel), self.workers.len());
         for to in 0..workers {
@@ -526,7 +528,7 @@ impl World {
         self.settle();
     }
 
-    /// Checks the invariants of every turn.
+    /// Checks the invariants that hold after every turn.
     fn check(&self, me: usize) {
         for client in self
             .clients
@@ -546,7 +548,7 @@ impl World {
         }
     }
 
-    /// Asserts that closed connections left no state.
+    /// Asserts that all connections are closed and have left no state.
     pub fn check_empty(&self) {
         assert!(self.clients.iter().all(|client| client.is_closed));
         for worker in &self.workers {
@@ -570,7 +572,7 @@ impl World {
         (0..self.clients.len()).for_each(|peer| self.close(peer));
     }
 
-    /// Delivers input that waited during a pause, and then FIN; returns whether there was any.
+    /// Delivers the input that waited during a pause, and then the FIN; returns whether there was any.
     fn deliver_waiting(&mut self, peer: usize) -> bool {
         let mut moved = false;
         loop {
@@ -600,7 +602,7 @@ impl World {
         }
     }
 
-    /// Reports that the transport sent more.
+    /// Reports to the worker that the transport has sent more bytes.
     fn sent_more(&mut self, peer: usize, moved: usize) {
         let client = &mut self.clients[peer];
         if moved > 0 && !client.is_closed {
@@ -623,7 +625,7 @@ impl World {
     }
 }
 
-/// Refills a buffer without reallocating.
+/// Replaces the content of a buffer without a new allocation.
 trait Tap {
     fn tap(self, bytes: &[u8]) -> Self;
 }
@@ -636,7 +638,7 @@ impl Tap for Vec<u8> {
     }
 }
 
-/// Returns a message as it arrives, encoded and decoded if it also exists between nodes.
+/// Returns a message as the receiver gets it. A message that nodes exchange as well is encoded and decoded.
 fn carried(
     message: WorkerMessage<Infallible>,
     from: usize,

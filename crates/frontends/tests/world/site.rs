@@ -35,12 +35,12 @@ use veche_proto::websocket::{self, deflate};
 
 use super::apps;
 
-/// Listeners of the site.
+/// The listeners of the configuration, by index.
 pub const PUBLIC: u16 = 0;
 pub const INTERNAL: u16 = 1;
 pub const PUSH: u16 = 2;
 
-/// The key that opens `/admin/api/`.
+/// The key for calls of the admin page.
 pub const ADMIN_KEY: &str = "the operator's";
 
 /// Length of `/files/large.bin`, in bytes.
@@ -48,10 +48,10 @@ pub const LARGE_BYTES: u64 = 1 << 20;
 
 pub struct Options {
     pub workers: u16,
-    /// Credits of each lane between two workers.
+    /// Number of credits of each lane between two workers.
     pub credits: u32,
     pub outbox_bytes: usize,
-    /// Maximum by which one step exceeds an outbox limit: an answer, a message.
+    /// Maximum number of bytes by which one step may exceed the limit of an outbox, for example with an answer.
     pub answer_bytes_max: usize,
     pub api_keys: Vec<&'static str>,
     pub accepts_unknown_fields: bool,
@@ -78,7 +78,7 @@ impl Default for Options {
     }
 }
 
-/// The default limits, with small bodies and lines.
+/// Returns the default limits with small limits for bodies and lines.
 pub fn limits() -> ConnectionLimits {
     let mut limits = ConnectionLimits {
         line_bytes_max: 4096,
@@ -104,7 +104,7 @@ impl Options {
         )
     }
 
-    /// Returns the hub options of a worker, with a seed that makes its epochs differ from those of other workers.
+    /// Returns the options of a worker's hub; the seed makes its epochs differ from those of other workers.
     fn hub_of(&self, me: WorkerId) -> veche_hub::Options {
         veche_hub::Options {
             epoch_seed: self.hub.epoch_seed ^ u64::from(me.0) << 32,
@@ -335,7 +335,8 @@ impl Options {
     }
 }
 
-/// Returns namespaces: chats store a few, prices the latest, long channels many; others have no history.
+/// Returns the namespaces: `chat` stores a few publications, `price` the latest one, `long` many; others have no
+/// history.
 fn namespaces() -> Namespaces {
     let mut namespaces = Namespaces::with_wildcards(Wildcards::new(["wide"]));
     for (name, size, recovery) in [
@@ -430,7 +431,7 @@ fn namespaces() -> Namespaces {
     namespaces
 }
 
-/// Returns targets in which hooks decide on everything.
+/// Returns hook targets for everything that a hook can decide on.
 fn hook_targets(of_app: &[HookKind]) -> HookTargets {
     let mut hook_targets = HookTargets::default();
     for kind in HookKind::BACKEND_KINDS {
@@ -438,17 +439,17 @@ fn hook_targets(of_app: &[HookKind]) -> HookTargets {
     }
     hook_targets.headers = vec!["cookie".into(), "x-custom".into()];
     hook_targets.emulated = vec!["x-custom".into()];
-    // The test application handles only kinds without back end hooks.
+    // The test application handles only these kinds; back ends decide on the others.
     let kinds = Arc::new(HookKinds::default());
     kinds.set(of_app.iter().copied());
     hook_targets.set_app(apps::SCRIPTED, 0, kinds);
     hook_targets
 }
 
-/// Signs the tests' tokens.
+/// The key that signs the tokens of the tests.
 pub const SECRET: &[u8] = b"a secret that is long enough for it";
 
-/// Keys available from the beginning.
+/// Keys that are available from the beginning, without a fetch.
 #[derive(Debug)]
 struct Known(Arc<Keys>);
 
@@ -479,7 +480,7 @@ fn tokens(anonymous: Anonymous) -> Arc<TokenAuth> {
     })
 }
 
-/// A route that allows two messages in eight seconds.
+/// Returns a route whose rate limit is two messages in eight seconds.
 fn paced(path: &str, handler: RouteHandler, over: OverLimit) -> Route {
     Route {
         rate_limits: Some(RateLimits {
@@ -495,11 +496,11 @@ fn push(path: &str) -> Route {
     route(path, protocol("push"))
 }
 
-/// Time limit of applications on `/timed`; elsewhere there is none.
+/// Time limit in milliseconds of applications on routes with `timed` in their path; others have none.
 pub const TIMEOUT_MS: u64 = 60_000;
 
 fn app(path: &str, app: AppId) -> Route {
-    // Only routes with this name in their path have a limit.
+    // Only routes with this name in their path have a time limit.
     let request_timeout_ms = if path.contains("timed") {
         TIMEOUT_MS
     } else {
@@ -572,7 +573,7 @@ impl ProcessServices for Quiet {
     }
 }
 
-/// Two files in memory, `large.bin` to be read in pieces.
+/// Files in memory: `hello.txt`, and `large.bin`, which is read in pieces.
 struct TwoFiles;
 
 impl Files for TwoFiles {
@@ -590,7 +591,7 @@ impl Files for TwoFiles {
         }))
     }
 
-    /// `hello.txt` has one in gzip.
+    /// Of the two files, only `hello.txt` has a variant, in gzip.
     fn open_variant(
         &mut self,
         _: &Path,
@@ -615,7 +616,7 @@ impl ReadAt for Large {
     fn read_at(&self, offset: u64, bytes_max: usize, out: &mut Vec<u8>) -> io::Result<usize> {
         let count = (LARGE_BYTES - offset).min(bytes_max as u64) as usize;
         let end = out.len() + count;
-        // Every byte is its offset modulo 256: one cycle is built, the rest copied.
+        // Every byte is its offset modulo 256. One cycle of 256 bytes is built, and the rest is copied from it.
         let start = out.len();
         out.extend((offset..offset + count.min(256) as u64).map(|at| at as u8));
         while out.len() < end {
@@ -626,7 +627,7 @@ impl ReadAt for Large {
     }
 }
 
-/// Sufficiently random for tests: four bytes never repeat.
+/// Consecutive numbers in place of random ones: no four bytes are repeated.
 fn counting(bytes: &mut [u8]) {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
     static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -1,4 +1,4 @@
-//! The client's side of the wire: encoding of input, and parsing of output.
+//! The wire from the client's side: encoding of its input, and parsing of its output.
 
 use veche_proto::websocket::{
     self, Codecs, Decoder, FrameEvent, MessageKind, MessageLimits, Opcode, Role,
@@ -24,7 +24,8 @@ impl Response {
     }
 }
 
-/// Parses one response from the front of `bytes`; returns it and the rest. `has_body` is false for HEAD.
+/// Parses one response from the beginning of `bytes`; returns it and the remaining bytes. `has_body` has to be false
+/// for the response to a HEAD request.
 pub fn response(bytes: &[u8], has_body: bool) -> (Response, &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let end = bytes
@@ -68,7 +69,7 @@ pub fn response(bytes: &[u8], has_body: bool) -> (Response, &[u8]) {
     (response, rest)
 }
 
-/// Parses a complete chunked body; returns it and the rest.
+/// Parses a complete chunked body; returns it and the remaining bytes.
 fn chunked(mut bytes: &[u8]) -> (String, &[u8]) {
     let mut body = Vec::new();
     loop {
@@ -86,7 +87,7 @@ fn chunked(mut bytes: &[u8]) -> (String, &[u8]) {
     }
 }
 
-/// Parses all responses in the bytes.
+/// Parses all responses in these bytes.
 pub fn responses(mut bytes: &[u8]) -> Vec<Response> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -104,7 +105,7 @@ pub fn statuses(bytes: &[u8]) -> Vec<u16> {
         .collect()
 }
 
-/// A message of a WebSocket server.
+/// A message or control frame that a WebSocket server has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMessage {
     Text(String),
@@ -114,7 +115,7 @@ pub enum ServerMessage {
     Close(Option<u16>, String),
 }
 
-/// Parses all messages and control frames, which have to be complete.
+/// Parses all messages and control frames in these bytes. The last one has to be complete.
 pub fn server_messages(bytes: &[u8]) -> Vec<ServerMessage> {
     let (mut decoder, mut codecs) = (Decoder::new(Role::Client, None), Codecs::default());
     let limits = MessageLimits {
@@ -151,7 +152,7 @@ pub fn server_messages(bytes: &[u8]) -> Vec<ServerMessage> {
     messages
 }
 
-/// Returns the texts; panics on other messages.
+/// Returns the text messages in these bytes; panics if there are others.
 pub fn texts(bytes: &[u8]) -> Vec<String> {
     server_messages(bytes)
         .into_iter()
@@ -184,7 +185,7 @@ pub fn close(code: Option<u16>, reason: &str) -> Vec<u8> {
     out
 }
 
-/// Returns a handshake; `headers` are complete lines.
+/// Returns the request of a WebSocket handshake; `headers` are complete header lines.
 pub fn handshake(target: &str, headers: &str) -> String {
     format!(
         "GET {target} HTTP/1.1\r\nHost: veche.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -204,7 +205,7 @@ pub fn post(target: &str, body: &str) -> String {
 }
 
 impl World {
-    /// Opens a WebSocket on the public listener.
+    /// Opens a WebSocket on the public listener of a worker.
     pub fn open(&mut self, worker: usize, target: &str) -> Peer {
         self.open_on(worker, PUBLIC, target)
     }
@@ -224,7 +225,7 @@ impl World {
         peer
     }
 
-    /// Sends, settles, and returns the output.
+    /// Sends bytes, runs turns until the world is idle, and returns the output.
     pub fn ask(&mut self, peer: Peer, bytes: impl AsRef<[u8]>) -> Vec<u8> {
         self.send(peer, bytes.as_ref());
         self.settle();

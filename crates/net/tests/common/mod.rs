@@ -1,4 +1,4 @@
-//! A driver under test: keeps a log and checks the contract on every event.
+//! A driver under test with a log of its events. Each event is checked against the driver's contract.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "a module of a test binary has no outside")]
@@ -34,7 +34,7 @@ pub enum Logged {
     Woken,
 }
 
-/// The observed events of one connection.
+/// What was observed of one connection.
 #[derive(Default)]
 struct Life {
     ended: bool,
@@ -72,7 +72,7 @@ impl Log {
         })
     }
 
-    /// Returns how many ids ended since the last call, and clears the log.
+    /// Returns the number of connections closed since the last call, and clears the log.
     pub fn drain_closed(&mut self) -> usize {
         self.events
             .drain(..)
@@ -84,7 +84,7 @@ impl Log {
         self.received.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// A test is about to close `id`, or has just done so.
+    /// Records that a test is about to close `id`, or has just done so.
     pub fn close_called(&mut self, id: ConnectionId) {
         if let Some(life) = self.lives.get_mut(&id) {
             life.close_called = true;
@@ -158,7 +158,7 @@ impl Log {
         self.events.push(logged);
     }
 
-    /// Returns the life of an id that may have events.
+    /// Returns the record of a connection, which must exist, since its events arrive.
     fn life(&mut self, id: ConnectionId) -> &mut Life {
         let life = self
             .lives
@@ -169,13 +169,13 @@ impl Log {
     }
 }
 
-/// Reaction of a test to each event, after it was logged.
+/// What a test does on each event, after the event was logged.
 pub type React<D> = fn(&mut D, &mut Log, DriverEvent<'_>);
 
-/// The reaction of a test that only examines the log.
+/// Does nothing on events, for tests that only examine the log.
 pub fn ignore<D>(_: &mut D, _: &mut Log, _: DriverEvent<'_>) {}
 
-/// Echoes input, and reads no more than the peer does.
+/// Echoes received bytes, and pauses reading while the peer does not read the echoes.
 pub fn echo<D: Driver>(driver: &mut D, log: &mut Log, event: DriverEvent<'_>) {
     match event {
         DriverEvent::Received { id, bytes } => {
@@ -235,7 +235,7 @@ impl<D: Driver> World<D> {
             .expect("the wait works");
     }
 
-    /// Turns until `done`; a test that hangs fails with its name.
+    /// Runs turns until `done` returns true. After 30 seconds the test fails with `what`.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&Log) -> bool) {
         let start = now();
         while !done(&self.log) {
@@ -257,14 +257,14 @@ impl<D: Driver> World<D> {
         }
     }
 
-    /// Runs some turns, enough for everything late to arrive.
+    /// Runs enough turns for everything that is delayed to arrive.
     pub fn settle(&mut self) {
         for _ in 0..40 {
             self.turn(Some(1));
         }
     }
 
-    /// A loop with nothing to do waits as long as it may.
+    /// Asserts that a turn without events waits for its whole timeout.
     pub fn assert_waits(&mut self) {
         self.settle();
         let start = now();
@@ -280,7 +280,7 @@ impl<D: Driver> World<D> {
         self.driver.close(id);
     }
 
-    /// A connection to our listener: its id here and the peer's socket.
+    /// Connects to the listener; returns the id of the accepted connection and the peer's socket.
     pub fn accept(&mut self) -> (ConnectionId, TcpStream) {
         let peer = TcpStream::connect(self.addr).expect("the listener listens");
         let before = self.log.accepted().len();
@@ -309,13 +309,14 @@ pub fn random(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether the kernel and the container permit io_uring; otherwise the tests on it say so in one line.
+/// Returns whether the kernel and the container permit io_uring. If not, prints once that the tests on it are
+/// skipped.
 pub fn has_uring() -> bool {
     static ALLOWED: OnceLock<bool> = OnceLock::new();
     *ALLOWED.get_or_init(|| match Uring::new(small()) {
         Ok(_) => true,
         Err(error) => {
-            // Not with `eprintln`, whose output the harness captures.
+            // `eprintln` is not used, since the test harness captures its output.
             let line = format!("SKIPPED in part: no test on io_uring: {error}\n");
             std::io::stderr()
                 .write_all(line.as_bytes())

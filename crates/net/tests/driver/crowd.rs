@@ -1,4 +1,4 @@
-//! Many connections at once: more than a driver serves in a turn, and than a small ring has room for.
+//! Many connections at once: more than a driver serves in a turn, and more than a small ring has room for.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use crate::common::{World, echo, ignore, random, small};
 
 const PEERS: usize = 200;
 
-/// Lengths and bytes differ for each.
+/// Returns a message whose length and bytes differ for each peer and round.
 fn message(peer: usize, round: usize) -> Vec<u8> {
     let seed = peer * 100 + round;
     random(seed as u64, 1 + seed * 7 % 1000)
@@ -25,7 +25,7 @@ fn assert_received(id: ConnectionId, peer: &mut TcpStream, sent: &[u8]) {
     assert!(received == sent, "{id:?} heard something else");
 }
 
-/// All peers send before the server looks.
+/// All peers send in each round before the server runs a turn. Each has to receive the echo of its own message.
 pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), echo);
     let mut peers: Vec<_> = (0..PEERS).map(|_| world.accept()).collect();
@@ -54,7 +54,7 @@ pub(crate) fn a_crowd_hears_its_own<D: Driver>(make: fn(Options) -> D) {
     world.assert_waits();
 }
 
-/// Publishes to many connections, some of which were closed.
+/// Publishes to many connections after others were closed. Each open one has to receive every publication.
 pub(crate) fn a_crowd_hears_what_is_published<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let mut peers: Vec<_> = (0..PEERS).map(|_| world.accept()).collect();

@@ -1,4 +1,5 @@
-//! Some peers send without end, others a byte now and then: each gets its turn.
+//! Some peers (flooders) send without end, others (bystanders) a byte now and then. Each has to be served in its
+//! turn.
 //!
 //! The test counts turns and bytes, never time.
 
@@ -14,7 +15,7 @@ use crate::common::{World, ignore};
 const FLOODERS: usize = 20;
 const BYSTANDERS: usize = 5;
 const TURNS: usize = 400;
-/// Turns between two bytes of the bystanders, one of which sends each time.
+/// Number of turns between two bytes; each time one bystander sends.
 const SILENCE_TURNS: usize = 20;
 
 fn options() -> Options {
@@ -25,25 +26,25 @@ fn options() -> Options {
     }
 }
 
-/// Maximum number of turns until a ready transport is served if all are ready: those before it fill some turns, one may
-/// be in progress, and from Linux 6.13 on the kernel itself serves twenty sockets per call.
+/// Maximum number of turns until a ready transport is served if all are ready. The transports before it take some
+/// turns, one turn may be in progress, and from Linux 6.13 on the kernel itself serves twenty sockets per call.
 fn turns_until_served() -> usize {
     (FLOODERS + BYSTANDERS).div_ceil(options().receives_max) + 2
 }
 
-/// Further delay in turns on `Delayed`, which may be stacked.
+/// Maximum number of further turns until then on [`Delayed`] drivers, of which several may be nested.
 const LATE_TURNS: usize = 10;
 
-/// Maximum bytes of one transport in a turn: a receive's worth plus the buffer in which it ends; with delays, several
-/// turns' worth may be delivered in one.
+/// Maximum number of bytes of one transport in a turn: what it may receive, plus the rest of the last buffer. With
+/// delays, the bytes of several turns may be delivered in one.
 const BYTES_MAX: usize = 3 * 64 * 1024;
 
-/// What each transport received in a turn.
+/// Flooders and bystanders on one driver.
 struct Crowd<D> {
     world: World<D>,
     flooders: Vec<(ConnectionId, TcpStream)>,
     bystanders: Vec<(ConnectionId, TcpStream)>,
-    /// For each flooder: the number of turns in which it was served.
+    /// For each flooder, the number of turns in which it was served.
     served: Vec<usize>,
 }
 
@@ -63,7 +64,7 @@ impl<D: Driver> Crowd<D> {
         }
     }
 
-    /// Writes as much as the sockets accept.
+    /// Writes on each flooder's socket as much as the socket accepts.
     fn flood(&mut self) {
         let much = [b'f'; 64 * 1024];
         for (_, peer) in &mut self.flooders {
@@ -77,7 +78,7 @@ impl<D: Driver> Crowd<D> {
         }
     }
 
-    /// Runs a turn; returns how many transports were served.
+    /// Runs a turn; returns the number of transports that were served in it.
     fn turn(&mut self) -> usize {
         self.world.log.received.clear();
         self.world.turn(Some(1));
@@ -95,7 +96,7 @@ impl<D: Driver> Crowd<D> {
     }
 }
 
-/// However much others send.
+/// A bystander is served within a limited number of turns, however much the flooders send.
 pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
     let mut crowd = Crowd::new(make);
     let mut asked: Option<(usize, usize)> = None;
@@ -105,7 +106,7 @@ pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
         if turn % SILENCE_TURNS == 0 {
             let index = turn / SILENCE_TURNS % BYSTANDERS;
             crowd.bystanders[index].1.write_all(b"?").expect("open");
-            // Loopback delivers at once unless the machine is busy.
+            // Loopback delivers the byte within this time unless the machine is busy.
             thread::sleep(Duration::from_millis(1));
             asked = Some((index, turn));
         }
@@ -128,10 +129,11 @@ pub(crate) fn a_bystander_has_its_turn<D: Driver>(make: fn(Options) -> D) {
     assert!(most <= 2 * least + 8, "shares differ: {:?}", crowd.served);
 }
 
-/// Without artificial delays each is served once before any is served twice, and no turn exceeds its limit.
+/// On drivers without artificial delays, each transport is served once before any is served twice, and no turn serves
+/// more transports than its limit.
 pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) -> D) {
     let mut crowd = Crowd::new(make);
-    // For each flooder: how often each was served since it was served itself.
+    // For each flooder, how often each of the others was served since it was served itself.
     let mut since = vec![vec![0; FLOODERS]; FLOODERS];
     for turn in 0..TURNS {
         crowd.flood();
@@ -160,8 +162,8 @@ pub(crate) fn each_is_served_before_any_is_again<D: Driver>(make: fn(Options) ->
             for (count, is_served) in since.iter_mut().zip(&served) {
                 *count += usize::from(*is_served);
             }
-            // The second time: one that was served right after it, and has overtaken it since, when its input was used
-            // up for a moment.
+            // Twice is permitted: another flooder that was served right after this one may have run out of input for
+            // a moment, and may then come before it again.
             assert!(
                 since.iter().all(|count| *count <= 2),
                 "turn {turn}: {place} waits while others are served {since:?} times"

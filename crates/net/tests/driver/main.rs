@@ -1,4 +1,4 @@
-//! One suite for every back end: the guarantees of [`Driver`].
+//! The guarantees of [`Driver`], as one suite that runs on every back end.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -87,7 +87,7 @@ fn a_slow_reader_is_reported_once<D: Driver>(make: fn(Options) -> D) {
             }
         });
         world.until("drained", |log| log.count(&Logged::Drained(id)) == round);
-        // Bytes below the low-water mark still have to be sent.
+        // `Drained` is reported at the low-water mark; the bytes below it still have to be sent.
         let sent = Logged::Sent(id, bytes.len());
         world.until("sent", |log| log.count(&sent) == kept);
         reads.join().expect("the peer got all");
@@ -128,7 +128,7 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
         let before = world.log.count(&Logged::Progressed(id));
         world.turn(Some(1));
         let now = world.driver.unsent(id);
-        // At low water `Drained` reports the progress.
+        // At or below the low-water mark the progress is reported by `Drained` instead of `Progressed`.
         if now > world.driver.options().low_water_bytes {
             let events = world.log.count(&Logged::Progressed(id)) - before;
             assert_eq!(events, usize::from(now < unsent), "{unsent} {now}");
@@ -140,7 +140,7 @@ fn a_large_send_tells_how_it_goes<D: Driver>(make: fn(Options) -> D) {
     let done = Logged::Sent(id, TOTAL);
     world.until("sent", |log| log.has(&done));
     world.log.events.clear();
-    // A send that can't be split makes no partial progress.
+    // A send that is completed in one step reports no progress.
     for _ in 0..10 {
         world.driver.send(id, Buffer::Owned(vec![1]), false);
         world.until_sent(id);
@@ -271,7 +271,8 @@ fn ids_are_reused_by_generation<D: Driver>(make: fn(Options) -> D) {
     let (second, mut peer) = world.accept();
     assert_eq!(second.index, first.index);
     assert_ne!(second.generation, first.generation);
-    // None of these calls may affect the second connection.
+    // These calls name the first connection, which is closed. None of them may affect the second one, which has the
+    // same index.
     world.driver.pause(first);
     world.driver.shutdown(first);
     world.driver.set_timer(first, 0);
@@ -293,7 +294,7 @@ fn connects<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let id = world.driver.connect(world.addr).expect("a descriptor");
     world.log.connecting(id);
-    // Data sent before the connection is established wait.
+    // Data sent before the connection is established has to wait for that.
     world
         .driver
         .send(id, Buffer::Owned(b"early ".to_vec()), false);
@@ -313,7 +314,8 @@ fn connects<D: Driver>(make: fn(Options) -> D) {
     });
 }
 
-/// Each address has its own ports, and the wait may be finer than a millisecond.
+/// Connects from given source addresses, each of which has local ports of its own, with timeouts finer than a
+/// millisecond.
 fn connects_from_an_address<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), ignore);
     let addr = world.addr;
@@ -366,7 +368,7 @@ fn connect_is_refused<D: Driver>(make: fn(Options) -> D) {
 fn timers_fire_in_order<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
         if let DriverEvent::Timer { id } = event {
-            // The timer must not fire in the turn that fires it, however late.
+            // A timer that is set during its own event must not fire again in the same turn, even if it is due.
             driver.set_timer(id, 0);
             driver.clear_timer(id);
         }
@@ -400,7 +402,7 @@ fn timers_fire_in_order<D: Driver>(make: fn(Options) -> D) {
     }
     let deadline = |id: &ConnectionId| deadlines.iter().find(|due| due.1 == *id).map(|due| due.0);
     let order: Vec<_> = fired.iter().map(deadline).collect();
-    // Deadlines in the past fire in the first millisecond after the start.
+    // A deadline in the past fires in the first millisecond after the start.
     let clamp = |at: &Option<u64>| at.map(|at_ms| at_ms.max(start_ms + 1));
     assert!(order.iter().map(clamp).is_sorted(), "{order:?}");
     world.assert_waits();
@@ -431,7 +433,7 @@ fn a_wake_is_never_lost<D: Driver>(make: fn(Options) -> D) {
     }
 }
 
-/// Events of a turn are answered at its end: a turn must not deliver events and then wait.
+/// Asserts that a turn which delivers an event does not also wait: answers to its events are sent only at its end.
 fn no_turn_waits_after_delivering_an_event<D: Driver>(make: fn(Options) -> D) {
     let mut world = World::new(make(small()), |driver: &mut D, _, event| {
         if let DriverEvent::Received { id, .. } = event {
@@ -478,7 +480,7 @@ fn more_leaves_in_order<D: Driver>(make: fn(Options) -> D) {
             .driver
             .send(id, Buffer::Owned(piece), number % 50 != 49);
     }
-    // A `more` without a following send costs a turn, not the bytes.
+    // If no send follows one with `more`, its bytes are delayed by a turn but not lost.
     world
         .driver
         .send(id, Buffer::Owned(b"promised".to_vec()), true);
@@ -492,7 +494,7 @@ fn more_leaves_in_order<D: Driver>(make: fn(Options) -> D) {
     peer.set_nonblocking(true).expect("a socket option");
     let nothing = peer.read(&mut got).expect_err("no byte more");
     assert_eq!(nothing.kind(), ErrorKind::WouldBlock);
-    // Held, then the end: FIN waits for it.
+    // FIN is sent after the bytes that a send with `more` holds back.
     world.driver.send(id, Buffer::Owned(b"held".to_vec()), true);
     world.driver.shutdown(id);
     world.settle();
@@ -524,7 +526,7 @@ fn empty_sends_are_nothing<D: Driver>(make: fn(Options) -> D) {
 }
 
 fn closes_inside_the_sink<D: Driver>(make: fn(Options) -> D) {
-    // The first sender closes all transports, whose bytes are in the same batch.
+    // The connection that receives first closes all others, whose bytes are in the same batch of events.
     let mut world = World::new(make(small()), |driver: &mut D, log, event| {
         if let DriverEvent::Received { .. } = event {
             for id in log.accepted() {
@@ -585,7 +587,7 @@ fn uring(options: Options) -> Uring {
     Uring::new(options).expect("a kernel that allows io_uring")
 }
 
-/// Runs out of buffers all the time.
+/// An io_uring driver with few and small buffers, which it runs out of all the time.
 fn starved(options: Options) -> Uring {
     uring(Options {
         ring_buffers: 4,
@@ -594,7 +596,7 @@ fn starved(options: Options) -> Uring {
     })
 }
 
-/// Has more events than there is room for.
+/// An io_uring driver with more events than its completion queue has room for.
 fn crowded(options: Options) -> Uring {
     uring(Options {
         ring_buffers: 4096,
@@ -604,7 +606,7 @@ fn crowded(options: Options) -> Uring {
     })
 }
 
-/// A buffer for each receive, as before Linux 6.12.
+/// An io_uring driver on which each receive uses a buffer of its own, as before Linux 6.12.
 fn unshared(options: Options) -> Uring {
     uring(Options {
         ring_shares_buffers: false,

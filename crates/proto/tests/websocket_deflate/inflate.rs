@@ -1,7 +1,7 @@
-//! A minimal inflater (RFC 1951) that reports how far back a stream refers, which no library does. For tests only: it
-//! trusts its input.
+//! A minimal decompressor (RFC 1951) that reports how far back a stream refers, which no library does. It is for
+//! tests only: it does not validate its input.
 
-/// Appends a message's bytes to `history`; returns the largest distance.
+/// Decompresses a message and appends its bytes to `history`; returns the largest distance of a reference.
 pub(crate) fn message(payload: &[u8], history: &mut Vec<u8>) -> usize {
     let mut bits = Bits {
         bytes: [payload, &[0, 0, 0xff, 0xff]].concat(),
@@ -117,7 +117,7 @@ impl Bits {
     }
 }
 
-/// Canonical Huffman codes: the number of codes of each length, and their symbols in order.
+/// A canonical Huffman code: the number of codes of each length, and the symbols in the order of their codes.
 struct Codes {
     counts: [usize; 16],
     symbols: Vec<usize>,

@@ -1,4 +1,5 @@
-//! Response bodies, which may be long: encoded in parts as the caller reads, from the hub's results.
+//! Response bodies of API calls. They may be long, so they are encoded in parts, from the hub's results, as the
+//! caller reads.
 
 use std::collections::VecDeque;
 
@@ -7,12 +8,12 @@ use serde_json::value::RawValue;
 use crate::backend::Exchange;
 use crate::http::call::AnswerBody;
 
-/// The remainder of a body.
+/// The part of a response body that is not written yet.
 pub(crate) struct ApiAnswerBody {
     begin: Vec<u8>,
-    /// Exchanges with the names of their results.
+    /// Exchanges whose answers are not written yet, each with the JSON key of its result.
     exchanges: VecDeque<(Exchange, &'static str)>,
-    /// Number of written list elements of the first exchange; `None`: it was not begun.
+    /// Number of written list elements of the first exchange; `None` if none of its answer is written yet.
     next: Option<usize>,
     /// The separator between two exchanges.
     separator: u8,
@@ -20,7 +21,7 @@ pub(crate) struct ApiAnswerBody {
 }
 
 impl ApiAnswerBody {
-    /// Creates an encoded body.
+    /// Creates a body that is already encoded.
     pub(super) fn whole(body: Vec<u8>) -> Self {
         Self {
             begin: body,
@@ -31,7 +32,7 @@ impl ApiAnswerBody {
         }
     }
 
-    /// Creates the reply to a single command.
+    /// Creates the body for a single command.
     pub(super) fn one(exchanges: VecDeque<Exchange>) -> Self {
         debug_assert_eq!(exchanges.len(), 1, "a single command has one reply");
         Self {
@@ -40,7 +41,7 @@ impl ApiAnswerBody {
         }
     }
 
-    /// Creates the answers of a batch in Centrifugo's format: without `result`.
+    /// Creates the body of a batch in Centrifugo's format: each reply has its method as the key in place of `result`.
     pub(super) fn batch(exchanges: VecDeque<(Exchange, &'static str)>) -> Self {
         Self {
             exchanges,
@@ -49,7 +50,7 @@ impl ApiAnswerBody {
         }
     }
 
-    /// Creates the answers of legacy commands, one per line.
+    /// Creates the body for legacy commands, with one answer per line.
     pub(super) fn lines(exchanges: VecDeque<Exchange>) -> Self {
         Self {
             exchanges: exchanges.into_iter().map(|one| (one, "result")).collect(),
@@ -58,7 +59,7 @@ impl ApiAnswerBody {
         }
     }
 
-    /// Returns code and JSON object of the error if the body is only an error.
+    /// Returns the code and the JSON object of the error if the whole body is an error, otherwise `None`.
     pub(super) fn error(&self) -> Option<(u32, String)> {
         #[derive(serde::Deserialize)]
         struct Error<'a> {

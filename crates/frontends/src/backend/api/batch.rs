@@ -14,15 +14,15 @@ use crate::backend::{Backend, CommandProgress};
 use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
-/// Maximum number of commands per batch with possibly large answers.
+/// Maximum number of commands with potentially large answers (history, presence, connections) in one batch.
 const LARGE_MAX: usize = 32;
 
 /// A batch of commands.
 pub(super) struct ApiBatch {
     waiting: VecDeque<(ApiMethod, BatchCommand)>,
-    /// Methods of commands with unwritten answers, in order.
+    /// Methods of the started commands whose answers are not written yet, in order.
     methods: VecDeque<ApiMethod>,
-    /// Whether commands wait for the reply to the last started one.
+    /// Whether the next command waits until the last started one is answered.
     is_barrier: bool,
     are_lines: bool,
 }
@@ -36,7 +36,7 @@ impl ApiBatch {
         };
         let commands = commands?;
         let named = |command: BatchCommand| match ApiMethod::of(&command.method) {
-            // Answered as unknown methods.
+            // Batches can't be nested: these two are answered as unknown methods.
             ApiMethod::Batch | ApiMethod::Lines => (ApiMethod::Unknown(None), command),
             method => (method, command),
         };
@@ -45,7 +45,7 @@ impl ApiBatch {
             let methods = waiting.iter().map(|(method, _)| *method);
             methods.filter(|method| is_one(*method)).count()
         };
-        // Each of these commands visits all channels.
+        // A `channels` command visits all channels of the server, so a batch may contain only one.
         if count(|method| method == ApiMethod::Channels) > 1 {
             return Err(BadCommand::new(
                 "a batch may contain only one channels command",
@@ -68,7 +68,7 @@ impl ApiBatch {
         })
     }
 
-    /// Continues until a command has to wait, and returns for what.
+    /// Starts commands until one has to wait, and returns what it waits for; `None` if all are started.
     pub(super) fn advance(
         &mut self,
         backend: &mut Backend,

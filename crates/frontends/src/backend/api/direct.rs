@@ -1,6 +1,7 @@
-//! API calls of an application on this worker, without HTTP, keys and rates.
+//! API calls by an application on this worker, without HTTP, keys and rate limits.
 //!
-//! Bodies and responses are those of the HTTP API. How the application calls and waits is not known here.
+//! Bodies and responses are those of the HTTP API. How the application makes the call and waits for its response is
+//! not known here.
 
 use veche_hub::{ConnectionId, HubReply, Ticket};
 use veche_types::codes::ErrorCode;
@@ -14,7 +15,7 @@ use crate::context::worker_context::Context;
 use crate::http::api_error::error_body;
 use crate::http::call::{AnswerBody as _, ApiCall as _, CallStatus};
 
-/// Maximum length of a response, which is converted to script values at once.
+/// Maximum length of a response in bytes; a response is converted to script values in one step.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// An API call of an application.
@@ -23,9 +24,9 @@ pub struct DirectCall(BackendCall);
 /// The status of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DirectCallStatus {
-    /// Done: `{"result":{…}}` or `{"error":{…}}`.
+    /// The response is complete: `{"result":{…}}` or `{"error":{…}}`.
     Answered(Vec<u8>),
-    /// The hub currently accepts no publications: [resume](DirectCall::resume) it later.
+    /// The hub currently accepts no publications: [`DirectCall::resume`] has to be called later.
     NeedsCredit,
     /// Other workers have not answered yet.
     NeedsAnswers,
@@ -57,7 +58,7 @@ impl DirectCall {
         finish(self.0.run(body, id, shared))
     }
 
-    /// Continues when there may be credit, or after an answer.
+    /// Continues the call when the hub may accept publications again, or after an answer.
     pub fn resume(&mut self, id: ConnectionId, shared: &mut Context) -> DirectCallStatus {
         finish(self.0.resume(id, shared))
     }

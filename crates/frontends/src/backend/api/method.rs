@@ -31,11 +31,11 @@ pub(super) enum ApiMethod {
     Connections,
     Info,
     Batch,
-    /// Centrifugo's legacy commands, each with its method's name, on `/api` itself.
+    /// Centrifugo's legacy commands, sent to `/api` itself; each command names its method.
     Lines,
     /// A view of the admin page.
     Look(AdminView),
-    /// An unknown method, with a similar name.
+    /// An unknown method, with the name of a similar one, if any.
     Unknown(Option<&'static str>),
 }
 
@@ -72,13 +72,13 @@ impl ApiMethod {
         found.map_or_else(|| Self::Unknown(meant()), |(_, method)| *method)
     }
 
-    /// Returns its name; "error" for an unknown one.
+    /// Returns the method's name; "error" for an unknown method.
     pub(super) fn name(self) -> &'static str {
         let found = NAMES.iter().find(|(_, method)| *method == self);
         found.map_or("error", |(name, _)| name)
     }
 
-    /// Returns whether it requires an object.
+    /// Returns whether the method requires a JSON object as its body.
     pub(super) fn takes_body(self) -> bool {
         !matches!(
             self,
@@ -86,12 +86,12 @@ impl ApiMethod {
         )
     }
 
-    /// Returns whether it only publishes.
+    /// Returns whether the method publishes and does nothing else.
     pub(super) fn publishes(self) -> bool {
         matches!(self, Self::Push | Self::Publish | Self::Broadcast)
     }
 
-    /// Executes the method; not for several commands in one.
+    /// Executes the method. Not for the methods that contain several commands.
     pub(super) fn execute(
         self,
         body: &[u8],
@@ -102,7 +102,8 @@ impl ApiMethod {
         if !shared.config.accepts_unknown_fields {
             return self.dispatch(body, backend, id, shared);
         }
-        // Nothing is executed before everything is parsed.
+        // Unknown fields are removed and the call is repeated: this is safe because nothing is executed before the
+        // whole body is parsed.
         let attempt = |body: &[u8]| self.dispatch(body, backend, id, shared);
         let unknown_field = |error: &Rejection| match error {
             Rejection::Bad(mistake) => mistake.unknown_field(),
@@ -201,7 +202,7 @@ impl ApiMethod {
         backend.publish(&command, shape, true, id, shared)
     }
 
-    /// Checks that the object has what the method needs.
+    /// Checks that the command has the fields that the method requires.
     fn check(self, command: &PublishCommand<'_>) -> Result<(), BadCommand> {
         let wanted = match (self, &command.target) {
             (Self::Push, PublishTarget::User(_) | PublishTarget::Users(_))

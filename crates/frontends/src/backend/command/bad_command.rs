@@ -1,4 +1,4 @@
-//! Errors of JSON objects: their texts, and unknown fields.
+//! Errors in the JSON objects of commands: their texts, and the retry without unknown fields.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use veche_types::codes::ErrorCode;
 use veche_types::nearest;
 
-/// Describes an invalid object, for people.
+/// Describes, in text for people, why a command is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct BadCommand {
@@ -14,11 +14,11 @@ pub struct BadCommand {
     pub reason: String,
     /// The error code of the API.
     pub code: ErrorCode,
-    /// The end of an unknown field's name, if that is the error.
+    /// The index after the unknown field's name in the JSON text, if the error is an unknown field.
     unknown_field: Option<usize>,
 }
 
-/// Maximum length of the text in bytes, since it may quote a long line.
+/// Maximum length of the error text in bytes, since it may quote a long line.
 const WHY_BYTES_MAX: usize = 400;
 
 /// Maximum number of unknown fields ignored per object.
@@ -40,7 +40,7 @@ impl BadCommand {
         }
     }
 
-    /// Returns the error for a channel of an unknown namespace, in Centrifugo's words.
+    /// Returns the error for a channel whose namespace is unknown, with the text that Centrifugo uses.
     pub(crate) fn unknown_channel() -> Self {
         Self {
             code: ErrorCode::UnknownChannel,
@@ -48,7 +48,7 @@ impl BadCommand {
         }
     }
 
-    /// Returns the end of an unknown field's name, if that is the error.
+    /// Returns the index after the unknown field's name in the JSON text, if the error is an unknown field.
     pub(crate) fn unknown_field(&self) -> Option<usize> {
         self.unknown_field
     }
@@ -58,7 +58,7 @@ impl BadCommand {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Self::new("expected a JSON object, found nothing");
         }
-        // Without "line 1", since the caller knows the line better.
+        // serde's "at line 1" is removed: a caller that sends lines would confuse it with its own line numbers.
         let text = error.to_string();
         let what = text.split(" at line ").next().unwrap_or(&text);
         let mut names = what.split('`').skip(1).step_by(2);
@@ -91,8 +91,8 @@ pub(super) fn bad<T>(text: &str) -> Result<T, BadCommand> {
     Err(BadCommand::new(text))
 }
 
-/// Calls `attempt` with an object, and again without each unknown field, whose end `unknown_field` gets from its error;
-/// other errors are returned.
+/// Calls `attempt` with an object. For each error whose `unknown_field` returns the end of an unknown field's name,
+/// that field is removed from a copy of the object and `attempt` is called again; any other error is returned.
 pub(crate) fn retry_without_unknown_fields<T, E>(
     bytes: &[u8],
     mut attempt: impl FnMut(&[u8]) -> Result<T, E>,
@@ -114,8 +114,8 @@ pub(crate) fn retry_without_unknown_fields<T, E>(
     attempt(&rest)
 }
 
-/// Replaces a field whose name, including trailing white space, ends at `end` with spaces, including its value and one
-/// comma.
+/// Overwrites a field with spaces, with its value and one comma. `end` is the index after its name, which may be
+/// followed by white space. Returns `None` if the field can't be found.
 fn blank_field(object: &mut [u8], end: usize) -> Option<()> {
     let name = object.get(..end)?.trim_ascii_end();
     let end = name.len();

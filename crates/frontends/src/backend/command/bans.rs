@@ -33,7 +33,7 @@ struct Tokens<'a> {
     expire_at: Option<u64>,
 }
 
-/// Parses `block_user`: `user`, and `expire_at`.
+/// Parses the body of `block_user`: `user`, and optionally `expire_at`.
 pub fn parse_block_user(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let wire: User<'_> = read(bytes)?;
     Ok(Ban::User {
@@ -42,13 +42,13 @@ pub fn parse_block_user(bytes: &[u8]) -> Result<Ban, BadCommand> {
     })
 }
 
-/// Parses `unblock_user`, which has a `user`.
+/// Parses the body of `unblock_user`: `user`.
 pub fn parse_unblock_user(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let name = super::parse_user(bytes)?;
     Ok(Ban::UserAllowed { user: user(&name)? })
 }
 
-/// Parses `revoke_token`: `uid`, and `expire_at`.
+/// Parses the body of `revoke_token`: `uid`, and optionally `expire_at`.
 pub fn parse_revoke_token(bytes: &[u8]) -> Result<Ban, BadCommand> {
     let wire: Token<'_> = read(bytes)?;
     if !(1..=TOKEN_ID_BYTES_MAX).contains(&wire.uid.0.len()) {
@@ -62,7 +62,8 @@ pub fn parse_revoke_token(bytes: &[u8]) -> Result<Ban, BadCommand> {
     })
 }
 
-/// Parses `invalidate_user_tokens`: `user`, `issued_before` (by default now), and `expire_at`.
+/// Parses the body of `invalidate_user_tokens`: `user`, and optionally `issued_before` (by default now) and
+/// `expire_at`.
 pub fn parse_invalidate_user_tokens(bytes: &[u8], now_s: u64) -> Result<Ban, BadCommand> {
     let wire: Tokens<'_> = read(bytes)?;
     Ok(Ban::TokensOf {
@@ -79,7 +80,7 @@ fn user(name: &JsonText<'_>) -> Result<String, BadCommand> {
     }
 }
 
-/// Clients send 0 for a missing value.
+/// Returns the time in seconds since 1970 at which a ban expires; `None`: never. Callers send 0 for a missing value.
 fn until(expire_at: Option<u64>) -> Option<u64> {
     expire_at.filter(|at_s| *at_s > 0)
 }

@@ -1,4 +1,4 @@
-//! Queries of a channel by back ends, and removal of its history.
+//! Commands of back ends that query a channel or remove its history.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct ChannelCommand<'a> {
     pub query: ChannelQuery,
 }
 
-/// An object with only a user.
+/// A JSON object whose only field is `user`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct User<'a> {
@@ -44,7 +44,7 @@ struct Batch {
     _parallel: bool,
 }
 
-/// An object with only a channel.
+/// A JSON object whose only field is `channel`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Alone<'a> {
@@ -84,7 +84,8 @@ impl From<SincePosition<'_>> for Since {
     }
 }
 
-/// Parses an object with `channel`, `limit` (0: only the position; -1: all), `since`, `reverse`.
+/// Parses the body of `history`: `channel`, and optionally `limit` (0: only the position; -1: unlimited), `since`,
+/// `reverse`.
 pub fn parse_history(bytes: &[u8]) -> Result<ChannelCommand<'_>, BadCommand> {
     let wire: Wire<'_> = read(bytes)?;
     let query = HistoryQuery {
@@ -99,7 +100,7 @@ pub fn parse_history(bytes: &[u8]) -> Result<ChannelCommand<'_>, BadCommand> {
     })
 }
 
-/// Parses an object with only a `channel`, for this query.
+/// Parses an object whose only field is `channel`, as the channel of this query.
 pub fn parse_channel_command(
     bytes: &[u8],
     query: ChannelQuery,
@@ -108,13 +109,13 @@ pub fn parse_channel_command(
     Ok(ChannelCommand { channel, query })
 }
 
-/// Parses an object with only a `user`.
+/// Parses an object whose only field is `user`, and returns the user.
 pub fn parse_user(bytes: &[u8]) -> Result<JsonText<'_>, BadCommand> {
     let User { user } = read(bytes)?;
     Ok(user)
 }
 
-/// Parses an object with only an optional `pattern`; the object may be missing too.
+/// Parses an object whose only field is an optional `pattern`. The body may be empty.
 pub fn parse_pattern(bytes: &[u8]) -> Result<Option<JsonText<'_>>, BadCommand> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
@@ -126,16 +127,16 @@ pub fn parse_pattern(bytes: &[u8]) -> Result<Option<JsonText<'_>>, BadCommand> {
 /// A command of a batch.
 #[derive(Debug)]
 pub struct BatchCommand {
-    /// The name of its method.
+    /// The name of the command's method.
     pub method: String,
-    /// The object for the method.
+    /// The JSON object that the method receives.
     pub body: Box<RawValue>,
-    /// The caller's id for the answer: compact JSON text, a number or a string.
+    /// The caller's id, copied to the answer: compact JSON text of a number or a string.
     pub id: Option<Box<str>>,
 }
 
-/// Parses `{"commands":[{"publish":{…}},…]}`, each with or without an `id`. They are executed in order, regardless of
-/// `parallel`.
+/// Parses `{"commands":[{"publish":{…}},…]}`; each command may have an `id`. `parallel` is accepted and ignored:
+/// commands are executed in order.
 pub fn parse_batch(bytes: &[u8]) -> Result<Vec<BatchCommand>, BadCommand> {
     let Batch { commands, .. } = read(bytes)?;
     let only = |mut command: BTreeMap<String, Box<RawValue>>| {

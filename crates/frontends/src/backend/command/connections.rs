@@ -1,4 +1,4 @@
-//! The command that lists connections.
+//! Parsing of the command that lists connections.
 
 use serde::Deserialize;
 
@@ -33,12 +33,12 @@ struct Wire<'a> {
     channel: Option<JsonText<'a>>,
     #[serde(borrow)]
     name: Option<JsonText<'a>>,
-    /// The query language of Centrifugo's commercial edition.
+    /// A filter in the query language of Centrifugo's commercial edition.
     #[serde(borrow)]
     expression: Option<JsonText<'a>>,
 }
 
-/// Parses `connections`: `user` or `channel`, and `name`.
+/// Parses the body of `connections`: `user` or `channel`, and optionally `name`.
 pub fn parse_connections(bytes: &[u8]) -> Result<ConnectionsQuery<'_>, BadCommand> {
     let wire: Wire<'_> = read(bytes)?;
     let is_given = |text: &JsonText<'_>| !text.0.is_empty();

@@ -1,4 +1,4 @@
-//! Commands of back ends for a user's connections.
+//! Parsing of back end commands that address a user's connections.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::channel_command::{SincePosition, read};
 use super::{BadCommand, JsonText, decode, json_or_binary};
 use crate::context::overrides::NamespaceOverride;
 
-/// Maximum number of excepted connections.
+/// Maximum number of connections that a command may exclude.
 const EXCEPT_MAX: usize = 128;
 
-/// A command and its user.
+/// A command and the user that it addresses.
 #[derive(Debug)]
 pub struct AddressedCommand<'a> {
     /// The name of the user.
@@ -24,7 +24,7 @@ pub struct AddressedCommand<'a> {
     pub command: UserCommand,
 }
 
-/// The connections to close.
+/// The body of `disconnect`: the connections to close, and the close code.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Disconnect<'a> {
@@ -34,7 +34,7 @@ struct Disconnect<'a> {
     client: Option<JsonText<'a>>,
     #[serde(borrow)]
     session: Option<JsonText<'a>>,
-    /// In Go field names, since gocent sends both.
+    /// Ids of connections that stay open. gocent sends this field, like `disconnect`, under its Go name.
     #[serde(borrow, alias = "ClientWhitelist")]
     whitelist: Option<Vec<JsonText<'a>>>,
     #[serde(borrow, alias = "Disconnect")]
@@ -47,7 +47,7 @@ struct CodeAndReason<'a> {
     code: Option<u16>,
     #[serde(borrow)]
     reason: Option<JsonText<'a>>,
-    /// From Centrifugo before version 4; codes replaced it.
+    /// A field of Centrifugo before version 4, ignored: the close code now decides whether the client reconnects.
     #[serde(rename = "reconnect")]
     _reconnect: Option<bool>,
 }
@@ -77,7 +77,7 @@ struct Subscribe<'a> {
     r#override: Option<Overrides>,
 }
 
-/// Subscription options that override those of the namespace.
+/// The `override` field: subscription options that take precedence over those of the namespace.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Overrides {
@@ -88,7 +88,7 @@ struct Overrides {
     force_recovery: Option<Flag>,
 }
 
-/// `{"value": true}`; without a value it is false.
+/// `{"value": true}`; a missing `value` is false.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Flag {
@@ -138,7 +138,7 @@ struct Refresh<'a> {
     info: Option<&'a RawValue>,
 }
 
-/// Parses `disconnect`: `user`, and `client`, `session`, `whitelist`, `disconnect`.
+/// Parses the body of `disconnect`: `user`, and optionally `client`, `session`, `whitelist`, `disconnect`.
 pub fn parse_disconnect(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand> {
     let wire: Disconnect<'_> = read(bytes)?;
     let whitelist = wire.whitelist.unwrap_or_default();
@@ -150,7 +150,7 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand
     let (code, reason) = CloseCode::Disconnected.parts();
     let (mut code, mut reason): (u16, Arc<str>) = (code, Arc::from(reason));
     if let Some(wanted) = wire.disconnect {
-        // 0 means absent.
+        // A code of 0 is treated as missing.
         code = wanted.code.filter(|code| *code > 0).unwrap_or(code);
         reason = Arc::from(wanted.reason.as_ref().map_or("", |reason| &reason.0));
         if !APPLICATION_CODES.contains(&code) {
@@ -175,8 +175,8 @@ pub fn parse_disconnect(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand
     })
 }
 
-/// Parses `subscribe`: `user`, `channel`, and `client`, `session`, `info` or `b64info`, `data` or `b64data`,
-/// `recover_since`, `expire_at`, `override`.
+/// Parses the body of `subscribe`: `user`, `channel`, and optionally `client`, `session`, `info` or `b64info`, `data`
+/// or `b64data`, `recover_since`, `expire_at`, `override`.
 pub fn parse_subscribe<'a>(
     bytes: &'a [u8],
     namespaces: &Namespaces,
@@ -203,7 +203,7 @@ pub fn parse_subscribe<'a>(
     })
 }
 
-/// Parses `unsubscribe`: `user`, `channel`, and `client`, `session`.
+/// Parses the body of `unsubscribe`: `user`, `channel`, and optionally `client`, `session`.
 pub fn parse_unsubscribe<'a>(
     bytes: &'a [u8],
     namespaces: &Namespaces,
@@ -217,7 +217,7 @@ pub fn parse_unsubscribe<'a>(
     })
 }
 
-/// Parses `refresh`: `user`, and `client`, `session`, `expired`, `expire_at`, `info`.
+/// Parses the body of `refresh`: `user`, and optionally `client`, `session`, `expired`, `expire_at`, `info`.
 pub fn parse_refresh(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand> {
     let wire: Refresh<'_> = read(bytes)?;
     let action = UserAction::Refresh {
@@ -231,7 +231,7 @@ pub fn parse_refresh(bytes: &[u8]) -> Result<AddressedCommand<'_>, BadCommand> {
     })
 }
 
-/// Creates a command for the connection with these ids, if given.
+/// Creates a command for the connection with these ids; without ids, for all connections of the user.
 fn user_command(
     (client, session): (Option<JsonText<'_>>, Option<JsonText<'_>>),
     action: UserAction,
@@ -261,7 +261,8 @@ fn channel(name: &JsonText<'_>, namespaces: &Namespaces) -> Result<Arc<str>, Bad
     }
 }
 
-/// Returns JSON unchanged, or the bytes of its base64 alternative, which are JSON or binary.
+/// Returns the JSON value unchanged, or else the decoded bytes of its base64 alternative, which may be JSON or
+/// binary.
 fn payload(
     value: Option<&RawValue>,
     (name, base64): (&str, Option<JsonText<'_>>),
@@ -298,7 +299,7 @@ mod tests {
         };
         assert_eq!(command.command.action, expected);
         assert!(command.command.applies_to("c1") && !command.command.applies_to("c2"));
-        // In the form that gocent sends.
+        // The request body as gocent sends it.
         let text = br#"{"user":"ann","Disconnect":{"reason":"out","reconnect":true},"ClientWhitelist":null,"client":""}"#;
         let all = parse_disconnect(text).expect("good");
         assert!(all.command.applies_to_all());

@@ -1,4 +1,4 @@
-//! A command of a back end with its answer: how partial results are combined, and how it is encoded.
+//! A back end's command with its answer: how partial results are combined, and how the answer is encoded.
 
 use std::fmt::Write as _;
 
@@ -10,12 +10,12 @@ use veche_types::codes::ErrorCode;
 use super::list::AnswerList;
 use crate::http::api_error::write_error;
 
-/// The error for a publication without an answer from the engine.
+/// The error message for a publication to which the engine gave no answer.
 const UNANSWERED: &str = "internal server error: the publication may have been made or not; it can be repeated with its idempotency key";
 
-/// Added to [`Exchange::open`], the number of answers still to come, while that number is unknown for a user command:
-/// until the user's home has sent it. Answers that come before are subtracted from the sum, which therefore never
-/// reaches 0 too early.
+/// Added to [`Exchange::open`] while the number of outstanding answers to a user command is unknown, which is until
+/// the user's home worker sends it. Answers that arrive earlier are subtracted from the sum, so it can't reach 0 too
+/// early.
 pub(super) const UNCOUNTED: u32 = 1 << 31;
 
 /// How the results of a publication are combined.
@@ -28,38 +28,38 @@ pub enum AnswerShape {
     Each,
 }
 
-/// A command that needs an answer.
+/// A command and its answer, of which parts may still be outstanding.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) id: Option<Box<str>>,
-    /// Number of outstanding answers of other workers, and one more while a job is unfinished.
+    /// Number of outstanding answers of other workers, plus one while publications of the command wait for credit.
     pub(super) open: u32,
     pub(super) content: ExchangeState,
-    /// The nodes that have answered, of how many, where some have not.
+    /// If some nodes did not answer: the number of nodes that did, and the number of all known nodes.
     pub(super) partial: Option<(u32, u32)>,
 }
 
-/// The state of the command.
+/// The kind of command and its results so far.
 #[derive(Debug)]
 pub(super) enum ExchangeState {
-    /// Results by target, `None` if unknown; with the shape, and the log message for a publication that reached no
-    /// connection.
+    /// A publication: how results are combined, the log message if it reached no connection, and the result of each
+    /// target (`None` if it is unknown).
     Published(
         AnswerShape,
         Option<&'static str>,
         Vec<Option<PublishOutcome>>,
     ),
-    /// The number of connections.
+    /// The number of connections that were disconnected.
     Disconnected(u32),
     Commanded,
     Channels(ChannelList),
     Connections(ConnectionList),
     Written(String),
-    /// `None` until the home has answered.
+    /// The answer of the channel's home worker; `None` until it has arrived.
     Queried(Option<HubReply>),
-    /// Whether the user is connected, and whether the user is banned.
+    /// The user's status (`None` until it has arrived), and whether the user is banned.
     UserStatus(Option<UserStatus>, bool),
-    /// Error code and message.
+    /// The error code and the message of a command that failed.
     Refused(ErrorCode, String),
 }
 
@@ -69,8 +69,8 @@ impl Exchange {
         self.write_part(out, key, &mut None, usize::MAX);
     }
 
-    /// Writes the next part of the answer, about up to this size of `out`; `next` is the next element of its list, from
-    /// the first part on. Returns whether it was the last part.
+    /// Writes the next part of the answer, until `out` has about this length in bytes. `next` is the index of the
+    /// next list element, `None` before the first part. Returns whether this was the last part.
     pub(crate) fn write_part(
         &self,
         out: &mut Vec<u8>,
@@ -117,7 +117,7 @@ impl Exchange {
         is_whole
     }
 
-    /// Adds to a result that is complete otherwise which part of the nodes it covers.
+    /// If some nodes did not answer, adds the number of nodes that did and of all known nodes to the result.
     fn write_partial(&self, text: &mut String) {
         let Some((answered, known)) = self.partial else {
             return;
@@ -134,7 +134,7 @@ impl Exchange {
         self.list().is_some()
     }
 
-    /// Returns the list of the answer.
+    /// Returns the list that the answer contains, if any.
     fn list(&self) -> Option<AnswerList<'_>> {
         match &self.content {
             ExchangeState::Queried(Some(HubReply::History(Ok(page)))) => {
@@ -199,7 +199,8 @@ impl Exchange {
             ExchangeState::Written(result) => {
                 let _ = write!(text, "\"{key}\":{result}");
             }
-            // Available channels are a list.
+            // Lists that are available are written element by element, so only a list with too many channels gets
+            // here.
             ExchangeState::Channels(_) => {
                 let why = "too many channels: filter by a pattern";
                 write_error(text, ErrorCode::LimitExceeded, why);
@@ -208,7 +209,7 @@ impl Exchange {
                 let why = "too many connections: filter by user or client name";
                 write_error(text, ErrorCode::LimitExceeded, why);
             }
-            // Answers are written when they are complete.
+            // An answer is written only when it is complete, so the results below are present.
             ExchangeState::UserStatus(Some(status), is_blocked) => {
                 write_status(text, key, *status, *is_blocked);
             }
@@ -234,14 +235,15 @@ fn write_status(text: &mut String, key: &str, status: UserStatus, is_blocked: bo
     });
 }
 
-/// Writes the number of connections that a publication reached, if known.
+/// Writes the number of connections to which a publication was handed, if it is known.
 fn write_delivered(text: &mut String, handed: Option<u64>) {
     if let Some(handed) = handed {
         let _ = write!(text, "\"handed\":{handed}");
     }
 }
 
-/// Writes the other results of a publication; its object begins at `begin`.
+/// Writes the other fields of a publication's result. `begin` is the index in `text` after the opening brace, which
+/// decides whether a comma is needed.
 fn write_outcome(text: &mut String, begin: usize, published: &PublishOutcome) {
     if let Some(nodes) = published.nodes {
         let comma = if text.len() == begin { "" } else { "," };
@@ -287,7 +289,7 @@ fn write_query_answer(text: &mut String, key: &str, answer: &HubReply) {
             };
             write_error(text, code, &error.to_string());
         }
-        // `list` handles the first two; no query has the others as answers.
+        // `list` writes the first two; the others are never answers to a query.
         HubReply::History(Ok(_))
         | HubReply::Presence(Ok(_))
         | HubReply::Subscribed(_)

@@ -1,4 +1,4 @@
-//! Lists in answers, which may be long: encoded element by element.
+//! Lists in answers. They may be long, so they are encoded element by element.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl AnswerList<'_> {
         }
     }
 
-    /// Writes what precedes the elements.
+    /// Writes the JSON text before the first element.
     pub(super) fn open(&self, text: &mut String) {
         text.push_str(match self {
             Self::History(_) => "{\"publications\":[",
@@ -36,7 +36,7 @@ impl AnswerList<'_> {
         });
     }
 
-    /// Writes the element at this index, preceded by its comma.
+    /// Writes the element at this index, with a comma before it unless it is the first.
     pub(super) fn write(&self, place: usize, text: &mut String) {
         if place > 0 {
             text.push(',');
@@ -62,7 +62,7 @@ impl AnswerList<'_> {
         }
     }
 
-    /// Writes what follows the elements.
+    /// Writes the JSON text after the last element.
     pub(super) fn close(&self, text: &mut String) {
         match self {
             Self::History(page) => {
@@ -94,7 +94,7 @@ fn write_connection(text: &mut String, one: &ConnectionInfo) {
     let _ = write!(text, "{client}:{described}");
 }
 
-/// Writes a client's public data.
+/// Writes the public data of a channel's member.
 fn write_client(text: &mut String, client: &ClientInfo) {
     let user = Value::from(&*client.user);
     let id = Value::from(&*client.client);

@@ -5,7 +5,7 @@ use veche_hub::ChannelName;
 use crate::backend::command::BadCommand;
 use crate::context::worker_context::Context;
 
-/// Returns the name of a user's personal channel, built in `name`.
+/// Returns the name of a user's personal channel, which is built in the buffer `name`.
 pub(super) fn personal_channel<'n>(
     user: &str,
     name: &'n mut String,

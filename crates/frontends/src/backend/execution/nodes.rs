@@ -1,4 +1,5 @@
-//! Commands and queries for all nodes of a cluster: they go to the lane of the cluster, and one answer covers all nodes.
+//! Commands and queries for all nodes of a cluster. They are sent through the cluster's message lane, and one answer
+//! combines those of all nodes.
 
 use std::sync::Arc;
 
@@ -13,8 +14,9 @@ use crate::context::issued_token::Ban;
 use crate::context::process::ProcessServices;
 use crate::context::worker_context::{Context, Requests};
 
-/// Applies an instruction to connections of a user that still wait for a decision, or for an answer that names the user.
-/// Sessions carry it out themselves.
+/// Applies a user command to decisions in progress: a connection of this user that is still authenticating, or a
+/// subscription that a hook still decides on, is closed or refused afterwards. Open sessions receive the command
+/// themselves.
 pub fn bind_undecided(process: &dyn ProcessServices, user: &str, instruction: &UserCommand) {
     let is_end = matches!(
         instruction.action,
@@ -24,12 +26,12 @@ pub fn bind_undecided(process: &dyn ProcessServices, user: &str, instruction: &U
                 ..
             }
     );
-    // A connect hook knows the id of such a connection.
+    // The connect hook was given the id of the connection, so a back end may name a connection that is not open yet.
     let client = instruction.client.as_deref();
     match client {
         _ if !is_end => {}
         Some(client) => process.disconnect_client(user, client),
-        // Only open sessions have an id.
+        // Only an open session has a session id.
         None if instruction.session.is_some() => {}
         None => process.disconnect_user(user, &instruction.except),
     }

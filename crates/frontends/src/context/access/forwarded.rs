@@ -1,14 +1,16 @@
-//! The client address sent by proxies in `X-Forwarded-For`, `Forwarded` (RFC 7239) or a header of their own.
+//! The client's address as a proxy sends it: in `X-Forwarded-For`, `Forwarded` (RFC 7239) or a header of the proxy's
+//! own.
 //!
-//! Each proxy appends the address of its peer to the list, so the list is read from its end: while an address belongs
-//! to a trusted proxy, the one before it is trusted too. Everything before the first other address may be forged.
+//! Each proxy appends the address of its own peer to the list, so the list is read from its end: as long as an
+//! address belongs to a trusted proxy, the address before it is trusted too. The first address that belongs to no
+//! trusted proxy is the client; everything before it may be forged.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use veche_proto::http::Head;
 
-/// The header in which trusted proxies send the client address. Only the configured one is read: a proxy that writes
-/// one header passes the others on as the client sent them.
+/// The header in which trusted proxies send the client's address. Only the configured header is read: a proxy that
+/// writes one of these headers passes on the others as the client sent them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientAddress {
     /// `X-Forwarded-For`, a list of addresses.
@@ -23,12 +25,12 @@ pub enum ClientAddress {
 /// Maximum number of addresses read from the end of a list.
 const HOPS_MAX: usize = 32;
 
-/// The client address is malformed, possibly forged by a client, so none of it is trusted.
+/// The client's address is malformed. A client may have forged it, so no part of the header is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadForwardedHeader;
 
 impl ClientAddress {
-    /// Returns the client address received from a trusted proxy `peer`; `peer` itself without the header.
+    /// Returns the client's address as sent by the trusted proxy `peer`; `peer` itself if the header is missing.
     pub(super) fn read(
         &self,
         peer: IpAddr,
@@ -37,7 +39,8 @@ impl ClientAddress {
     ) -> Result<IpAddr, BadForwardedHeader> {
         match self {
             Self::XForwardedFor => {
-                // Raw bytes: a line that is not UTF-8 must not hide the lines added to it.
+                // Lines are raw bytes: a line of the client that is not UTF-8 must not hide the lines that proxies
+                // added.
                 let lines: Vec<&[u8]> = lines(head, "x-forwarded-for").collect();
                 let hops = lines
                     .iter()
@@ -59,7 +62,7 @@ impl ClientAddress {
                 match (lines.next(), lines.next()) {
                     (None, _) => Ok(peer),
                     (Some(line), None) => address(line).ok_or(BadForwardedHeader),
-                    // Two headers: an intermediary added one.
+                    // A second header with the address may come from the client, so neither is trusted.
                     _ => Err(BadForwardedHeader),
                 }
             }
@@ -73,9 +76,11 @@ fn lines<'b>(head: &Head<'b>, name: &str) -> impl Iterator<Item = &'b [u8]> {
         .map(|(_, value)| value)
 }
 
-/// Returns the first address from the end that is not a trusted proxy; if all are, the last one read.
+/// Returns, from the end, the first address that is not a trusted proxy; if all belong to trusted proxies, the last
+/// address read.
 ///
-/// A malformed element on the way was sent by a client: it must not make the proxy the client.
+/// A malformed element before that comes from a client: it is an error, so that the proxy's address is not taken for
+/// the client's.
 fn nearest(
     peer: IpAddr,
     hops: impl Iterator<Item = Option<IpAddr>>,
@@ -91,7 +96,7 @@ fn nearest(
     Ok(client)
 }
 
-/// Splits at separators outside of quoted strings (RFC 9110 section 5.6.4).
+/// Splits text at the separators that are outside of quoted strings (RFC 9110 section 5.6.4).
 fn unquoted(text: &[u8], separator: u8) -> Result<Vec<&[u8]>, BadForwardedHeader> {
     let (mut pieces, mut start, mut is_quoted, mut at) = (Vec::new(), 0, false, 0);
     while at < text.len() {
@@ -113,7 +118,7 @@ fn unquoted(text: &[u8], separator: u8) -> Result<Vec<&[u8]>, BadForwardedHeader
     Ok(pieces)
 }
 
-/// Returns the value of `for` of one element of `Forwarded`, if any.
+/// Returns the value of the `for` parameter in one element of `Forwarded`, if it has one.
 fn forwarded_for(element: &[u8]) -> Result<Option<&[u8]>, BadForwardedHeader> {
     let mut found = None;
     for pair in unquoted(element, b';')? {
@@ -161,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the client that `how` finds in these header lines, received from 10.0.0.1; 10.0.0.0/8 is trusted.
+    /// Returns the address that `how` finds in these header lines. The peer is 10.0.0.1, and 10.0.0.0/8 is trusted.
     fn client(how: &ClientAddress, lines: impl AsRef<[u8]>) -> String {
         let text = [b"GET / HTTP/1.1\r\nHost: a\r\n", lines.as_ref(), b"\r\n"].concat();
         let mut scan = HeadScan::default();

@@ -1,4 +1,4 @@
-//! Metadata of a file, computed once per version.
+//! Metadata of a file, computed once per version of the file.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,18 +13,19 @@ pub struct FileMetadata {
     pub content_type: Box<str>,
     /// The entity tag, quoted.
     pub etag: Box<str>,
-    /// The time of the last change, formatted for the header.
+    /// The modification time, formatted for the `Last-Modified` header.
     pub last_modified: Box<str>,
-    /// The time of the last change in seconds since 1970.
+    /// The modification time in seconds since 1970.
     pub modified_unix_s: u64,
     /// The coding of its content; `None`: unencoded.
     pub encoding: Option<ContentCoding>,
 }
 
 impl FileMetadata {
-    /// Creates the metadata of a file in a file system. The tag is strong: it contains the time of the change in
-    /// nanoseconds; two changes within one tick of the kernel's clock (4 ms) that preserve the length would have to
-    /// occur between two requests to be missed.
+    /// Creates the metadata of a file on disk. The entity tag is strong: it contains the modification time in
+    /// nanoseconds and the length. Two versions have the same tag only if they are of equal length and were written
+    /// within one tick of the kernel's clock (4 ms); a client notices nothing unless it requested the file between
+    /// the two writes.
     #[must_use]
     pub fn of_file(name: &str, len_bytes: u64, modified_unix_s: u64, modified_ns: u32) -> Self {
         Self::new(
@@ -35,7 +36,7 @@ impl FileMetadata {
         )
     }
 
-    /// Creates the metadata of a file whose content has a digest.
+    /// Creates the metadata of a file from the digest of its content, which becomes the entity tag.
     #[must_use]
     pub fn of_digest(name: &str, len_bytes: u64, modified_unix_s: u64, digest: &[u8]) -> Self {
         let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -43,7 +44,8 @@ impl FileMetadata {
     }
 
     fn new(name: &str, len_bytes: u64, modified_unix_s: u64, tag: &str) -> Self {
-        // Dates before 1970 are passed as 0; years above 9999 can't be formatted.
+        // Times before 1970 are passed as 0. Years after 9999 can't be formatted, so later times are limited to the
+        // end of that year.
         let modified_unix_s = modified_unix_s.min(253_402_300_799);
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(modified_unix_s);
         Self {
@@ -56,9 +58,9 @@ impl FileMetadata {
         }
     }
 
-    /// Converts to the metadata of a variant in that coding: it has the type of the unencoded file and a tag of its
-    /// own. Tools that copy the file's time to a variant may round it to seconds (`brotli` does); two builds within one
-    /// second then have the same tag if their lengths are equal.
+    /// Converts to the metadata of a variant in that coding: its media type is that of the unencoded file, its entity
+    /// tag is its own. Some tools (`brotli`) round the modification time that they copy to the variant to seconds;
+    /// two variants built within one second then have the same tag if their lengths are equal.
     #[must_use]
     pub fn encoded(mut self, encoding: ContentCoding) -> Self {
         let tag = self.etag.trim_matches('"');

@@ -1,4 +1,5 @@
-//! Name and password in `Authorization` (HTTP Basic, RFC 7617): parsing. Verification is behind the trait [`PasswordVerifier`].
+//! Parsing of a name and password in `Authorization` (HTTP Basic, RFC 7617). They are verified by a
+//! [`PasswordVerifier`].
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,15 +15,15 @@ use zeroize::Zeroizing;
 use super::result::{AuthError, CompletionSink, IdentityResult};
 use crate::context::app::MaybeDeferred;
 
-/// Maximum length of a password in bytes, from PAM (`PAM_MAX_RESP_SIZE` with its NUL).
+/// Maximum length of a password in bytes: PAM's `PAM_MAX_RESP_SIZE` without the terminating NUL.
 pub const PASSWORD_BYTES_MAX: usize = 511;
 
-/// A client's name and password. Masked in debug output, and wiped when dropped.
+/// A client's name and password. They are masked in debug output and wiped from memory when dropped.
 pub struct Credentials {
     /// The name: 1 to 254 bytes without control characters.
     pub user: String,
-    /// The password: 1 to [`PASSWORD_BYTES_MAX`] bytes without control characters; UTF-8 if the client follows the
-    /// challenge.
+    /// The password: 1 to [`PASSWORD_BYTES_MAX`] bytes without control characters. It is UTF-8 only if the client
+    /// respects the `charset` of the challenge.
     pub password: Zeroizing<Vec<u8>>,
 }
 
@@ -32,9 +33,10 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Verifies names and passwords. Shared by all workers; never blocks.
+/// Verifies names and passwords. All workers share one instance; its methods never block.
 pub trait PasswordVerifier: Send + Sync + fmt::Debug {
-    /// Verifies credentials: returns the result immediately, or sends it exactly once to the completion sink.
+    /// Verifies credentials. Either returns the result, or defers it and later sends it exactly once to the
+    /// completion sink.
     fn verify(
         &self,
         credentials: Credentials,
@@ -44,14 +46,14 @@ pub trait PasswordVerifier: Send + Sync + fmt::Debug {
         now: Now,
     ) -> MaybeDeferred<IdentityResult>;
 
-    /// Returns the realm for the challenge; visible ASCII characters and spaces without `"` and `\`.
+    /// Returns the realm for the challenge: visible ASCII characters and spaces, without `"` and `\`.
     fn realm(&self) -> &str;
 }
 
 /// Parses the credentials of a request.
 ///
 /// # Errors
-/// There are none, or they violate RFC 7617 or the length limit.
+/// The request has no credentials, or they violate RFC 7617 or a length limit.
 pub(super) fn read(head: &Head<'_>) -> Result<Credentials, AuthError> {
     let Some(value) = head.header("authorization") else {
         return Err(AuthError::NoCredentials);
@@ -68,11 +70,12 @@ fn parse(encoded: &str) -> Option<Credentials> {
     let mut bytes = Zeroizing::new(vec![0; base64::decoded_len_estimate(encoded.len())]);
     let length = STANDARD.decode_slice(encoded, &mut bytes).ok()?;
     let bytes = &bytes[..length];
-    // Section 2: the name contains no colon, and neither part contains control characters.
+    // RFC 7617 section 2: the name contains no colon, and neither name nor password contains control characters.
     let colon = bytes.iter().position(|byte| *byte == b':')?;
     let (user, password) = (&bytes[..colon], &bytes[colon + 1..]);
     let user = std::str::from_utf8(user).ok()?;
-    // LDAP directories treat a name without a password as anonymous and accept it.
+    // An empty password is refused here: LDAP servers treat a name with an empty password as an anonymous login and
+    // accept it.
     if !super::is_valid_user(user)
         || !(1..=PASSWORD_BYTES_MAX).contains(&password.len())
         || password.iter().any(u8::is_ascii_control)
@@ -85,7 +88,7 @@ fn parse(encoded: &str) -> Option<Credentials> {
     })
 }
 
-/// Returns the value of `WWW-Authenticate`.
+/// Returns the value of `WWW-Authenticate` with the verifier's realm.
 pub(super) fn challenge(login: &dyn PasswordVerifier) -> String {
     format!("Basic realm=\"{}\", charset=\"UTF-8\"", login.realm())
 }
@@ -101,7 +104,7 @@ mod tests {
 
     #[test]
     fn examples_of_the_rfc() {
-        // Sections 2 and 2.1.
+        // The examples of RFC 7617, sections 2 and 2.1.
         for (encoded, user, password) in [
             ("QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "Aladdin", "open sesame"),
             ("dGVzdDoxMjPCow==", "test", "123£"),
@@ -116,7 +119,8 @@ mod tests {
     fn the_first_colon_counts() {
         let expected = ("ann".to_owned(), b"a:b:".to_vec());
         assert_eq!(parsed(b"ann:a:b:"), Some(expected));
-        // Some clients send Latin-1 regardless of the charset; the verifier decides.
+        // Some clients send Latin-1 despite `charset="UTF-8"`. Such a password is passed on, and the verifier
+        // decides.
         assert!(parsed(b"ann:\xfcber").is_some());
     }
 

@@ -1,4 +1,4 @@
-//! The identity hook: the back end determines the user. Its request and result; it is sent elsewhere.
+//! The identity hook, by which the back end determines the user: its request and the trait that sends it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,15 +14,16 @@ use crate::context::app::MaybeDeferred;
 /// A request for the identity of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct IdentityRequest<'a> {
-    /// The client's request: a handshake, or one to an application.
+    /// The client's request: a WebSocket handshake, or an HTTP request to an application.
     pub head: &'a Head<'a>,
     /// The IP address of the client.
     pub client: IpAddr,
 }
 
-/// Sends identity requests to the back end. Shared by all workers; never blocks.
+/// Sends identity requests to the back end. All workers share one instance; its methods never block.
 pub trait IdentityBackend: Send + Sync + fmt::Debug {
-    /// Asks for a client's identity: returns it immediately, or sends it exactly once to the completion sink.
+    /// Requests a client's identity. Either returns it, or defers it and later sends it exactly once to the
+    /// completion sink.
     fn begin(
         &self,
         request: &IdentityRequest<'_>,

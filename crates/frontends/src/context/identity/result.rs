@@ -11,7 +11,7 @@ use veche_proto::http::Status;
 pub struct VerifiedUser {
     /// The name of the user.
     pub user: String,
-    /// Expiry in seconds since 1970; `None`: valid as long as the connection.
+    /// When the identity expires, in seconds since 1970; `None`: it is valid as long as the connection.
     pub until_s: Option<u64>,
     /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     pub disconnects_seen: u64,
@@ -20,30 +20,31 @@ pub struct VerifiedUser {
 /// The result of asynchronous authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentityResult {
-    /// New keys may be available: verify the token again.
+    /// New issuer keys may be available: the token has to be verified again.
     KeysFetched,
     /// The client was authenticated.
     Verified(VerifiedUser),
-    /// Authentication failed or was unavailable.
+    /// The client was not authenticated, or authentication is unavailable.
     Failed(AuthError),
 }
 
 /// Receives authentication results for a worker.
 pub trait CompletionSink: Send + Sync + fmt::Debug {
-    /// Sends the result for a connection, which may be closed by now, to its worker. May be called on any thread.
+    /// Sends the result for a connection to that connection's worker; the connection may be closed by then. May be
+    /// called on any thread.
     fn complete(&self, id: ConnectionId, identity_result: IdentityResult);
 }
 
 /// Why a client was not authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// The configured source of the name is empty.
+    /// The request has no name in the place that the route configures.
     #[error("no user name in the handshake")]
     NoUser,
     /// The name is too long or has control characters.
     #[error("bad user name: 1 to 254 bytes without control characters")]
     MalformedUser,
-    /// None of the token sources has a token.
+    /// The request has no token in any of the configured places.
     #[error("no token")]
     NoToken,
     /// The token is invalid.
@@ -55,34 +56,34 @@ pub enum AuthError {
     /// The user is banned.
     #[error("this user is blocked")]
     Blocked,
-    /// The user was disconnected during authentication.
+    /// A back end disconnected the user while authentication was in progress.
     #[error("this user was disconnected during the handshake")]
     Disconnected,
-    /// The identity from the back end has expired.
+    /// The identity in the back end's answer has already expired.
     #[error("the authorization of this client has expired")]
     Expired,
-    /// A channel token of Centrifugo's protocol, which can't open a connection.
+    /// The token is a channel token of Centrifugo's protocol, which can't open a connection.
     #[error("the token is refused: it is a subscription token")]
     ChannelToken,
-    /// No keys to verify a token.
+    /// No issuer keys have been fetched yet, so the token can't be verified.
     #[error("tokens can't be verified at the moment")]
     KeysUnavailable,
-    /// The back end rejected the client: 401.
+    /// The back end rejected the client with 401.
     #[error("the back end rejected the credentials")]
     RejectedByHook,
-    /// The back end denied access: 403.
+    /// The back end denied access with 403.
     #[error("the back end refused this client")]
     ForbiddenByHook,
-    /// The back end gave no valid answer, or its hook is paused.
+    /// The back end gave no valid answer, or requests to its hook are paused after failures.
     #[error("the identity hook is unavailable")]
     HookUnavailable,
-    /// No name and password.
+    /// The request has no name and password.
     #[error("a user name and a password are required")]
     NoCredentials,
-    /// Malformed credentials by RFC 7617, or too long.
+    /// The credentials are too long, or malformed according to RFC 7617.
     #[error("the credentials are malformed")]
     MalformedCredentials,
-    /// Wrong credentials or an invalid account, without distinction for the client.
+    /// The password is wrong or the account is invalid; the client is not told which.
     #[error("wrong user name or password")]
     WrongCredentials,
     /// The password verifier is unavailable.
@@ -91,7 +92,7 @@ pub enum AuthError {
     /// Too many passwords are waiting for verification.
     #[error("too many passwords are being checked")]
     VerifierBusy,
-    /// Too many wrong passwords from the client's address.
+    /// Too many wrong passwords came from the client's address.
     #[error("too many wrong passwords of this address")]
     TooManyAttempts {
         /// Seconds until the next attempt is checked.
@@ -100,7 +101,7 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// Returns whether keys that were not fetched yet may verify the token.
+    /// Returns whether verification failed because of keys that may be available after a fetch.
     pub(crate) fn may_need_keys(&self) -> bool {
         matches!(
             self,
@@ -108,7 +109,7 @@ impl AuthError {
         )
     }
 
-    /// Returns the status of the refused handshake.
+    /// Returns the HTTP status of the response that refuses the handshake.
     pub fn status(self) -> Status {
         match self {
             Self::NoUser
@@ -132,7 +133,7 @@ impl AuthError {
         }
     }
 
-    /// Returns the seconds for `Retry-After`, if useful.
+    /// Returns the number of seconds for `Retry-After`, if the header is useful.
     pub(crate) fn retry_after_s(self) -> Option<u32> {
         match self {
             Self::VerifierUnavailable | Self::VerifierBusy => Some(1),
@@ -143,7 +144,8 @@ impl AuthError {
         }
     }
 
-    /// Returns whether the failure is independent of the client, so that a retry may succeed.
+    /// Returns whether the failure is caused by the server or the back end rather than the client, so that a retry
+    /// may succeed.
     pub fn is_server_fault(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Tests of externally determined identities.
+//! Tests of identities that a back end or PAM determines.
 
 use veche_jwt::TokenError;
 

@@ -1,6 +1,6 @@
-//! Client tokens: where they are found in a request, and their results.
+//! Client tokens: where a request contains them, and which identity they give.
 //!
-//! `veche_jwt` verifies them with the current keys of a [`KeyProvider`].
+//! `veche_jwt` verifies them with the issuer keys that a [`KeyProvider`] currently has.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,23 +18,23 @@ use super::{
 use crate::context::app::MaybeDeferred;
 use crate::context::issued_token::IssuedToken;
 
-/// Prefix of a token among the subprotocols: `bearer.eyJ…`. Browsers can set no other header.
+/// Prefix of a subprotocol that contains a token: `bearer.eyJ…`. For a WebSocket, browsers can set no other header.
 pub const PROTOCOL_PREFIX: &str = "bearer.";
 
-/// How tokens are found and verified.
+/// Where a route finds tokens, and how it verifies them.
 #[derive(Clone, Debug)]
 pub struct TokenAuth {
-    /// Token sources; the first one with a token counts, even if that is invalid.
+    /// The places to look for a token, in order. The first place with a token counts, even if the token is invalid.
     pub sources: Vec<TokenSource>,
     /// How connection tokens are verified.
     pub connections: TokenVerifier,
-    /// Verifies subscription tokens; `None`: like those of connections.
+    /// How subscription tokens are verified; `None`: like connection tokens.
     pub subscriptions: Option<TokenVerifier>,
-    /// The clients that may be anonymous.
+    /// Which clients may be anonymous.
     pub anonymous: Anonymous,
 }
 
-/// Keys and claim rules for tokens.
+/// The issuer keys, and the rules for the claims of a token.
 #[derive(Clone, Debug)]
 pub struct TokenVerifier {
     /// Rules for the claims.
@@ -46,12 +46,12 @@ pub struct TokenVerifier {
 /// Which clients of a route with tokens may be anonymous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {
-    /// None: every client needs a token with a user.
+    /// Every client needs a token with a user.
     #[default]
     None,
-    /// Clients with a token without a user.
+    /// Clients whose token has no user are anonymous; a token is required.
     Token,
-    /// All clients may be anonymous, also those without a token.
+    /// Clients without a token are anonymous too.
     All,
 }
 
@@ -70,13 +70,14 @@ pub enum TokenSource {
     Header(String),
 }
 
-/// Provides the keys of an issuer. Shared by all workers; never blocks.
+/// Provides the keys of an issuer. All workers share one instance; its methods never block.
 pub trait KeyProvider: Send + Sync + fmt::Debug {
-    /// Returns the current keys; `None` if there have never been any.
+    /// Returns the current keys; `None` if none were ever fetched.
     fn keys(&self) -> Option<Arc<Keys>>;
 
-    /// Requests newer keys than those `seen`, for a token signed with an unknown key. Returns whether there are newer
-    /// ones or a fetch is in progress: then [`IdentityResult::KeysFetched`](super::IdentityResult::KeysFetched) follows once.
+    /// Requests keys newer than `seen`, for a token that was signed with an unknown key. Returns true if there are
+    /// newer keys or a fetch is in progress; [`IdentityResult::KeysFetched`](super::IdentityResult::KeysFetched) then
+    /// follows once.
     fn fetch(
         &self,
         id: ConnectionId,
@@ -86,7 +87,8 @@ pub trait KeyProvider: Send + Sync + fmt::Debug {
 }
 
 impl TokenAuth {
-    /// Creates the default configuration: each token has a user, and all are verified alike.
+    /// Creates the default configuration: each token must have a user, and subscription tokens are verified like
+    /// connection tokens.
     #[must_use]
     pub fn new(places: Vec<TokenSource>, connections: TokenVerifier) -> Self {
         Self {
@@ -112,7 +114,7 @@ impl TokenAuth {
         MaybeDeferred::Ready(named)
     }
 
-    /// Authenticates with the current keys, without a fetch.
+    /// Authenticates a client with the current keys, without requesting newer ones.
     pub(super) fn authenticate_with_fetched_keys(
         &self,
         head: &Head<'_>,
@@ -145,7 +147,7 @@ impl TokenAuth {
     /// Verifies a connection token with the current keys; returns its identity and all claims.
     ///
     /// # Errors
-    /// The token is refused, or there are no keys.
+    /// The token is refused, or no keys are available.
     pub(crate) fn verify(
         &self,
         token: &str,
@@ -186,10 +188,10 @@ impl TokenAuth {
         Ok((lease, claimed.all))
     }
 
-    /// Returns the user of a connection token, `""` for an anonymous one.
+    /// Returns the user of a connection token, `""` if it is anonymous.
     ///
     /// # Errors
-    /// The token has no user but needs one.
+    /// The token has no user, although the route requires one.
     pub(crate) fn user_of(&self, user: Option<String>) -> Result<String, TokenError> {
         match (user, self.anonymous) {
             (Some(user), _) => Ok(user),
@@ -224,11 +226,11 @@ impl TokenAuth {
 }
 
 impl TokenVerifier {
-    /// Returns the validity of what a token opens: until its `expire_at` as defined by Centrifugo, where 0 is
-    /// unlimited; without it, as long as the token.
+    /// Returns how long a connection or subscription opened by a token is valid. If the token has Centrifugo's claim
+    /// `expire_at`, the validity ends then (0: never); otherwise it ends with that of the token.
     ///
     /// # Errors
-    /// `expire_at` is invalid.
+    /// The value of `expire_at` is invalid.
     pub(crate) fn validity(&self, claimed: &VerifiedClaims) -> Result<Validity, TokenError> {
         match claimed.all.get("expire_at") {
             None | Some(Value::Null) => Ok(Validity {
@@ -244,10 +246,10 @@ impl TokenVerifier {
         }
     }
 
-    /// Verifies a token with these keys and returns its claims; the token may have no user.
+    /// Verifies a token with these keys and returns its claims. The token need not have a user.
     ///
     /// # Errors
-    /// The token is invalid or revoked, or there are no keys.
+    /// The token is invalid or revoked, or no keys are available.
     pub(crate) fn verify(
         &self,
         keys: Option<&Keys>,
@@ -270,13 +272,14 @@ impl TokenVerifier {
     }
 }
 
-/// Parses a NumericDate, which may have a fraction (RFC 7519 section 2).
+/// Parses a NumericDate (RFC 7519 section 2) to whole seconds; the number may have a fraction.
 fn seconds(value: &Value) -> Option<u64> {
     let whole = value.as_u64();
     whole.or_else(|| value.as_f64().map(|seconds| seconds.max(0.0) as u64))
 }
 
-/// Parses a bearer token. RFC 9110 section 11.4: a case-insensitive scheme, then spaces.
+/// Returns the token of an `Authorization` value with the scheme `Bearer`, which is case-insensitive and followed by
+/// spaces (RFC 9110 section 11.4).
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme

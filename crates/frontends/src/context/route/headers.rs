@@ -2,7 +2,7 @@
 
 use veche_proto::http::{InvalidHeader, Status, check_header};
 
-/// Response headers that a route adds; all are valid.
+/// The response headers that a route adds, all of them valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteHeaders(Box<[Added]>);
 
@@ -10,7 +10,7 @@ pub struct RouteHeaders(Box<[Added]>);
 struct Added {
     name: String,
     value: String,
-    /// Whether error responses get the header too.
+    /// Whether the header is also added to error responses.
     is_of_refusals: bool,
 }
 
@@ -23,19 +23,19 @@ pub enum HeaderError {
     /// The value of the header is empty.
     #[error("the value is empty")]
     Empty,
-    /// The header belongs to the connection or to message framing.
+    /// The header belongs to the connection or to the framing of messages.
     #[error("the server sets this header itself: it describes the connection, not the response")]
     Connection,
-    /// The header differs between responses.
+    /// The header describes the body, so each response sets its own.
     #[error("the server or the script sets this header on each response: it describes the body")]
     Content,
-    /// The header applies to some responses only.
+    /// The header belongs only to responses that need it, which set it themselves.
     #[error("the server or the script sets this header on the responses that need it")]
     Single,
 }
 
-/// Headers of the connection, in addition to those that [`check_header`] refuses and all that begin with
-/// `Sec-WebSocket-`.
+/// Headers of the connection that a route can't add, in addition to those that [`check_header`] refuses and those
+/// that begin with `Sec-WebSocket-`.
 const OF_CONNECTIONS: [&str; 4] = ["Upgrade", "Trailer", "TE", "Proxy-Connection"];
 
 const OF_CONTENTS: [&str; 7] = [
@@ -92,7 +92,7 @@ impl RouteHeaders {
         Ok(())
     }
 
-    /// Returns the headers of a response with this status.
+    /// Returns the headers to add to a response with this status.
     pub(crate) fn of(&self, status: Status) -> impl Iterator<Item = (&str, &str)> {
         let is_refusal = !matches!(status.0, 200..=299 | 304);
         self.0
@@ -102,11 +102,11 @@ impl RouteHeaders {
     }
 }
 
-/// Returns whether a header describes the requested resource and must not be on an error: no cache should store a 404
-/// for a year.
+/// Returns whether a header describes the requested resource and must therefore not be added to an error response: no
+/// cache should keep a 404 for a year.
 fn is_about_content(name: &str) -> bool {
     const CACHE_CONTROL: &str = "cache-control";
-    // `CDN-Cache-Control` (RFC 9213) and similar headers.
+    // Matches headers such as `CDN-Cache-Control` (RFC 9213) too.
     let is_cache_control = name
         .len()
         .checked_sub(CACHE_CONTROL.len())

@@ -1,8 +1,8 @@
 //! Routing of paths: exact paths, parameters (`/room/:id`) and prefixes (`/app/*`), most specific first.
 //!
 //! A [`Router`] is built once per listener from the configuration and shared by all workers. It receives paths in
-//! [normal form](veche_proto::http::normal_path), and routes' paths are normalised: a rule on a path applies to each of
-//! its spellings.
+//! [normal form](veche_proto::http::normal_path), and the paths of routes are normalised too, so a rule for a path
+//! applies to all spellings of that path.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,14 @@ use super::Route;
 /// The result of routing a path.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RouteMatch<'p> {
-    /// The route with this index, and the remainder of the path.
+    /// The route with this index matches, with this remainder of the path.
     Route {
         /// Index into the routes given to [`Router::new`].
         index: u16,
-        /// The remainder below the route's path: `""`, or begins with `/`.
+        /// The remainder of the path after the route's path: `""`, or text that begins with `/`.
         below: &'p str,
     },
-    /// The path exists, but not with this method: 405.
+    /// The path has a route, but not for this method: 405.
     MethodNotAllowed,
     /// No route matches the path: 404.
     NotFound,
@@ -30,7 +30,7 @@ pub enum RouteMatch<'p> {
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     exact: HashMap<String, Vec<Entry>>,
-    /// Patterns in order of descending specificity.
+    /// Patterns, the most specific first.
     patterns: Vec<(Vec<Segment>, Entry)>,
 }
 
@@ -42,7 +42,7 @@ struct Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Segment {
-    // Variants are in the order of preference at one position of the path.
+    // The order of the variants is the order of preference at one position of the path.
     Literal(String),
     Parameter,
     Rest,
@@ -73,8 +73,8 @@ impl Router {
                 router.patterns.push((segments(path), entry));
             }
         }
-        // Literal before parameter before rest, position by position; the longer pattern first if one is a prefix of
-        // the other.
+        // At the first position where two patterns differ, a literal precedes a parameter, which precedes `*`. If one
+        // pattern is a prefix of the other, the longer one comes first.
         router.patterns.sort_by(|(a, _), (b, _)| {
             let common = a
                 .iter()
@@ -86,11 +86,11 @@ impl Router {
         router
     }
 
-    /// Finds the most specific route for a method and a normalised path (no query).
+    /// Finds the most specific route for a method and a normalised path without query.
     pub fn find<'p>(&self, method: &Method<'_>, path: &'p str) -> RouteMatch<'p> {
         let mut elsewhere = false;
         if let Some(entries) = self.exact.get(path) {
-            // A route that names HEAD explicitly precedes one that answers it as GET.
+            // A route that lists HEAD itself takes precedence over one that serves HEAD because it serves GET.
             let named = entries.iter().find(|entry| entry.names(method.as_str()));
             match named.or_else(|| entries.iter().find(|entry| entry.allows(method))) {
                 Some(entry) => {
@@ -122,7 +122,7 @@ impl Router {
 }
 
 impl Router {
-    /// Returns the methods of a path for `Allow`.
+    /// Returns the methods that routes of this path serve, as the value of `Allow`.
     pub fn allowed(&self, path: &str) -> String {
         let below = self
             .patterns
@@ -150,7 +150,8 @@ impl Router {
 }
 
 impl Entry {
-    /// Returns whether this method is served. HEAD is served like GET without the body (RFC 9110 section 9.3.2).
+    /// Returns whether the route serves this method. A route that serves GET also serves HEAD, without the body (RFC
+    /// 9110 section 9.3.2).
     fn allows(&self, method: &Method<'_>) -> bool {
         self.methods.is_empty()
             || self.names(method.as_str())
@@ -182,7 +183,7 @@ fn segments(path: &str) -> Vec<Segment> {
         .collect()
 }
 
-/// Returns the remainder for the handler if `path` matches `pattern`.
+/// Returns the remainder of the path for the handler if `path` matches `pattern`, otherwise `None`.
 fn below<'p>(pattern: &[Segment], path: &'p str) -> Option<&'p str> {
     let mut rest = path;
     for segment in pattern {

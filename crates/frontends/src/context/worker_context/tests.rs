@@ -1,4 +1,4 @@
-//! Tests of credits, log messages and counters shared by connections.
+//! Tests of credit, log messages, and the limit on connections per user.
 
 use std::net::IpAddr;
 use std::sync::RwLock;
@@ -31,7 +31,7 @@ impl Files for NoFiles {
     }
 }
 
-/// Uses the trait's default methods.
+/// Implements only the required methods of [`ProcessServices`].
 struct Bare;
 
 impl ProcessServices for Bare {
@@ -52,7 +52,7 @@ impl ProcessServices for Bare {
     }
 }
 
-/// Users may have one connection each; records which user opened and closed one.
+/// Counts any number of sessions except for the user `crowd`, and records which users opened and closed one.
 #[derive(Default)]
 struct Counting(RwLock<Vec<String>>);
 
@@ -176,7 +176,7 @@ fn sessions_of_a_user_count_once_each_and_only_where_there_is_a_limit() {
     assert!(!shared.add_user_session(session(3), "crowd"));
     shared.remove_user_session(session(3));
     assert_eq!(took(&process), ["ann of 4", "bob of 4", "crowd of 4"]);
-    // Another handshake of the same connection replaces the previous one.
+    // A second session with the same connection index replaces the first in the count.
     assert!(shared.add_user_session(session(1), "cid"));
     assert_eq!(took(&process), ["ann gone", "cid of 4"]);
     shared.remove_user_session(session(2));
@@ -225,7 +225,8 @@ fn a_flood_of_one_kind_of_note_is_cut_and_hides_no_other() {
     let mut expected: Vec<String> = (0..NOTES_PER_SECOND).map(|n| format!("a{n}")).collect();
     expected.extend(["b0".to_owned(), "b1".to_owned()]);
     assert_eq!(whats(&mut shared), expected);
-    // The number of dropped messages is reported once when the kind has room again.
+    // The number of dropped messages is reported once, in the first second in which messages of that kind are
+    // permitted again.
     assert_eq!(shared.take_dropped_log_notes(), None);
     shared.set_now(at(5_999));
     assert_eq!(shared.take_dropped_log_notes(), None);
@@ -237,7 +238,7 @@ fn a_flood_of_one_kind_of_note_is_cut_and_hides_no_other() {
     assert_eq!(shared.take_dropped_log_notes(), None);
     flood(&mut shared, "a", 1);
     assert_eq!(whats(&mut shared), ["a0"]);
-    // A kind with exactly enough room reports nothing.
+    // A kind that reached its limit without exceeding it has no dropped messages to report.
     flood(&mut shared, "b", NOTES_PER_SECOND);
     shared.set_now(at(7_000));
     assert_eq!(shared.take_dropped_log_notes(), None);

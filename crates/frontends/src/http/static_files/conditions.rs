@@ -1,4 +1,4 @@
-//! Conditional requests (RFC 9110 section 13): whether the client already has the file.
+//! Conditional requests (RFC 9110 section 13): whether the client already has the current version of the file.
 
 use std::time::SystemTime;
 
@@ -9,13 +9,13 @@ use super::FileMetadata;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precondition {
     Send,
-    /// 304: the client has the current version.
+    /// The client has the current version: 304.
     NotModified,
-    /// 412: a precondition of the client failed.
+    /// A precondition of the client failed: 412.
     Failed,
 }
 
-/// Evaluates conditions in the order of section 13.2.2. Invalid dates are ignored.
+/// Evaluates the conditions of a request in the order of section 13.2.2. Invalid dates are ignored.
 pub(super) fn evaluate(head: &Head<'_>, file: &FileMetadata) -> Precondition {
     let mut if_match = head.header_all("if-match").peekable();
     if if_match.peek().is_some() {
@@ -41,7 +41,7 @@ pub(super) fn evaluate(head: &Head<'_>, file: &FileMetadata) -> Precondition {
     Precondition::Send
 }
 
-/// Parses a date header to seconds since 1970.
+/// Parses the date in a header to seconds since 1970.
 fn unix_s(date: &str) -> Option<u64> {
     let date = httpdate::parse_http_date(date).ok()?;
     date.duration_since(SystemTime::UNIX_EPOCH)

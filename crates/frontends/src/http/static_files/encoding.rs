@@ -6,7 +6,7 @@ use veche_proto::http::{Head, list_members};
 
 use super::ContentCoding;
 
-/// The offered codings that a client accepts.
+/// The offered codings that a client accepts, and whether it accepts the unencoded file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AcceptedCodings {
     variants: [Option<ContentCoding>; ContentCoding::ALL.len()],
@@ -15,12 +15,12 @@ pub(super) struct AcceptedCodings {
 }
 
 impl AcceptedCodings {
-    /// Evaluates `Accept-Encoding`. For equal weights the order of `offered` decides.
+    /// Evaluates `Accept-Encoding`. Of codings with equal weights, the one that is first in `offered` is preferred.
     pub(super) fn of(head: &Head<'_>, offered: &[ContentCoding]) -> Self {
         Weights::read(head.header_all("accept-encoding")).accepted(offered)
     }
 
-    /// Returns the codings to look up in order of preference.
+    /// Returns the codings for which a variant is to be looked up, in order of preference.
     pub(super) fn variants(&self) -> impl Iterator<Item = ContentCoding> {
         self.variants.into_iter().flatten()
     }
@@ -29,17 +29,18 @@ impl AcceptedCodings {
 /// A weight in thousandths.
 type Weight = u16;
 
-/// The weights of a header; `None`: not named.
+/// The weights in an `Accept-Encoding` header; `None` if the header does not name the coding.
 #[derive(Default)]
 struct Weights {
     variants: [Option<Weight>; ContentCoding::ALL.len()],
     identity: Option<Weight>,
-    /// The weight of `*`: all codings not named.
+    /// The weight of `*`, which applies to all codings that the header does not name.
     others: Option<Weight>,
 }
 
 impl Weights {
-    /// Invalid members are ignored; of a coding named twice the higher weight counts.
+    /// Parses the members of all header lines. Invalid members are ignored. If a coding is named twice, its higher
+    /// weight counts.
     fn read<'h>(lists: impl Iterator<Item = &'h str>) -> Self {
         let mut weights = Self::default();
         for (coding, weight) in lists.flat_map(list_members).filter_map(member) {
@@ -65,7 +66,8 @@ impl Weights {
         named.or(self.others).unwrap_or(0)
     }
 
-    /// The unencoded file is accepted unless it is excluded, and preferred to codings only with a higher weight.
+    /// Returns the accepted codings. The unencoded file is accepted unless it is excluded. A coding is preferred to
+    /// it unless the weight of the unencoded file is higher.
     fn accepted(&self, offered: &[ContentCoding]) -> AcceptedCodings {
         let identity = self.identity.or(self.others);
         let weight_min = identity.unwrap_or(0).max(1);
@@ -82,7 +84,7 @@ impl Weights {
     }
 }
 
-/// Parses `codings [ weight ]`.
+/// Parses a member, `codings [ weight ]` in the grammar of RFC 9110.
 fn member(member: &str) -> Option<(&str, Weight)> {
     let Some((coding, weight)) = member.split_once(';') else {
         return Some((member, WHOLE));
@@ -97,10 +99,10 @@ fn member(member: &str) -> Option<(&str, Weight)> {
 
 const OWS: [char; 2] = [' ', '\t'];
 
-/// The weight of a coding without one.
+/// The weight of a coding for which the header gives none.
 const WHOLE: Weight = 1_000;
 
-/// Parses `qvalue` (section 12.4.2): `0`, `0.5`, `1.000`; at most three decimals.
+/// Parses a `qvalue` (RFC 9110 section 12.4.2): `0`, `0.5`, `1.000`; at most three decimals.
 fn thousandths(text: &str) -> Option<Weight> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     if part.len() > 3 || !part.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -138,7 +140,8 @@ mod tests {
             (&["x-gzip"], &[Gzip], true),
             (&["deflate, zstd"], &[], true),
             (&["brotli, gz, gzipped, bro"], &[], true),
-            // Codings with weights.
+            // Columns of all rows: header lines, accepted codings in order, whether the unencoded file is accepted.
+            // From here: codings with weights.
             (&["gzip;q=1, br;q=0.9"], &[Gzip, Brotli], true),
             (&["gzip;q=0.8, br;q=0.801"], &[Brotli, Gzip], true),
             (&["br;q=0, gzip"], &[Gzip], true),
@@ -146,7 +149,7 @@ mod tests {
             (&["br;q=0.001"], &[Brotli], true),
             (&["gzip \t; \tq=0.5 "], &[Gzip], true),
             (&["gzip;q=0, gzip"], &[Gzip], true),
-            // The unencoded file, with weights.
+            // Weights of the unencoded file.
             (&["identity"], &[], true),
             (&["identity, gzip, br"], &[Brotli, Gzip], true),
             (&["identity;q=1, gzip;q=0.5"], &[], true),
@@ -154,7 +157,7 @@ mod tests {
             (&["identity;q=0"], &[], false),
             (&["identity;q=0, gzip"], &[Gzip], false),
             (&["identity;q=0", "br;q=0.1"], &[Brotli], false),
-            // Requests like those of browsers for parts of a video.
+            // The wildcard. The first row is what browsers send with requests for parts of a video.
             (&["identity;q=1, *;q=0"], &[], true),
             (&["*"], &[Brotli, Gzip], true),
             (&["*;q=0"], &[], false),
@@ -163,7 +166,7 @@ mod tests {
             (&["gzip;q=0.5, *;q=0.1"], &[Gzip, Brotli], true),
             (&["gzip;q=0.5, *"], &[Brotli], true),
             (&["gzip;q=0, *"], &[Brotli], true),
-            // Invalid members.
+            // Invalid members, which are ignored.
             (&["gzip;q=2, br;q=1.001, gzip;q=0.1234, br;q=-1"], &[], true),
             (
                 &["gzip;q=.5, br;q=, gzip;, br;q, gzip;x=1, br;q=1;x"],
@@ -195,8 +198,8 @@ mod tests {
         }
     }
 
-    /// Random sequences of valid and almost valid tokens: nothing panics, only offered and named codings are found, and
-    /// distributing the members over several header lines changes nothing.
+    /// Checks random sequences of valid and almost valid tokens: nothing panics, only codings that are both offered
+    /// and named are accepted, and distributing the members over several header lines changes nothing.
     #[test]
     fn whatever_the_header_says() {
         const PIECES: [&str; 20] = [

@@ -1,16 +1,16 @@
-//! The unambiguous mapping of request paths to files.
+//! The mapping of request paths to files, in which no path is ambiguous.
 
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 use veche_proto::http::encoded_path;
 
-/// The only hidden name that is served, and only at the root: RFC 8615.
+/// The only hidden name that is served, and only directly below the root (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
 /// Returns the path below the root for a normalised request path: names joined by `/`, empty for the root itself.
-/// `None` for everything that could leave the root or is interpreted differently by different readers: `.`, `..`, empty
-/// names, names with a slash, backslash or control character, and hidden ones.
+/// Returns `None` for every path that could lead out of the root or that programs may interpret differently: if one
+/// of its names is `.`, `..`, empty or hidden, or contains a slash, backslash or control character.
 pub(super) fn relative(below: &str) -> Option<Cow<'_, str>> {
     let below = below.strip_prefix('/').unwrap_or(below);
     let below = below.strip_suffix('/').unwrap_or(below);
@@ -38,7 +38,7 @@ pub(super) fn relative(below: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(relative))
 }
 
-/// Checks a decoded, nonempty path in the same way.
+/// Applies the same checks to a path that is already decoded and not empty.
 pub(super) fn is_safe(relative: &str) -> bool {
     let mut names = relative.split('/').enumerate();
     names.all(|(depth, name)| is_safe_name(depth, name))
@@ -53,8 +53,8 @@ fn is_safe_name(depth: usize, name: &str) -> bool {
             .any(|byte| matches!(byte, b'/' | b'\\' | 0..=0x1f | 0x7f))
 }
 
-/// Returns the redirect target for a folder requested without its slash, by a normalised path: relative and without a
-/// host, so that no path can lead to another site.
+/// Returns the target of the redirect for a folder that was requested without a slash at the end; `path` is
+/// normalised. The target is relative and has no host, so that no path can redirect to another site.
 pub(super) fn with_slash(path: &str, query: &str) -> String {
     let name = encoded_path(path.rsplit('/').next().unwrap_or_default());
     let mark = if query.is_empty() { "" } else { "?" };

@@ -1,4 +1,4 @@
-//! Range requests (RFC 9110 section 14): one range of bytes, or the whole.
+//! Range requests (RFC 9110 section 14): the response contains one range of bytes, or the whole file.
 
 use std::ops::Range;
 
@@ -9,18 +9,19 @@ use super::FileMetadata;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RangeChoice {
     Whole,
-    /// A range that is never empty.
+    /// Send this range, which is never empty.
     Part(Range<u64>),
     Unsatisfiable,
 }
 
-/// Selects the part to send. Several ranges get the whole file, which section 14.2 permits and which makes overlapping
-/// ones harmless; so do invalid ranges and those for another version of the file.
+/// Selects the part of the file to send. The whole file is sent if the request has several ranges (which section 14.2
+/// permits, and which makes overlapping ranges harmless), an invalid range, or a range of another version of the
+/// file.
 pub(super) fn choose(head: &Head<'_>, file: &FileMetadata) -> RangeChoice {
     let Some(range) = head.header("range").filter(|_| head.method == Method::Get) else {
         return RangeChoice::Whole;
     };
-    // Section 13.1.5: a strong tag, or exactly the date that was sent.
+    // Section 13.1.5: `If-Range` has to contain a strong entity tag, or exactly the date that the server sent.
     let is_of_this_version = head
         .header_bytes("if-range")
         .is_none_or(|of| of == file.etag.as_bytes() || of == file.last_modified.as_bytes());
@@ -30,7 +31,7 @@ pub(super) fn choose(head: &Head<'_>, file: &FileMetadata) -> RangeChoice {
     parse(range, file.len_bytes).unwrap_or(RangeChoice::Whole)
 }
 
-/// Returns `None` unless the header is a single range of bytes.
+/// Parses the header; returns `None` unless it contains a single range of bytes.
 fn parse(range: &str, len_bytes: u64) -> Option<RangeChoice> {
     let unit_end = range.find('=')?;
     let (unit, spec) = (
@@ -67,7 +68,7 @@ fn parse(range: &str, len_bytes: u64) -> Option<RangeChoice> {
     ))
 }
 
-/// Parses decimal digits; larger values saturate.
+/// Parses decimal digits. Numbers that are too large become the maximum.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

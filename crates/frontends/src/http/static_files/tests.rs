@@ -1,4 +1,4 @@
-//! Tables of paths, conditions and ranges, over a root in memory.
+//! Tables of paths, conditions and ranges, tested on a root in memory.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use bytes::Bytes;
 
 use super::*;
 
-/// Files by relative path. A request for an unsafe path fails the test.
+/// The files of the root by relative path. A request for an unsafe path fails the test.
 struct Memory(HashMap<&'static str, &'static str>);
 
 const MODIFIED_UNIX_S: u64 = 784_111_777;
 
-/// Variants with a different time than their file.
+/// Variants whose modification time differs from that of their file.
 const VARIANTS_MODIFIED: [(&str, u64); 2] = [
     ("old.css.br", MODIFIED_UNIX_S - 1),
     ("new.css.br", MODIFIED_UNIX_S + 60),
@@ -72,7 +72,7 @@ impl Files for Memory {
             .iter()
             .find(|(variant, _)| *variant == name);
         let modified_unix_s = modified.map_or(MODIFIED_UNIX_S, |(_, time)| *time);
-        // Tools that copy a time may drop the fraction of a second.
+        // A variant has no fraction of a second, as if a tool had rounded its time.
         let description = FileMetadata::of_file(relative, text.len() as u64, modified_unix_s, 0);
         Ok(Some(File {
             metadata: Arc::new(description.encoded(encoding)),
@@ -117,7 +117,7 @@ fn get(method: &str, target: &str, headers: &str) -> (u16, String, String) {
     (status, head, body)
 }
 
-/// Like [`get`], with variants, and the number of variants looked up.
+/// Returns the same as [`get`], with these variants offered, and in addition the number of variants looked up.
 fn get_of(
     variants: &[ContentCoding],
     method: &str,
@@ -387,7 +387,8 @@ fn ranges() {
 #[test]
 fn variants_by_what_the_client_accepts() {
     let rows: &[(&str, &str, &str, Option<&str>, u32)] = &[
-        // (target, Accept-Encoding, body, Content-Encoding, variants looked for)
+        // Columns: target, `Accept-Encoding`, expected body, expected `Content-Encoding`, expected number of variants
+        // looked up.
         ("/both.css", "gzip, deflate, br", "<br both>", Some("br"), 1),
         ("/both.css", "gzip", "<gz>", Some("gzip"), 1),
         ("/both.css", "br;q=0.5, gzip", "<gz>", Some("gzip"), 1),
@@ -404,14 +405,14 @@ fn variants_by_what_the_client_accepts() {
             Some("gzip"),
             2,
         ),
-        // A variant older than its file is not served.
+        // A variant that is older than its file is not served.
         ("/old.css", "gzip, br", "<gz old>", Some("gzip"), 2),
         ("/old.css", "br", "old {}", None, 1),
         ("/new.css", "br", "<br new>", Some("br"), 1),
         ("/d/", "br", "<br d>", Some("br"), 1),
         ("/denied.css", "br", "denied {}", None, 1),
         ("/app.js", "br, gzip", "js", None, 2),
-        // Requested directly it is an ordinary file.
+        // A variant that is requested under its own name is served as an ordinary file.
         ("/both.css.gz", "gzip, br", "<gz>", None, 2),
         ("/both.css.br", "identity", "<br both>", None, 0),
     ];
@@ -446,7 +447,7 @@ fn variants_by_what_the_client_accepts() {
             "{target}"
         );
     }
-    // The route's order determines the preference.
+    // Of two codings with equal weights, the order of the route's `variants` decides.
     let order = [ContentCoding::Gzip, ContentCoding::Brotli];
     let (_, _, body, _) = get_of(&order, "GET", "/both.css", "Accept-Encoding: br, gzip\r\n");
     assert_eq!(body, "<gz>");
@@ -472,7 +473,7 @@ fn answers_without_a_file_do_not_vary() {
             "{target}"
         );
     }
-    // Without variants the header has no effect.
+    // A route without variants ignores `Accept-Encoding`.
     for accepted in ["gzip, br", "identity;q=0", "*;q=0"] {
         let headers = format!("Accept-Encoding: {accepted}\r\n");
         let (status, head, body) = get("GET", "/both.css", &headers);
@@ -499,7 +500,7 @@ fn a_client_that_accepts_nothing_that_is_there() {
 
 #[test]
 fn each_representation_has_a_tag_of_its_own() {
-    // The same applies to a file that does not shrink, beside a variant with the same time.
+    // The tags differ even if the variants have the same length and modification time as the file.
     let of = || FileMetadata::of_file("a.css", 7, MODIFIED_UNIX_S, 5);
     let tags = [
         of().etag,

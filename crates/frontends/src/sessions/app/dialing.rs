@@ -1,7 +1,8 @@
 //! Outbound WebSocket connections of applications.
 //!
-//! [`DialingStage`] precedes the 101. Afterwards it is an ordinary WebSocket in the client role; the application receives
-//! its messages through the same calls as those of its own clients. The worker handles names, addresses and TLS.
+//! [`DialingStage`] handles the connection until the 101. Afterwards the connection is an ordinary WebSocket in the
+//! client role, and the application receives its messages through the same calls as those of its own clients. The
+//! worker resolves names, connects, and handles TLS.
 
 use std::sync::Arc;
 
@@ -21,15 +22,15 @@ pub(crate) struct DialedSession {
     pub(crate) terms: Arc<ClientOptions>,
 }
 
-/// An outbound connection before its 101.
+/// An outbound connection whose server has not answered 101 yet.
 pub(crate) struct DialingStage {
     dial: DialCommand,
     key: String,
-    /// Bytes of the response already searched for its end.
+    /// Number of bytes of the response that were already searched for the end of its head.
     scanned: usize,
-    /// Start of the attempt.
+    /// Monotonic time in milliseconds at which the attempt began.
     since_ms: u64,
-    /// The result was reported to the application.
+    /// Whether the result was reported to the application.
     is_over: bool,
 }
 
@@ -64,14 +65,14 @@ impl DialingStage {
         self.since_ms + self.dial.timeout_ms
     }
 
-    /// Reads the response once it is complete.
+    /// Handles the response once its head is complete.
     pub(crate) fn step(
         &mut self,
         id: ConnectionId,
         input: &[u8],
         shared: &mut Context,
     ) -> StageStep<DialedSession> {
-        // The last three bytes may be the beginning of the empty line.
+        // The last three bytes searched before may be the beginning of the empty line.
         let from = self.scanned.saturating_sub(3);
         let has_end = memchr::memmem::find(&input[from..], b"\r\n\r\n").is_some();
         self.scanned = input.len();
@@ -109,7 +110,7 @@ impl DialingStage {
         }
     }
 
-    /// Handles the 101 response; returns `None` if the connection is no longer needed.
+    /// Handles the 101 response; returns `None` if the application no longer needs the connection.
     fn open(
         &mut self,
         id: ConnectionId,
@@ -131,7 +132,7 @@ impl DialingStage {
         })
     }
 
-    /// Reports a failure; only the first reason counts.
+    /// Reports a failure to the application. Only the first failure is reported.
     pub(crate) fn failed(&mut self, why: &str, shared: &mut Context) {
         if !std::mem::replace(&mut self.is_over, true) {
             let DialId { app, token } = self.caller();
@@ -145,7 +146,8 @@ impl DialingStage {
     }
 }
 
-/// Returns the offered compression: without context takeover, so that an idle connection needs no memory.
+/// Returns the compression that the handshake offers: without context takeover, so that an idle connection needs no
+/// memory for it.
 fn policy(dial: &DialCommand) -> Option<DeflatePolicy> {
     dial.compresses.then(DeflatePolicy::default)
 }

@@ -1,8 +1,9 @@
-//! A session of an application: runs its handlers one at a time, and queues messages while one is suspended.
+//! A session of an application. It runs the application's handlers one at a time, and queues messages while a handler
+//! is suspended.
 //!
-//! It knows neither frames nor the meaning of messages. Messages are passed directly to the application; only behind a
-//! suspended handler are they queued, and while there is room the socket is still read, so that pings are answered and
-//! a Close is noticed. A session without a suspended handler holds no memory.
+//! It knows neither frames nor the meaning of messages. A message is passed to the application at once, or queued if
+//! a handler is suspended. As long as the queue has room the socket is still read, so that pings are answered and a
+//! Close is noticed. A session without a suspended handler holds no memory for a queue.
 
 pub(crate) mod dialing;
 
@@ -26,15 +27,17 @@ use crate::http::upgrade::RefusedUpgrade;
 use crate::outbox::ANSWERS_BYTES_HIGH;
 use crate::outbox::delivery_mode::DeliveryMode;
 
-/// The ticket of subscriptions that a back end requests. Applications number theirs from 1 and ignore the reply to this one.
+/// The ticket of subscriptions that a back end requests. Applications number their tickets from 1 and ignore the
+/// reply to this one.
 const BACKEND_TICKET: Ticket = Ticket(u32::MAX);
 
 /// A session of an application.
 pub(crate) struct AppSession {
     app: AppId,
     state: State,
-    /// An outbound connection. It is read even while the server does not read, since both ends would otherwise wait for
-    /// each other. Output to it is limited at the sender.
+    /// Whether it is the session of an outbound connection. Its input is processed even while its output is unsent:
+    /// if both ends waited for the other one to read, neither would continue. Its output is limited when an
+    /// application sends.
     is_client: bool,
     /// The queued messages; `None` if the queue is empty.
     queued: Option<Box<QueuedMessages>>,
@@ -46,7 +49,7 @@ enum State {
     Free,
     /// A handler is suspended.
     Busy,
-    /// The end was reported to the application.
+    /// The end of the session was reported to the application.
     Over,
 }
 
@@ -84,7 +87,7 @@ impl AppSession {
         }
     }
 
-    /// Passes queued messages while no handler is suspended and the client reads.
+    /// Passes queued messages to the application while no handler is suspended and the client reads.
     fn pump(&mut self, apps: &mut dyn Apps, id: ConnectionId, shared: &mut Context) -> Flow {
         while self.state == State::Free
             && let Some(kept) = &mut self.queued
@@ -134,7 +137,7 @@ impl AppSession {
     }
 }
 
-/// Closes the session if its application requested it: immediately, so that its handlers get nothing more.
+/// Closes the session at once if its application has requested that, so that its handlers receive no further message.
 fn take_disconnect(id: ConnectionId, shared: &mut Context) -> Flow {
     match shared.requests.take_disconnect(id) {
         Some((code, reason)) => Flow::Close(code, reason.into()),
@@ -203,7 +206,7 @@ impl Session for AppSession {
             let progress = cx
                 .shared
                 .with_apps(|apps, shared| apps.message(app, id, kind, data, shared));
-            // Without applications no session is opened.
+            // `None` means that there are no applications, and then no session is opened.
             if let Some(progress) = progress {
                 self.state = progress.into();
             }
@@ -259,10 +262,11 @@ impl Session for AppSession {
         true
     }
 
-    /// If the peer ended the session, its earlier messages come first.
+    /// Reports the end to the application. If the peer ended the session, the messages that it sent before are passed
+    /// first.
     fn handle_closed(&mut self, code: u16, reason: &str, cx: &mut SessionContext<'_>) {
         if !cx.is_open {
-            // The server closes it: queued input is dropped.
+            // The server has begun to close the session, so queued messages are dropped.
             self.queued = None;
         }
         if self.state != State::Over {

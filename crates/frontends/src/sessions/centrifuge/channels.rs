@@ -1,5 +1,5 @@
-//! The permissions of clients in a channel, determined by the options of the namespace and the users that its name
-//! admits ([`Audience`]).
+//! The permissions of clients in a channel. They are determined by the options of the namespace and by the users that
+//! the channel's name admits ([`Audience`]).
 
 use veche_centrifuge::ErrorCode;
 use veche_hub::{
@@ -7,7 +7,7 @@ use veche_hub::{
     SubscribeAccess,
 };
 
-/// An additional requirement of a permission.
+/// What a permitted command still requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
     Granted,
@@ -15,7 +15,7 @@ pub(super) enum Permission {
     WithHook,
 }
 
-/// Validates a channel name of a client.
+/// Parses a channel name that a client sent, and checks that its namespace exists.
 pub(super) fn named<'c>(
     channel: &'c str,
     namespaces: &Namespaces,
@@ -30,7 +30,7 @@ pub(super) fn named<'c>(
     }
 }
 
-/// Returns whether a user may subscribe, and what that requires.
+/// Returns what a user's subscription requires, or an error if it is not permitted.
 pub(super) fn subscribe_permission(
     channel: ChannelName<'_>,
     user: &str,
@@ -48,8 +48,8 @@ pub(super) fn subscribe_permission(
     }
 }
 
-/// Returns the permission of a user to publish: without further checks or with a hook decision; `None` if the user may
-/// not publish. Tokens do not matter.
+/// Returns what a user's publication requires: nothing or a hook decision; `None` if the user may not publish. A
+/// subscription token makes no difference.
 pub(super) fn publish_permission(
     channel: ChannelName<'_>,
     user: &str,
@@ -58,7 +58,7 @@ pub(super) fn publish_permission(
 ) -> Option<Permission> {
     let name = channel.as_str();
     if namespaces.wildcards().channel_for(name) == Some(name) {
-        // Wildcards are for receiving only.
+        // Wildcard channels can only be subscribed to.
         return None;
     }
     let audience = Audience::of(name, namespaces);
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a namespace with these permissions.
+    /// Creates namespaces whose default options have these permissions.
     fn access(subscribe: SubscribeAccess, publish: PublishAccess) -> Namespaces {
         let options = NamespaceOptions {
             access: ChannelAccess {
@@ -123,7 +123,7 @@ mod tests {
     fn channel_names_determine_subscribe_permission() {
         use Permission::{Granted, WithToken};
         const NO: Result<Permission, ErrorCode> = Err(ErrorCode::PermissionDenied);
-        // Subscribes as a client, and with a token.
+        // Columns: channel, user, and the expected result with `subscribe` set to `client` and to `token`.
         for (name, user, client, token) in [
             ("news", "", Ok(Granted), Ok(WithToken)),
             ("chat:1", "ann", Ok(Granted), Ok(WithToken)),
@@ -163,7 +163,8 @@ mod tests {
         }
     }
 
-    /// The guide's table of permissions, row by row: with each option, not subscribed and subscribed.
+    /// Checks each row of the guide's table of permissions, with each option, for users without and with a
+    /// subscription.
     #[test]
     fn names_and_options_determine_publish_permission() {
         use Permission::{Granted, WithHook};
@@ -190,7 +191,7 @@ mod tests {
             ("chat:1#bob", "ann", NO, SUBSCRIBED),
             ("#ann", "ann", FREE, SUBSCRIBED),
             ("#bob", "ann", NO, SUBSCRIBED),
-            // It is the personal channel of one user with this name.
+            // This name is the personal channel of a single user, `ann,bob`.
             ("#ann,bob", "ann", NO, SUBSCRIBED),
             ("#ann,bob", "ann,bob", FREE, SUBSCRIBED),
             ("/users/ann/orders", "ann", FREE, SUBSCRIBED),

@@ -1,5 +1,5 @@
-//! Token claims defined by Centrifugo: each is applied, or the token is refused. Unknown claims are ignored (RFC 7519
-//! section 4).
+//! The token claims that Centrifugo defines. Each is applied or, if it is not supported, the token is refused. Claims
+//! that Centrifugo does not define are ignored (RFC 7519 section 4).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,39 +12,39 @@ use crate::context::overrides::{NamespaceOverride, PresenceOverrides};
 
 type Claims = Map<String, Value>;
 
-/// Claims of a connection token other than user and expiry.
+/// The claims of a connection token, except for the user and the expiry.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionClaims {
     /// Public data of the connection.
     pub(super) info: Option<Payload>,
-    /// Data for the route's hooks.
+    /// Data that is included in the route's hook requests.
     pub(super) meta: Option<Payload>,
     pub(super) channels: Vec<ChannelClaim>,
 }
 
-/// A server-side subscription of a connection token.
+/// A server-side subscription that a connection token grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ChannelClaim {
     pub(super) channel: String,
     /// Public data of the client in the channel.
     pub(super) info: Option<Payload>,
-    /// Data for the client.
+    /// Data that the client receives with the subscription.
     pub(super) data: Option<Payload>,
-    /// Expiry in milliseconds since 1970; `None`: never.
+    /// When the subscription expires, in milliseconds since 1970; `None`: never.
     pub(super) expires_ms: Option<u64>,
     pub(super) overrides: PresenceOverrides,
-    /// A token named it.
+    /// Whether a token granted the subscription.
     pub(super) is_by_token: bool,
 }
 
-/// Claims of a subscription token other than user, channel and expiry.
+/// The claims of a subscription token, except for the user, the channel and the expiry.
 #[derive(Debug, Default)]
 pub(super) struct SubscriptionClaims {
-    /// The only connection that may use it.
+    /// The id of the only connection that may use the token; `None`: any connection of the user.
     pub(super) client: Option<String>,
     /// Public data of the client in the channel.
     pub(super) info: Option<Payload>,
-    /// Data for the client.
+    /// Data that the client receives with the subscription.
     pub(super) data: Option<Payload>,
     pub(super) presence_overrides: PresenceOverrides,
 }
@@ -56,7 +56,8 @@ impl ConnectionClaims {
     /// A claim has a wrong type or is unsupported.
     pub(super) fn read(claims: &Claims, namespaces: &Namespaces) -> Result<Self, TokenError> {
         if has(claims, "caps") {
-            // Capabilities restrict a connection, so it must not be accepted without them.
+            // Capabilities restrict what a connection may do, so a token with them must not be accepted as if they
+            // were absent.
             return Err(TokenError::Claim("caps: capabilities are not supported"));
         }
         Ok(Self {
@@ -88,13 +89,13 @@ impl SubscriptionClaims {
     }
 }
 
-/// A claim, its base64 alternative, and the error for an invalid one.
+/// The name of a claim, the name of its base64 alternative, and the error text for an invalid value of that.
 type Base64Claim = (&'static str, &'static str, &'static str);
 
 const INFO: Base64Claim = ("info", "b64info", "b64info has to be a string of base64");
 const DATA: Base64Claim = ("data", "b64data", "b64data has to be a string of base64");
 
-/// Returns whether a claim is present; null counts as absent.
+/// Returns whether a claim is present; a claim that is null counts as absent.
 fn has(claims: &Claims, name: &str) -> bool {
     given(claims, name).is_some()
 }
@@ -110,7 +111,7 @@ fn json(value: &Value) -> Payload {
     }
 }
 
-/// Returns JSON unchanged, or the decoded base64 alternative.
+/// Returns the JSON of a claim unchanged, or the decoded base64 of its alternative.
 fn payload(
     claims: &Claims,
     (plain, base64, wrong): Base64Claim,
@@ -132,7 +133,7 @@ fn payload(
     }))
 }
 
-/// Parses `channels`, and `subs` with their options.
+/// Parses the server-side subscriptions in `channels`, and those with options in `subs`.
 fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<ChannelClaim>, TokenError> {
     let mut all: Vec<ChannelClaim> = Vec::new();
     let nothing = Map::new();
@@ -175,14 +176,14 @@ fn channels(claims: &Claims, namespaces: &Namespaces) -> Result<Vec<ChannelClaim
     Ok(all)
 }
 
-/// Parses the options that subscription claims and entries of `subs` share.
+/// Parses the options that a subscription token and an entry of `subs` have in common.
 fn one(
     channel: String,
     claims: &Claims,
     options: &NamespaceOptions,
 ) -> Result<ChannelClaim, TokenError> {
     if has(claims, "allow") {
-        // Capabilities restrict the subscription.
+        // Capabilities restrict what a client may do in the channel, so they must not be ignored.
         return Err(TokenError::Claim("allow: capabilities are not supported"));
     }
     Ok(ChannelClaim {
@@ -199,7 +200,7 @@ fn one(
     })
 }
 
-/// Parses the overrides of namespace options, as far as a subscription supports them.
+/// Parses `override`: the namespace options that a subscription can override; others are errors.
 fn presence_overrides(
     wanted: &Claims,
     options: &NamespaceOptions,
@@ -228,7 +229,7 @@ fn presence_overrides(
         .map_err(TokenError::Claim)
 }
 
-/// Parses `{"value": true}`; without a value it is false.
+/// Parses `{"value": true}`; a missing `value` is false.
 fn flag(wanted: &Claims, name: &str) -> Result<Option<bool>, TokenError> {
     let wrong =
         TokenError::Claim("each member of override has to be an object with a boolean value");
@@ -269,7 +270,7 @@ mod tests {
         all
     }
 
-    /// Everything that can be overridden is enabled.
+    /// Returns options in which everything that a subscription can override is enabled.
     fn seen() -> NamespaceOptions {
         NamespaceOptions {
             history: Some(HistoryOptions {

@@ -1,4 +1,4 @@
-//! Conversion of the server's close codes and reasons to those of the protocol.
+//! Conversion of the server's close codes and reasons to those of Centrifugo's protocol.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use veche_types::codes::CloseCode;
 
 use crate::context::identity::AuthError;
 
-/// Converts a close of the server to the protocol's code and reason.
+/// Converts the server's close code and reason to those of the protocol.
 pub(crate) fn close_code_and_reason(code: u16, reason: &str) -> (u16, Cow<'_, str>) {
     let known = match CloseCode::with_parts(code, reason) {
         Some(CloseCode::GoingAway | CloseCode::Restarting) => DisconnectCode::Shutdown,
@@ -19,7 +19,7 @@ pub(crate) fn close_code_and_reason(code: u16, reason: &str) -> (u16, Cow<'_, st
     (known.code(), known.text().into())
 }
 
-/// Returns the close code for a permanent authentication error.
+/// Returns the close code for an authentication error if that is permanent.
 pub(super) fn disconnect(why: AuthError) -> Option<DisconnectCode> {
     match why {
         AuthError::RejectedByHook => Some(DisconnectCode::InvalidToken),

@@ -1,4 +1,4 @@
-//! Commands of connected clients, except those for subscriptions and tokens.
+//! Commands of connected clients, except for those about subscriptions and tokens.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Centrifuge {
             ClientRequest::Rpc(request) => self.rpc(id, request, frame, cx),
             ClientRequest::Refresh(request) => self.refresh(id, request, frame, cx),
             ClientRequest::SubRefresh(request) => self.sub_refresh(id, request, frame, cx),
-            // Any message proves that the client is alive.
+            // A pong needs no handling, since any message proves that the client is alive.
             ClientRequest::Pong => CommandStatus::Yes,
         }
     }
@@ -100,7 +100,7 @@ impl Centrifuge {
             Some(replaced) => replaced.borrow(),
             None => writing::payload(data),
         };
-        // The publication may be sent to this client too, after earlier replies.
+        // Earlier replies are sent first, since the publication may be delivered to this client too.
         frame.send(cx.id, &mut cx.shared.requests.outboxes);
         let client = Some(self.info_in(channel.as_str()));
         let terms = Arc::new(PublishOptions {
@@ -151,13 +151,14 @@ impl Centrifuge {
                 frame.reply(id, Outcome::Rpc(RpcResult { data }));
                 CommandStatus::Yes
             }
-            // Neither the back end nor an application handles calls.
+            // Neither a back end nor an application handles RPC calls of this route.
             Ok(None) => refuse(id, ErrorCode::NotAvailable, frame),
             Err(done) => done,
         }
     }
 
-    /// Handles a message without a reply. It waits all the same, since a client's messages are processed in order.
+    /// Handles a message without a reply. Later commands wait for its decision nevertheless, since a client's
+    /// commands are processed in order.
     fn send(
         &mut self,
         id: u32,
@@ -171,13 +172,14 @@ impl Centrifuge {
         };
         match self.next_decision(id, HookKind::Message, ask, frame, cx) {
             Ok(Some(_)) => CommandStatus::Yes,
-            // Neither the back end nor an application handles messages.
+            // Neither a back end nor an application handles messages of this route.
             Ok(None) => CommandStatus::Close(DisconnectCode::NotAvailable),
             Err(done) => done,
         }
     }
 
-    /// Checks that the client may query a channel. What the channel does not store is not available to any client.
+    /// Checks whether the client may query a channel. If the namespace does not store the requested data, no client
+    /// may.
     fn check_query<'c>(
         &self,
         channel: &'c str,
@@ -201,7 +203,7 @@ impl Centrifuge {
         }
     }
 
-    /// Queries the channel's home.
+    /// Sends a query to the channel's home worker.
     fn query_channel(
         &mut self,
         id: u32,
@@ -240,7 +242,7 @@ impl Centrifuge {
             since: since.map(|since| writing::since(&since.epoch, since.offset)),
             limit: usize::try_from(request.limit).unwrap_or(usize::MAX),
             is_reverse: request.reverse,
-            // The reply is written as the client reads.
+            // No limit in bytes: the reply is encoded in slices as the client reads.
             bytes_max: usize::MAX,
         };
         self.query_channel(
@@ -253,13 +255,13 @@ impl Centrifuge {
     }
 }
 
-/// Replies to an accepted publication.
+/// Writes the reply to a publication that was accepted.
 pub(super) fn published(id: u32, frame: &mut ReplyFrame) -> CommandStatus {
     frame.reply(id, Outcome::Publish);
     CommandStatus::Yes
 }
 
-/// Replies with the answer of a channel's home.
+/// Writes the reply with the answer of a channel's home worker.
 pub(super) fn answered(
     id: u32,
     answer: HubReply,
@@ -292,7 +294,7 @@ fn write_answer(
     is_short_of_memory: bool,
 ) -> CommandStatus {
     match answer {
-        // The request was made while there was memory for the answer.
+        // Memory has become short since the query was sent, and the answer may be large.
         HubReply::History(Ok(_)) | HubReply::Presence(Ok(_)) if is_short_of_memory => {
             refuse(id, ErrorCode::Internal, frame)
         }

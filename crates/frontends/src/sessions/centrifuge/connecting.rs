@@ -1,5 +1,5 @@
-//! The connect command: user, server-side subscriptions, and its reply; and `refresh`, by which a client renews its
-//! token.
+//! The connect command, which determines the user and the server-side subscriptions, and its reply. Also `refresh`,
+//! with which a client renews its token.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -28,30 +28,30 @@ use crate::context::log_note::NoteLevel;
 use crate::context::stats::AcceptRejection;
 use crate::outbox::SubscriptionOptions;
 
-/// The server's version for clients.
+/// The server's version, as clients receive it.
 pub(super) const VERSION: &str = concat!("Veche ", env!("CARGO_PKG_VERSION"));
 
-/// A connect command that waits for the homes of its channels.
+/// A connect command that waits for the home workers of its channels.
 pub(super) struct PendingConnect {
     id: u32,
     channels: Vec<PendingServerSubscription>,
-    /// Data for the client.
+    /// Data that the client receives with the reply.
     data: Option<Payload>,
-    /// Ticket of the first channel.
+    /// The ticket of the first channel; the others follow it.
     first: u32,
-    /// Number of outstanding answers.
+    /// Number of home workers' answers that are still outstanding.
     open: usize,
 }
 
-/// The connection data that a token or a hook grants.
+/// What a token or a hook grants to a connection.
 #[derive(Default)]
 struct Admission {
     /// Public data of the connection.
     info: Option<Payload>,
     channels: Vec<ChannelClaim>,
-    /// Data for the client.
+    /// Data that the client receives with the reply.
     data: Option<Payload>,
-    /// Data for the hooks of its later commands.
+    /// Data to be included in hook requests for the client's later commands.
     metadata: Option<Payload>,
 }
 
@@ -66,7 +66,7 @@ impl From<ConnectionClaims> for Admission {
     }
 }
 
-/// A server-side subscription in progress.
+/// A server-side subscription whose home worker may not have answered yet.
 struct PendingServerSubscription {
     granted: ChannelClaim,
     is_recovering: bool,
@@ -74,7 +74,7 @@ struct PendingServerSubscription {
     joined: Option<Box<SubscribeOutcome>>,
 }
 
-/// Maximum length of the stored client name and version.
+/// Maximum length in bytes of the client's name and of its version, as stored; longer ones are truncated.
 const CLIENT_NAME_BYTES_MAX: usize = 64;
 
 impl Centrifuge {
@@ -106,7 +106,7 @@ impl Centrifuge {
                 }
                 pass.claims.into()
             }
-            // The handshake's token contains everything.
+            // The handshake had a token, so the command needs none.
             _ if self.claims.is_some() => match self.handshake_admission(cx) {
                 Ok(says) => says.into(),
                 Err(denied) => {
@@ -142,7 +142,8 @@ impl Centrifuge {
         self.add_server_subscriptions(id, welcome, request, frame, cx)
     }
 
-    /// Returns the hook's decision on a client without a token; `None` without a hook.
+    /// Returns the admission that a hook decides on, for a client without a token; `None` if the route has no such
+    /// hook.
     fn handle_admission(
         &mut self,
         id: u32,
@@ -153,7 +154,7 @@ impl Centrifuge {
         if let Some(targets) = cx.route().hook_targets.as_deref() {
             let own = self.hooks.headers;
             self.update_caller(|caller| {
-                // Headers of a previous, refused command are removed.
+                // Headers from an earlier connect command that was refused are removed.
                 caller.headers.truncate(own);
                 caller.name = request.name.as_ref().into();
                 caller.version = request.version.as_ref().into();
@@ -184,7 +185,7 @@ impl Centrifuge {
             ..
         } = *grant;
         let expires_ms = expires_at_s.map(|at_s| at_s.saturating_mul(1000));
-        // A name may occur in both lists.
+        // The hook's answer has two lists of channels, and a channel may be in both, hence the factor of 2.
         if channels.len() > 2 * cx.shared.config.limits.channels_per_client {
             return Err(CommandStatus::Close(DisconnectCode::ChannelLimit));
         }
@@ -203,7 +204,7 @@ impl Centrifuge {
                 .access_log
                 .set_user(cx.id, Some(&user));
         }
-        // The handshake's identity may expire earlier.
+        // The expiry that the hook grants counts only if the handshake's identity does not expire earlier.
         let until_ms = cx
             .lease
             .as_deref()
@@ -232,7 +233,7 @@ impl Centrifuge {
         }))
     }
 
-    /// Returns why this user and these channels are invalid, if they are.
+    /// Returns the error text if this user or one of these channels is invalid.
     fn check_admission(
         &self,
         user: &str,
@@ -250,7 +251,7 @@ impl Centrifuge {
         channels.find_map(|given| server_subscriptions_for(user, &given.channel).err())
     }
 
-    /// Returns the claims of the handshake's token.
+    /// Returns what the token of the handshake grants.
     fn handshake_admission(
         &mut self,
         cx: &SessionContext<'_>,
@@ -260,7 +261,7 @@ impl Centrifuge {
         counted(ConnectionClaims::read(&claims, namespaces), cx.shared)
     }
 
-    /// Sets the user of the token, unless the handshake authenticated another one.
+    /// Sets the user that the connect command's token names, unless the handshake has authenticated another one.
     fn set_user_of_connection(
         &mut self,
         lease: IdentityLease,
@@ -270,7 +271,7 @@ impl Centrifuge {
             return Err(DisconnectCode::InvalidToken);
         }
         let user = Some(&*lease.user).filter(|user| !user.is_empty());
-        // A user of the handshake was checked there.
+        // A user that the handshake determined was already checked then.
         if let Some(user) = user
             && cx.lease.is_none()
         {
@@ -283,8 +284,9 @@ impl Centrifuge {
         Ok(())
     }
 
-    /// Records how often back ends have disconnected or unsubscribed users, so that calls during a wait for keys or a
-    /// decision apply. A handshake with a user recorded it before.
+    /// Records the current [`disconnect_count`](crate::ProcessServices::disconnect_count), so that calls of back ends
+    /// that disconnect or unsubscribe the user while the command waits for keys or a decision take effect. If the
+    /// handshake had a user, it was recorded then.
     fn note_disconnect_count(&mut self, cx: &SessionContext<'_>) {
         let is_first = !self.has_requested_keys && !self.hooks.has_decision();
         if is_first && (self.info.user.is_empty() || self.disconnects_seen.is_none()) {
@@ -292,7 +294,7 @@ impl Centrifuge {
         }
     }
 
-    /// Returns whether the user was unsubscribed from a channel since then.
+    /// Returns whether the user was unsubscribed from a channel since authentication began.
     fn is_unsubscribed(&self, channel: &str, cx: &SessionContext<'_>) -> bool {
         let ClientInfo { user, client, .. } = &*self.info;
         let shared = &cx.shared;
@@ -300,7 +302,8 @@ impl Centrifuge {
             && shared.is_unsubscribed_since(user, channel, self.disconnects_seen, client)
     }
 
-    /// Ends the session if its user was disconnected during authentication, since that call did not find it yet.
+    /// Ends the session if a back end disconnected its user during authentication, since that call could not find the
+    /// session.
     fn end_if_disconnected(&self, cx: &SessionContext<'_>) -> Option<CommandStatus> {
         let ClientInfo { user, client, .. } = &*self.info;
         let (code, reason) = CloseCode::Disconnected.parts();
@@ -311,7 +314,7 @@ impl Centrifuge {
         is_ended.then(|| CommandStatus::End(code, reason.into()))
     }
 
-    /// Assigns the client's id and registers its data.
+    /// Assigns a client id and stores the client's public data.
     fn register_client(&mut self, conn_info: Option<Payload>, cx: &mut SessionContext<'_>) {
         self.ensure_client(cx);
         self.info = Arc::new(ClientInfo {
@@ -335,7 +338,7 @@ impl Centrifuge {
         let mut channels = welcome.channels;
         if !self.info.user.is_empty() {
             let channel = format!("#{}", self.info.user);
-            // Options of `subs` take precedence.
+            // If the token or hook names the personal channel, its options take precedence.
             let named = channels.iter().position(|one| one.channel == channel);
             all.push(match named {
                 Some(place) => channels.remove(place),
@@ -346,7 +349,7 @@ impl Centrifuge {
             });
         }
         for one in channels {
-            // Duplicates are subscribed once.
+            // A channel that is named twice is subscribed once.
             if !all.iter().any(|other| other.channel == one.channel) {
                 all.push(one);
             }
@@ -384,7 +387,8 @@ impl Centrifuge {
                 let position = &sub.position;
                 Arc::from([writing::since(&position.epoch, position.offset)])
             });
-            // A reconnecting browser repeats its request, but its last event is newer.
+            // A browser that reconnects repeats its first request with the old position; the id of its last event is
+            // newer.
             let since = self.since_event().or(known);
             let is_recovering = since.is_some();
             let subscribe_options = SubscribeOptions {
@@ -418,7 +422,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles the answer of a home for one of these channels.
+    /// Handles a home worker's answer for one of the command's channels.
     pub(super) fn connect_answered(
         &mut self,
         mut connecting: Box<PendingConnect>,
@@ -438,21 +442,22 @@ impl Centrifuge {
         }
     }
 
-    /// Completes the connect command: the reply is written, followed by what arrived in the meantime.
+    /// Completes the connect command: writes its reply, and then the pushes that arrived in the meantime.
     fn connected(
         &mut self,
         mut connecting: PendingConnect,
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> CommandStatus {
-        // The user may have been banned meanwhile; that call did not find this session yet.
+        // The user may have been banned while the command waited. The ban's call could not find this session, so it
+        // is checked here.
         if cx.shared.is_banned(&self.info.user) {
             return CommandStatus::Close(DisconnectCode::PermissionDenied);
         }
         if let Some(end) = self.end_if_disconnected(cx) {
             return end;
         }
-        // Unsubscriptions that were called for in the meantime apply too.
+        // Unsubscriptions that back ends requested while the command waited are applied too.
         connecting.channels.retain(|given| {
             let channel = &given.granted.channel;
             let is_over = self.is_unsubscribed(channel, cx);
@@ -471,7 +476,8 @@ impl Centrifuge {
         let mut welcomes = Vec::with_capacity(connecting.channels.len());
         for given in &connecting.channels {
             let joined = given.joined.as_deref();
-            // A browser's last event has no position of channels without history.
+            // The id of a browser's last event has no position for channels without history, so their recovery was
+            // not requested.
             let is_asked = joined.is_some() || self.since_event().is_none();
             let is_recovering = given.is_recovering && is_asked;
             let bytes_max = (bytes_left, each_bytes);
@@ -504,7 +510,8 @@ impl Centrifuge {
                 let data = given.granted.data.as_ref();
                 let result = match self.is_one_way() {
                     false => welcome.result(publications),
-                    // Recovered publications follow as ordinary pushes; this is their starting position.
+                    // The result has the position from which recovery starts: a one-way client receives the recovered
+                    // publications as ordinary pushes.
                     true => SubscribeResult {
                         offset: welcome.begin().map_or(0, |position| position.offset),
                         ..welcome.result(&[])
@@ -516,7 +523,7 @@ impl Centrifuge {
             .collect();
         let (interval_ms, _) = ping_times_ms(cx.shared);
         let now = cx.shared.now;
-        // The client does not learn of an expiry that a hook handles.
+        // A hook extends the connection, so the client is not told that it expires.
         let is_renewed = cx.route().hook_target(HookKind::Refresh).is_some();
         let lease = cx.lease.as_deref();
         let lease = lease.filter(|lease| !is_renewed && !lease.is_final);
@@ -568,7 +575,7 @@ impl Centrifuge {
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 return CommandStatus::Close(match denied {
-                    // A client that reconnects with the token is asked for a new one.
+                    // The client reconnects with its token, and is then requested to get a new one.
                     TokenDenied::Expired | TokenDenied::Revoked => DisconnectCode::Expired,
                     _ => DisconnectCode::InvalidToken,
                 });
@@ -578,7 +585,7 @@ impl Centrifuge {
             TokenDenied::NotFor("it belongs to another user").note(cx.id, cx.shared);
             return CommandStatus::Close(DisconnectCode::InvalidToken);
         }
-        // The client reconnects with the new token and gets its subscriptions.
+        // The new token grants other subscriptions: the client has to reconnect with it to get them.
         if !self.subscriptions.are_exactly(&pass.claims.channels) {
             return CommandStatus::Close(DisconnectCode::InsufficientState);
         }
@@ -603,7 +610,7 @@ impl Centrifuge {
     }
 }
 
-/// Returns whether a client that no hook has admitted needs a token in its connect command.
+/// Returns whether a client needs a token in its connect command if no hook has admitted it.
 fn needs_token(identity: &Identity) -> bool {
     match identity {
         Identity::Token(tokens) => tokens.anonymous != Anonymous::All,
@@ -611,7 +618,7 @@ fn needs_token(identity: &Identity) -> bool {
     }
 }
 
-/// Counts the client for this user, unless the user is banned.
+/// Counts a connection of this user, unless the user is banned.
 fn admit(user: &str, cx: &mut SessionContext<'_>) -> Result<(), DisconnectCode> {
     if cx.shared.is_banned(user) {
         return Err(DisconnectCode::PermissionDenied);
@@ -625,8 +632,9 @@ fn admit(user: &str, cx: &mut SessionContext<'_>) -> Result<(), DisconnectCode> 
     Ok(())
 }
 
-/// Validates a channel that a back end grants to a user. The users admitted by the name do not matter, since the back
-/// end decides. But a personal channel identifies a user's connections and is never granted to others.
+/// Validates a channel that a back end grants to a user. It need not be a channel whose name admits the user, since
+/// the back end decides. But the personal channel of another user is never granted, since it identifies that user's
+/// connections.
 fn server_subscriptions_for<'c>(
     user: &str,
     channel: &'c str,
@@ -638,7 +646,7 @@ fn server_subscriptions_for<'c>(
     }
 }
 
-/// Returns a unique client id: a random UUID (RFC 9562 section 5.4).
+/// Returns a unique client id: a random UUID (version 4, RFC 9562 section 5.4) from these random bytes.
 pub(super) fn unique(mut bits: [u8; 16]) -> Box<str> {
     bits[6] = bits[6] & 0x0f | 0x40;
     bits[8] = bits[8] & 0x3f | 0x80;

@@ -1,4 +1,4 @@
-//! Reports decisions on a client's commands to the decision log.
+//! Reports of the decisions on a client's commands to the decision log.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::frame::ReplyFrame;
 use super::{Centrifuge, CommandStatus, PendingTicket, SessionContext};
 use crate::context::log_note::AuthDecision;
 
-/// Returns the kind and channel of a command that needs a decision.
+/// Returns the name and channel of a command whose outcome is reported; `None` for other commands.
 fn asked<'r>(request: &'r ClientRequest<'_>) -> Option<(&'static str, &'r str)> {
     Some(match request {
         ClientRequest::Connect(_) => ("connect", ""),
@@ -27,7 +27,7 @@ impl Centrifuge {
         (&self.info.user, &self.info.client)
     }
 
-    /// Reports the outcome of a command, if it is known.
+    /// Reports the outcome of a command, unless it is still pending.
     pub(super) fn log_outcome(
         &self,
         request: &ClientRequest<'_>,
@@ -87,7 +87,7 @@ impl Centrifuge {
     }
 }
 
-/// The request of a waiting command.
+/// Which kind of command is waiting, for the report of its outcome.
 pub(super) enum WatchedCommand {
     Connect,
     Subscribe(Box<str>),

@@ -1,4 +1,4 @@
-//! Replies and pushes written together in one frame.
+//! Replies and pushes that are written together in one frame.
 
 use veche_centrifuge::{DisconnectCode, Encoding, ErrorCode, Outcome, Push, PushBody, Reply};
 use veche_hub::ConnectionId;
@@ -6,14 +6,14 @@ use veche_hub::ConnectionId;
 use super::pushes::{PushEncoding, kind};
 use crate::outbox::Outboxes;
 
-/// Messages to be sent together, in order. Has to be [sent](Self::send) before anything that may write a publication to
-/// the same outbox.
+/// Messages that are sent together, in order. The frame has to be [sent](Self::send) before anything is called that
+/// may write a publication to the same outbox, so that the order is kept.
 pub(super) struct ReplyFrame {
     push_encoding: PushEncoding,
     bytes: Vec<u8>,
-    /// The close code for a client that can't receive an error reply.
+    /// The close code for a client that can't receive an error reply, after an error.
     end: Option<DisconnectCode>,
-    /// Code and message of the last error reply.
+    /// The code and the message of the last error reply.
     refusal: Option<(u32, Box<str>)>,
 }
 
@@ -37,7 +37,8 @@ impl ReplyFrame {
         self.bytes.len()
     }
 
-    /// Adds a reply. For one-way clients the connect reply is a push, and an error is their [end](Self::end).
+    /// Adds a reply. One-way clients receive no replies: the result of their connect request is a push, and an error
+    /// closes them with the code in [`end`](Self::end).
     pub(super) fn reply(&mut self, id: u32, outcome: Outcome<'_>) {
         if let Outcome::Error(error) = &outcome {
             self.refusal = Some((error.code, error.message.into()));
@@ -56,12 +57,12 @@ impl ReplyFrame {
         }
     }
 
-    /// Returns the close code for a client that can't receive an error reply.
+    /// Returns the close code if an error was to be sent to a client that can't receive error replies.
     pub(super) fn end(&self) -> Option<DisconnectCode> {
         self.end
     }
 
-    /// Takes the last error reply.
+    /// Takes the code and the message of the last error reply.
     pub(super) fn take_refusal(&mut self) -> Option<(u32, Box<str>)> {
         self.refusal.take()
     }
@@ -85,7 +86,7 @@ impl ReplyFrame {
         write(self.push_encoding, &mut self.bytes);
     }
 
-    /// Sends and clears the content, if any.
+    /// Sends the content of the frame, if it has any, and clears it.
     pub(super) fn send(&mut self, id: ConnectionId, outboxes: &mut Outboxes) {
         if self.bytes.is_empty() {
             return;
@@ -107,11 +108,11 @@ impl ReplyFrame {
     }
 }
 
-/// Returns the close code for an error that can't be sent as a reply.
+/// Returns the close code that stands for an error of this code.
 fn end_of(code: u32, is_temporary: bool) -> DisconnectCode {
     let is = |known: ErrorCode| known.code() == code;
     match () {
-        // The client reconnects with a new token.
+        // After this close the client reconnects with a new token.
         () if is(ErrorCode::TokenExpired) || is(ErrorCode::Expired) => DisconnectCode::Expired,
         () if is(ErrorCode::Unauthorized) => DisconnectCode::InvalidToken,
         () if is(ErrorCode::BadRequest) => DisconnectCode::BadRequest,

@@ -1,7 +1,7 @@
-//! Commands that need a hook decision: requests, and the evaluation of decisions.
+//! Commands that need a hook decision: the requests for it, and the checks of decisions.
 //!
-//! A command that needs a decision stays unparsed and is processed again once the decision arrives
-//! ([`crate::context::hooks`] explains why). Decisions are validated here for all targets.
+//! A command that needs a decision remains as bytes, and is parsed again and executed when the decision arrives
+//! ([`crate::context::hooks`] explains why). Decisions of all targets are validated here.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,33 +24,34 @@ use crate::context::route::Route;
 use crate::context::step::WaitReason;
 use crate::context::worker_context::Context;
 
-/// The hook state of a session.
+/// The hook requests and decisions of one session.
 #[derive(Default)]
 pub(super) struct HookState {
-    /// The client's properties for requests; `None` if its route has no hooks.
+    /// The client's properties for hook requests; `None` if its route has no hooks.
     caller: Option<Arc<HookCaller>>,
-    /// The decision on the next command.
+    /// The decision on the next command, once it has arrived.
     decision: Option<HookDecision>,
-    /// Number of the last request.
+    /// The number of the last hook request.
     last: u32,
-    /// Number of headers from the handshake.
+    /// Number of the headers in `caller` that came from the handshake.
     pub(super) headers: usize,
-    /// When the pending request was sent.
+    /// Monotonic time in milliseconds at which the pending request was sent.
     asked_ms: u64,
-    /// The channel of a pending subscribe command.
+    /// The subscribe command that waits for a decision or for keys, if there is one.
     subscribing: Option<PendingSubscribe>,
-    /// The pending request to extend the connection.
+    /// The pending request to extend the connection, if there is one.
     pub(super) refresh: Option<HookRequestId>,
 }
 
 /// A subscribe command that waits for a decision or for keys.
 struct PendingSubscribe {
     channel: Box<str>,
-    /// A back end has unsubscribed the client in the meantime, which takes precedence over any decision.
+    /// Whether a back end has unsubscribed the client since the command arrived; this takes precedence over any
+    /// decision.
     is_withdrawn: bool,
 }
 
-/// The content of a request without its target.
+/// What a hook request is about; the target is determined separately.
 #[derive(Default)]
 pub(super) struct HookQuery<'a> {
     pub(super) channel: &'a str,
@@ -60,22 +61,22 @@ pub(super) struct HookQuery<'a> {
     pub(super) channels: Vec<Box<str>>,
 }
 
-/// Maximum number of connect requests per connection.
+/// Maximum number of hook requests for connect commands per connection.
 const CONNECTS_MAX: u32 = 3;
 
 impl HookState {
-    /// Clears the state of a completed command.
+    /// Clears what belongs to a command that is complete.
     pub(super) fn forget(&mut self) {
         self.decision = None;
         self.subscribing = None;
     }
 
-    /// Returns whether the decision on the next command is available.
+    /// Returns whether the decision on the next command has arrived.
     pub(super) fn has_decision(&self) -> bool {
         self.decision.is_some()
     }
 
-    /// Records that the next command waits for a decision on a subscription to this channel.
+    /// Records that the next command is a subscription to this channel, which waits for a decision or for keys.
     pub(super) fn begin_subscribing(&mut self, channel: &str) {
         if self.subscribing.is_none() {
             self.subscribing = Some(PendingSubscribe {
@@ -85,7 +86,8 @@ impl HookState {
         }
     }
 
-    /// Records that the client is unsubscribed from a channel on which a decision is pending.
+    /// Records that a back end has unsubscribed the client from a channel while the decision on its subscription is
+    /// pending.
     pub(super) fn withdraw(&mut self, channel: &str) {
         if let Some(pending) = &mut self.subscribing
             && *pending.channel == *channel
@@ -94,13 +96,13 @@ impl HookState {
         }
     }
 
-    /// Returns whether the client was unsubscribed while the decision on the next command was pending.
+    /// Returns whether a back end has unsubscribed the client since its pending subscribe command arrived.
     pub(super) fn is_withdrawn(&self) -> bool {
         let pending = self.subscribing.as_ref();
         pending.is_some_and(|pending| pending.is_withdrawn)
     }
 
-    /// Stores a grant whose command could not be executed now and will be retried.
+    /// Stores a grant again whose command could not be executed now and will be retried.
     pub(super) fn put_back(&mut self, grant: Box<HookGrant>) {
         self.decision = Some(HookDecision::Granted(grant));
     }
@@ -112,7 +114,7 @@ impl HookState {
 }
 
 impl Centrifuge {
-    /// Prepares hook requests with the handshake's data, if the route has hooks.
+    /// Prepares hook requests with the data of the handshake, if the route has hooks.
     pub(crate) fn prepare_hook_requests(
         &mut self,
         transport: &'static str,
@@ -131,17 +133,17 @@ impl Centrifuge {
         self.update_caller(|caller| caller.address = peer);
     }
 
-    /// Changes the client's properties in later requests.
+    /// Changes the client's properties for later hook requests.
     pub(super) fn update_caller(&mut self, change: impl FnOnce(&mut HookCaller)) {
         if let Some(caller) = &mut self.hooks.caller {
             change(Arc::make_mut(caller));
         }
     }
 
-    /// Returns the decision on the next command; `None` without a hook.
+    /// Returns the grant for the next command; `None` if no hook decides on it.
     ///
     /// # Errors
-    /// The command is not executed, now or at all.
+    /// The command is not executed: it waits for a decision, or the decision is an error or a disconnect.
     pub(super) fn next_decision(
         &mut self,
         id: u32,
@@ -150,7 +152,7 @@ impl Centrifuge {
         frame: &mut ReplyFrame,
         cx: &mut SessionContext<'_>,
     ) -> Result<Option<Box<HookGrant>>, CommandStatus> {
-        // The decision counts even if the hook was removed.
+        // A decision that has arrived is applied even if a reload has removed the hook.
         let decision = self.hooks.decision.take();
         let is_unhandled = matches!(decision, Some(HookDecision::Unhandled));
         let Some(decision) = decision.filter(|_| !is_unhandled) else {
@@ -170,7 +172,7 @@ impl Centrifuge {
         };
         match check_decision(decision) {
             Ok(HookDecision::Granted(grant)) => Ok(Some(grant)),
-            // The client expects no reply.
+            // A message has no reply, so the client receives no error.
             Ok(HookDecision::Error { .. } | HookDecision::Failed) if kind == HookKind::Message => {
                 Err(CommandStatus::Yes)
             }
@@ -197,7 +199,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles an invalid decision.
+    /// Logs an invalid decision and treats it as a failure of the hook.
     pub(super) fn hook_failed(
         &self,
         id: u32,
@@ -258,7 +260,7 @@ impl Centrifuge {
         Some(id)
     }
 
-    /// Reports the end of the session once to a hook that handles it.
+    /// Reports the end of the session to the hook for it, if the route has one; at most once.
     pub(crate) fn report_disconnect(
         &mut self,
         id: ConnectionId,
@@ -271,7 +273,7 @@ impl Centrifuge {
         }
         let targets = route.hook_targets.as_deref();
         let target = targets.and_then(|targets| targets.of(HookKind::Disconnect));
-        // The session sends no further requests.
+        // Taking the caller prevents further hook requests of the session.
         let (Some(target), Some(caller)) = (target, self.hooks.caller.take()) else {
             return;
         };
@@ -292,7 +294,7 @@ impl Centrifuge {
         });
     }
 
-    /// Assigns the client's id, at the latest with its first request.
+    /// Assigns the client's id if it has none yet. Called at the latest before the first hook request.
     pub(super) fn ensure_client(&mut self, cx: &mut SessionContext<'_>) {
         if self.info.client.is_empty() {
             let client = unique(cx.shared.requests.outboxes.masks.bytes());
@@ -301,7 +303,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles a decision; returns the next step if a command waited for it.
+    /// Handles a decision; returns the next step if a command waited for it, otherwise `None`.
     pub(crate) fn handle_hook_decision(
         &mut self,
         request_id: HookRequestId,
@@ -312,7 +314,7 @@ impl Centrifuge {
             return self.handle_renewal(request_id, decision, cx);
         }
         if self.state == State::Fresh {
-            // The time that a hook takes does not count against the client.
+            // The time that the hook took does not count against the time within which the client has to connect.
             self.pinged_ms += cx.shared.now.mono_ms - self.hooks.asked_ms;
         }
         self.waiting = None;

@@ -1,8 +1,9 @@
-//! Replies with long lists, history and presence: written in slices, each when the previous one was sent.
+//! Replies with long lists, to history and presence commands. They are written in slices, each after the previous one
+//! was sent.
 //!
 //! Such a reply refers to stored publications and encodes them as its client reads, so a client that reads nothing
-//! costs a few slices. The session's next command and its pushes wait until the reply is written. A reply of less than
-//! one slice is written immediately.
+//! costs the memory of a few slices. The session's next command and its pushes wait until the reply is complete. A
+//! reply that is shorter than one slice is written at once.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,28 +20,28 @@ use crate::context::step::WaitReason;
 use crate::context::work_budget;
 use crate::outbox::{ANSWERS_BYTES_HIGH, PartialMessage, SLICE_BYTES};
 
-/// Approximate encoded size of a publication or client without its data.
+/// Approximate size in bytes of an encoded publication or client without its data.
 const ELEMENT_BYTES: usize = 64;
 
-/// The list of a reply.
+/// The answer whose list the reply contains.
 pub(super) enum LongResult {
     History(Box<HistoryPage>),
     Presence(Box<[Arc<ClientInfo>]>),
 }
 
-/// A partially written reply.
+/// A reply that is not completely written.
 pub(super) struct UnfinishedReply {
     content: LongResult,
-    /// Number of written elements.
+    /// Number of list elements that are written.
     next: usize,
-    /// The id of its command.
+    /// The id of the command that is answered.
     id: u32,
-    /// Set from the first slice on.
+    /// The writer of the reply and its message; `None` until the first slice is written.
     begun: Option<(ReplyWriter, PartialMessage)>,
 }
 
 impl LongResult {
-    /// Takes the list of an answer that is longer than a slice; returns any other answer.
+    /// Returns the list of an answer that is longer than one slice; returns any other answer as the error.
     pub(super) fn of(answer: HubReply) -> Result<Self, HubReply> {
         let content = match answer {
             HubReply::History(Ok(page)) => Self::History(page),
@@ -78,7 +79,7 @@ impl LongResult {
         }
     }
 
-    /// Returns the reply with an empty list.
+    /// Returns the reply with an empty list, which the elements are added to.
     fn outcome<'e>(&self, epoch: &'e str) -> Outcome<'e> {
         match self {
             Self::History(page) => Outcome::History(HistoryResult {
@@ -97,7 +98,7 @@ impl LongResult {
         }
     }
 
-    /// Passes the elements in this range to `look` until it returns `false`.
+    /// Passes the list elements in this range to `look`, until it returns false or the range ends.
     fn visit_elements(
         &self,
         places: Range<usize>,
@@ -142,8 +143,8 @@ impl UnfinishedReply {
         }
     }
 
-    /// Writes as much as the client's outbox and the connection's share of the turn permit. The reply is done when the
-    /// session continues.
+    /// Writes as much of the reply as fits into the client's outbox and the connection's share of the turn. If it
+    /// returns [`Flow::Continue`], the reply is complete.
     pub(super) fn write_next(&mut self, encoding: Encoding, cx: &mut SessionContext<'_>) -> Flow {
         while self.next < self.content.len() {
             if cx.shared.work.is_spent() {
@@ -161,7 +162,7 @@ impl UnfinishedReply {
         Flow::Continue
     }
 
-    /// Writes the next slice.
+    /// Writes the next slice of the reply.
     fn write(&mut self, encoding: Encoding, slice: &mut Vec<u8>, cx: &mut SessionContext<'_>) {
         let outboxes = &mut cx.shared.requests.outboxes;
         let len = self.content.len();

@@ -1,12 +1,13 @@
-//! A session of Centrifugo's client protocol: commands in, replies and pushes out.
+//! A session of Centrifugo's client protocol: it receives commands and sends replies and pushes.
 //!
-//! It implements the protocol's rules on top of the hub, and knows neither the wire format (`veche_centrifuge`) nor
-//! frames (`websocket`). Commands are executed one at a time in order: one that waits for a channel's home delays later
-//! ones, which stay as bytes. So replies keep their order, and a subscription exists when the next command is executed.
+//! It implements the rules of the protocol on top of the hub, and knows neither the wire format (`veche_centrifuge`)
+//! nor frames (`websocket`). Commands are executed one at a time in order: while one waits for a channel's home, the
+//! later ones remain as bytes. Replies therefore keep the order of the commands, and a subscription exists when the
+//! next command is executed.
 //!
-//! Publications bypass the session, from the hub to the outbox ([`crate::outbox`]). The reply to a subscribe command is
-//! written before the hub is called again, so it precedes everything that follows from it; while a connect command
-//! waits for the homes of several channels, later messages wait behind its reply.
+//! Publications go directly from the hub to the outbox ([`crate::outbox`]). The reply to a subscribe command is
+//! written before the hub is called again, so it precedes the publications that it announces. While a connect command
+//! waits for the homes of several channels, publications wait behind its reply.
 
 mod channels;
 mod claims;
@@ -66,7 +67,7 @@ use user_commands::{GIVEN, ServerSubscriptions};
 use crate::context::relay::{EmulationAddress, EmulationRequest};
 use decision_log::WatchedCommand;
 
-/// Description for routes and the configuration.
+/// The properties of the protocol for routes and the configuration.
 pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "centrifuge",
     methods: &["GET", "POST", "OPTIONS"],
@@ -83,70 +84,71 @@ pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     ],
 };
 
-/// Time until a connection without a connect command is closed.
+/// Time in milliseconds after which a connection without a connect command is closed.
 const STALE_MS: u64 = 10_000;
 
-/// Maximum time to wait for the answer to a ping.
+/// Maximum time in milliseconds to wait for the answer to a ping.
 const PONG_MS_MAX: u64 = 8_000;
 
 /// A session of Centrifugo's protocol.
 pub(crate) struct Centrifuge {
     encoding: Encoding,
-    /// The client's public data; empty before it is connected, unless the handshake authenticated it.
+    /// The client's public data. Before the connect command it has at most the user of the handshake.
     info: Arc<ClientInfo>,
     state: State,
     subscriptions: ClientSubscriptions,
-    /// Missed publications were compared for deltas in this turn.
+    /// Whether missed publications were compared for deltas in this turn; a session does that once per turn.
     has_compared: bool,
-    /// The unprocessed part of the last message.
+    /// The message whose commands are being executed.
     message: Vec<u8>,
-    /// Processed bytes of the message, and its processed commands.
+    /// Number of bytes of `message` that are processed; the next field is the number of its processed commands.
     taken: usize,
     commands: usize,
-    /// The next command was already counted by the route's rate.
+    /// Whether the next command was already counted against the route's rate.
     is_counted: bool,
     /// Commands that arrived in other requests, in order.
     relays: RelayQueue,
-    /// The ticket that the next command waits for.
+    /// What the next command waits for, if it waits.
     waiting: Option<PendingTicket>,
-    /// The last reply while it is being written; no other message precedes its end.
+    /// The long reply that is being written, if there is one; no other message is written before its end.
     answering: Option<Box<UnfinishedReply>>,
-    /// Ticket of the last hub request for a command.
+    /// The number of the last ticket.
     ticket: u32,
-    /// Subscriptions by back ends, until their homes have answered.
+    /// Subscriptions by back ends whose homes have not answered yet.
     server_subscriptions: ServerSubscriptions,
-    /// Keys were requested for the next command.
+    /// Whether issuer keys were requested for the next command.
     has_requested_keys: bool,
     /// Pending hook requests and decisions.
     hooks: HookState,
-    /// The address for commands in other requests, and their proof of belonging to this client.
+    /// The address to which the client sends commands in other requests. Knowing it proves that they are the
+    /// client's.
     address: Option<Box<EmulationAddress>>,
-    /// Name and version that the client sent.
+    /// Name and version that the client sent in its connect command.
     kind: [Box<str>; 2],
     /// The state of a one-way client; `None` for other clients.
     one_way: Option<OneWayState>,
-    /// The handshake's claims, until the client has connected.
+    /// The claims of the handshake's token, until the client has connected.
     claims: Option<Box<Map<String, Value>>>,
     /// The [`disconnect_count`](crate::ProcessServices::disconnect_count) when authentication began.
     disconnects_seen: Option<u64>,
-    /// The deadline may have become earlier.
+    /// Whether the deadline may have become earlier since it was last queried.
     deadline_changed: bool,
-    /// Start of the session; after the connect reply, time of the last ping.
+    /// Monotonic time in milliseconds at which the session began; after the connect reply, that of the last ping.
     pinged_ms: u64,
-    /// Whether a ping was sent and no data was received since.
+    /// Whether a ping was sent and no data was received since then.
     is_pinged: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No valid connect command yet.
+    /// There was no valid connect command yet.
     Fresh,
     Connected,
-    /// The handshake was refused permanently: the session is closed before any message.
+    /// The handshake was refused permanently: the session is closed before any command is executed.
     Refused(DisconnectCode),
 }
 
-/// The event that a command waits for: an acknowledgement of a home, keys, or a decision.
+/// What a command waits for: the answer of a home worker, issuer keys, or a hook decision.
 enum PendingTicket {
     Connect(Box<PendingConnect>),
     Subscribe(Box<RequestedSubscription>),
@@ -156,23 +158,23 @@ enum PendingTicket {
     Asked {
         id: u32,
     },
-    /// Keys that are being fetched.
+    /// Issuer keys that are being fetched.
     Keys,
-    /// A decision on the next command.
+    /// The hook decision on the next command.
     HookDecision(HookRequestId),
 }
 
-/// The status of one command.
+/// The result of executing one command.
 enum CommandStatus {
     Yes,
-    /// The command waits for this ticket.
+    /// The command waits for this.
     Waits(PendingTicket),
-    /// Its reply is written in slices, after earlier ones.
+    /// The reply to the command is written in slices, after earlier replies.
     Answers(Box<UnfinishedReply>),
-    /// The command was not executed and has to be retried.
+    /// The command was not executed and has to be repeated after this wait.
     Not(WaitReason),
     Close(DisconnectCode),
-    /// The session has to be closed with a code and reason other than the server's.
+    /// The session has to be closed with a code and reason that a hook decided.
     End(u16, Cow<'static, str>),
 }
 
@@ -219,7 +221,7 @@ impl Centrifuge {
         }
     }
 
-    /// Describes the session to back ends.
+    /// Returns a description of the session for back ends.
     pub(crate) fn about(&self) -> SessionInfo<'_> {
         let [name, version] = &self.kind;
         SessionInfo {
@@ -235,12 +237,12 @@ impl Centrifuge {
         }
     }
 
-    /// Sets the user of the handshake.
+    /// Sets the user that the handshake determined.
     pub(crate) fn set_user(&mut self, user: &str) {
         Arc::make_mut(&mut self.info).user = user.into();
     }
 
-    /// Sets how the user was authenticated.
+    /// Sets the claims and the disconnect count of the handshake's authentication.
     pub(crate) fn set_source(
         &mut self,
         claims: Option<Box<Map<String, Value>>>,
@@ -249,21 +251,21 @@ impl Centrifuge {
         (self.claims, self.disconnects_seen) = (claims, asked);
     }
 
-    /// Starts a session without a WebSocket: `commands` came with its request, and later ones arrive as
-    /// [relays](EmulationRequest).
+    /// Begins a session without a WebSocket: `commands` were part of the request that opened it, and later commands
+    /// arrive as [relays](EmulationRequest).
     pub(crate) fn begin_emulation(&mut self, address: EmulationAddress, commands: &[u8]) {
         self.address = Some(Box::new(address));
         self.message = commands.to_vec();
-        // An empty message needs a buffer too.
+        // The capacity marks that there is input, even if it is empty.
         self.message.reserve(1);
     }
 
-    /// Returns whether commands are left to be processed.
+    /// Returns whether there is input to be processed.
     pub(crate) fn has_commands(&self) -> bool {
         self.message.capacity() > 0
     }
 
-    /// Returns whether commands of another request belong to this client.
+    /// Returns whether commands in another request belong to this client.
     pub(crate) fn accepts_relay(&self, relay: &EmulationRequest) -> bool {
         let address = self.address.as_ref();
         address.is_some_and(|address| address.equals_constant_time(&relay.to))
@@ -280,7 +282,7 @@ impl Centrifuge {
             bytes.extend_from_slice(&relay.commands);
             return self.message(bytes, cx);
         }
-        // Earlier commands wait; these can't be delayed at their source.
+        // Earlier commands are waiting, so these are queued: their request has ended and can't be delayed.
         if !self.relays.keep(&relay.commands) {
             return DisconnectCode::TooManyRequests.into();
         }
@@ -288,7 +290,7 @@ impl Centrifuge {
         Flow::Continue
     }
 
-    /// Writes a disconnect push, for transports that have no close frame.
+    /// Writes a disconnect push, for transports that have no Close frame.
     pub(crate) fn write_disconnect(
         &self,
         id: ConnectionId,
@@ -298,12 +300,12 @@ impl Centrifuge {
     ) {
         let mut frame = ReplyFrame::new(self.push_encoding(), Vec::new());
         let body = PushBody::Disconnect(Disconnect { code, reason });
-        // The frame contains no data that could be binary.
+        // The push has no payload, so no encoding of binary data is needed.
         frame.push(&Push { channel: "", body });
         frame.send(id, &mut shared.requests.outboxes);
     }
 
-    /// Handles a complete message; `bytes` are returned to the outboxes.
+    /// Handles a complete message. `bytes` are returned to the outboxes when its commands are executed.
     pub(crate) fn message(&mut self, bytes: Vec<u8>, cx: &mut SessionContext<'_>) -> Flow {
         debug_assert!(
             self.waiting.is_none(),
@@ -315,13 +317,12 @@ impl Centrifuge {
         self.continue_input(cx)
     }
 
-    /// Refuses the client. SDKs treat a refused handshake as a network error and retry forever; a terminal close code
-    /// stops them.
+    /// Refuses the client permanently, by a terminal close code: SDKs would retry a refused handshake forever.
     pub(crate) fn refuse(&mut self, code: DisconnectCode) {
         self.state = State::Refused(code);
     }
 
-    /// Continues with the remaining commands.
+    /// Continues with the commands that are not executed yet.
     pub(crate) fn continue_input(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         if let State::Refused(code) = self.state {
             return code.into();
@@ -332,7 +333,7 @@ impl Centrifuge {
                 flow => return flow,
             };
             if self.answering.is_some() {
-                // A command has a long reply, which precedes the next command.
+                // A command has a long reply, which has to be written before the next command is executed.
                 continue;
             }
             if flow != Flow::Continue {
@@ -346,7 +347,7 @@ impl Centrifuge {
         }
     }
 
-    /// Continues an incomplete reply.
+    /// Writes the next slices of a long reply.
     fn continue_reply(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         let Some(answering) = &mut self.answering else {
             return Flow::Continue;
@@ -358,7 +359,7 @@ impl Centrifuge {
         flow
     }
 
-    /// Drops the rest of a reply, since the session is over.
+    /// Drops the unwritten part of a long reply, because the session has ended.
     pub(crate) fn end_answer(&mut self) {
         self.answering = None;
     }
@@ -414,7 +415,7 @@ impl Centrifuge {
                     cx.shared.stats.protocol_errors.add(1);
                     return DisconnectCode::BadRequest.into();
                 }
-                // An empty message is invalid.
+                // A message without any command is invalid.
                 None if self.commands == 0 => return DisconnectCode::BadRequest.into(),
                 None => return Flow::Continue,
             };
@@ -464,7 +465,7 @@ impl Centrifuge {
                 return Flow::Wait(WaitReason::Turn);
             }
             let queued = cx.shared.requests.outboxes.of(cx.id).queued();
-            // Expensive comparisons are made once per turn.
+            // Comparisons for deltas are expensive, so there is at most one command with them per turn.
             let has_compared = std::mem::take(&mut self.has_compared);
             if has_compared || queued + frame.len() > ANSWERS_BYTES_HIGH {
                 return Flow::Wait(WaitReason::Output);
@@ -488,7 +489,8 @@ impl Centrifuge {
         self.request(id, &command.request, frame, cx)
     }
 
-    /// Handles the answer of another worker's home; returns whether the waiting command may continue.
+    /// Handles the answer of a home on another worker; returns the next step, or `None` if the waiting command still
+    /// waits.
     pub(crate) fn handle_answer(
         &mut self,
         ticket: Ticket,
@@ -496,7 +498,7 @@ impl Centrifuge {
         cx: &mut SessionContext<'_>,
     ) -> Option<Flow> {
         if ticket.0 & GIVEN != 0 {
-            // The command waits for something else.
+            // This answer is for a subscription by a back end; the command waits for something else.
             self.handle_subscription_answer(ticket, &answer, cx);
             return None;
         }
@@ -560,7 +562,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles fetched keys; returns whether a command waited for them.
+    /// Handles fetched issuer keys; returns whether a command waited for them.
     pub(crate) fn handle_identity(&mut self, identity_result: &IdentityResult) -> bool {
         let is_it = matches!(self.waiting, Some(PendingTicket::Keys))
             && *identity_result == IdentityResult::KeysFetched;
@@ -585,8 +587,8 @@ impl Centrifuge {
         CommandStatus::Not(WaitReason::Answer)
     }
 
-    /// Returns the channel of a pending subscribe command. Its subscription can't be ended meanwhile, since the answer
-    /// would never arrive.
+    /// Returns the channel whose home a subscribe command waits for. That subscription can't be ended meanwhile,
+    /// since the answer would then never arrive.
     fn channel_awaited(&self) -> Option<&str> {
         match &self.waiting {
             Some(PendingTicket::Subscribe(asked)) => Some(asked.channel()),
@@ -594,7 +596,7 @@ impl Centrifuge {
         }
     }
 
-    /// Returns whether the connect command waits for homes.
+    /// Returns whether a connect command waits for the homes of its channels.
     fn is_connecting(&self) -> bool {
         matches!(self.waiting, Some(PendingTicket::Connect(_)))
     }
@@ -604,7 +606,7 @@ impl Centrifuge {
         Ticket(self.ticket)
     }
 
-    /// Returns the next deadline.
+    /// Returns the next deadline in monotonic milliseconds.
     pub(crate) fn deadline_ms(&self, shared: &Context) -> u64 {
         if self.state == State::Fresh {
             return self.pinged_ms + STALE_MS;
@@ -619,7 +621,8 @@ impl Centrifuge {
         ping_ms.min(self.subscriptions.deadline_ms(shared.now, awaited))
     }
 
-    /// Returns the deadline while input is paused, when a silent client is not taken for dead.
+    /// Returns the deadline while input is paused. The silence of a client whose input is not read is no sign that it
+    /// is gone.
     pub(crate) fn blocked_deadline_ms(&self, now: Now) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => self.pinged_ms + STALE_MS,
@@ -627,7 +630,7 @@ impl Centrifuge {
         }
     }
 
-    /// Returns the deadline while a decision is pending: the client is pinged, and its input is paused.
+    /// Returns the deadline while a hook decision is pending: input is paused, but the client is pinged.
     pub(crate) fn hook_deadline_ms(&self, shared: &Context) -> u64 {
         match self.state {
             State::Fresh | State::Refused(_) => u64::MAX,
@@ -635,7 +638,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles the deadline while input is paused.
+    /// Handles the deadline that applies while input is paused.
     pub(crate) fn timeout_blocked(&mut self, cx: &mut SessionContext<'_>) -> Flow {
         if self.state == State::Fresh {
             return self.timeout(cx);
@@ -648,12 +651,12 @@ impl Centrifuge {
         flow
     }
 
-    /// Returns and clears whether the deadline may have become earlier.
+    /// Returns whether the deadline may have become earlier since the last call, and clears this flag.
     pub(crate) fn take_deadline_change(&mut self) -> bool {
         std::mem::take(&mut self.deadline_changed)
     }
 
-    /// Treats the client as alive: data received while input was paused may have been the answer to a ping.
+    /// Treats the client as alive, since data that arrived while input was paused may contain its answer to a ping.
     pub(crate) fn confirm_alive(&mut self) {
         self.is_pinged = false;
     }
@@ -677,7 +680,8 @@ impl Centrifuge {
                 flow = DisconnectCode::NoPong.into();
             } else if now_ms >= self.pinged_ms + interval_ms {
                 frame.ping();
-                // The pong gets its full time even if the ping was late, for example after a suspended machine.
+                // The time for the pong begins now, even if the ping is late, for example because the machine was
+                // suspended.
                 (self.pinged_ms, self.is_pinged) = (now_ms, !self.is_one_way());
             }
         }
@@ -687,10 +691,10 @@ impl Centrifuge {
     }
 }
 
-/// Returns the ping interval, 0 for none, and the time to wait for the answer.
+/// Returns the ping interval (0: no pings) and the time to wait for the answer, both in milliseconds.
 fn ping_times_ms(shared: &Context) -> (u64, u64) {
     let limits = &shared.config.limits;
-    // Clients use whole seconds.
+    // Clients receive the interval in whole seconds, so it is rounded up.
     let interval_ms = limits.ping_interval_ms.div_ceil(1000) * 1000;
     (interval_ms, limits.pong_timeout_ms.min(PONG_MS_MAX))
 }

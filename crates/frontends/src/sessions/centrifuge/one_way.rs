@@ -1,9 +1,10 @@
-//! One-way clients, which need no SDK: their first message is a connect request, and they only receive pushes.
+//! One-way clients, which need no SDK: their first message is a connect request, and afterwards they only receive
+//! pushes.
 //!
-//! The rules for channels are the same as for the connect command. Two additions serve clients that can't send commands
-//! later: channels in the request that any client may subscribe to are subscribed with the connection; and on
-//! server-sent events each event contains the client's positions ([`crate::outbox`]), so that the id sent on a
-//! reconnect recovers all channels.
+//! The rules for channels are the same as for the connect command of other clients. Since one-way clients can't send
+//! commands later, they have two additions: channels in the request to which any client may subscribe are subscribed
+//! when the client connects; and with server-sent events, each event has an id with the client's positions
+//! ([`crate::outbox`]). The browser sends that id when it reconnects, so all channels are recovered.
 
 use std::sync::Arc;
 
@@ -21,28 +22,28 @@ use super::{Centrifuge, CommandStatus, Flow, SessionContext, State};
 use crate::context::log_note::NoteLevel;
 use crate::context::step::WaitReason;
 
-/// The state of a one-way client before it is connected.
+/// What is stored for a one-way client.
 #[derive(Default)]
 pub(super) struct OneWayState {
-    /// Positions in the last received event, for all channels with history.
+    /// Positions in all channels with history, from the id of the last event that the client received.
     since: Option<Arc<[Since]>>,
 }
 
 impl Centrifuge {
-    /// Makes the session one-way, with a connect request to follow.
+    /// Makes the session one-way. Its connect request will be the first message.
     pub(crate) fn begin_one_way(&mut self) {
         self.one_way = Some(OneWayState::default());
     }
 
-    /// Makes the session one-way, with the connect request from its HTTP request.
+    /// Makes the session one-way. Its connect request was part of its HTTP request.
     pub(crate) fn begin_listening(&mut self, connect: &[u8], since: Option<Arc<[Since]>>) {
         self.one_way = Some(OneWayState { since });
         self.message = connect.to_vec();
-        // An empty message needs a buffer too.
+        // The capacity marks that there is input, even if it is empty.
         self.message.reserve(1);
     }
 
-    /// Returns whether it only receives pushes.
+    /// Returns whether the client only receives pushes.
     pub(crate) fn is_one_way(&self) -> bool {
         self.one_way.is_some()
     }
@@ -54,7 +55,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles the connect request; later input is ignored.
+    /// Handles the connect request. All later input is ignored.
     pub(super) fn listen(
         &mut self,
         message: &[u8],
@@ -69,7 +70,7 @@ impl Centrifuge {
             ..DecodeLimits::default()
         };
         let request = match message.is_empty() {
-            // The handshake may contain everything needed.
+            // An empty request is valid: the handshake may contain everything that is needed.
             true => Ok(ConnectRequest::default()),
             false => self.encoding.connect_request(message, limits),
         };
@@ -91,7 +92,7 @@ impl Centrifuge {
         self.has_requested_keys = false;
         self.hooks.forget();
         match done {
-            // The connect request of a one-way client has no long reply.
+            // A connect request has no long reply, and `Not` was handled above.
             CommandStatus::Yes | CommandStatus::Not(_) | CommandStatus::Answers(_) => {
                 Flow::Continue
             }
@@ -104,13 +105,13 @@ impl Centrifuge {
         }
     }
 
-    /// Returns the positions from the last event; epochs identify their channels.
+    /// Returns the positions from the id of the last event. Each identifies its channel by the epoch.
     pub(super) fn since_event(&self) -> Option<Arc<[Since]>> {
         self.one_way.as_ref()?.since.clone()
     }
 
-    /// Adds requested channels that any client may subscribe to. Others are ignored, since the reply lists the granted
-    /// ones.
+    /// Adds the channels of the request that any client may subscribe to. Others are ignored without an error: the
+    /// reply lists the channels that are subscribed.
     pub(super) fn add_asked(
         &self,
         all: &mut Vec<ChannelClaim>,
@@ -131,13 +132,13 @@ impl Centrifuge {
                 });
             }
             if all.len() > cx.shared.config.limits.channels_per_client {
-                // One command above the limit is enough for the refusal.
+                // One channel above the limit is sufficient for the request to be refused.
                 return;
             }
         }
     }
 
-    /// Sends the connect push in `frame`, followed by the missed publications of each channel with their positions.
+    /// Sends the connect push in `frame`, and then the missed publications of each channel with their positions.
     pub(super) fn push_missed(
         &self,
         channels: &[(&str, &SubscribeReply<'_>, &[Publication<'_>])],

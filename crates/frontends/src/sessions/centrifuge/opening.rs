@@ -1,4 +1,4 @@
-//! How sessions open: with a WebSocket, or with an endless response and separate requests for commands.
+//! How sessions open: with a WebSocket, or with an endless response whose client sends commands in other requests.
 
 use std::borrow::Cow;
 
@@ -23,11 +23,11 @@ use crate::http::reply::Refusal;
 use crate::http::upgrade::RefusedUpgrade;
 use crate::outbox::cursors;
 
-/// Subprotocols of Centrifugo's protocol.
+/// The subprotocols of the protocol's two encodings; this one is for Protobuf.
 const PROTOBUF: &str = "centrifuge-protobuf";
 const JSON: &str = "centrifuge-json";
 
-/// Headers that forbid caching and buffering of a response.
+/// Headers that prevent caching and buffering of a response.
 const OVERLOADED: [(&str, &str); 2] = [
     (
         "Cache-Control",
@@ -105,7 +105,7 @@ impl OpenSession for Box<Centrifuge> {
         true
     }
 
-    /// The connect command may still authenticate the client.
+    /// Returns true, since the connect command may authenticate the client.
     fn may_authenticate_later(&self) -> bool {
         true
     }
@@ -120,7 +120,8 @@ impl OpenSession for Box<Centrifuge> {
         [PROTOBUF, JSON].into_iter().find(|known| offers(known))
     }
 
-    /// The connect command subscribes the client, after the handshake.
+    /// Sets the identity. Returns false, since it is the connect command that subscribes the client to its personal
+    /// channel.
     fn set_identity(&mut self, client: SessionIdentity<'_, '_>) -> bool {
         self.set_user(client.user);
         self.set_source(client.claims, client.disconnects_seen);
@@ -131,7 +132,7 @@ impl OpenSession for Box<Centrifuge> {
     }
 }
 
-/// Handles a request that opens no WebSocket.
+/// Plans the response to a request that opens no WebSocket.
 fn plan(
     transport: CentrifugeTransport,
     asked: &ProtocolRequest<'_, '_>,
@@ -179,13 +180,14 @@ fn plan(
         return Ok(RequestPlan::Stream(None));
     }
     match head.query("cf_connect") {
-        // A page can make a browser request any address with its visitor's cookies.
+        // Other commands are refused in a URL, since a page can make a browser request any URL with the
+        // cookies of its user.
         Some(connect) if !transport.is_one_way() && !only_connects(connect.as_bytes()) => {
             let why = "cf_connect must contain exactly one connect command";
             Err(Refusal::new(Status::BAD_REQUEST, why))
         }
         Some(connect) => Ok(RequestPlan::Stream(Some(connect.as_bytes().to_vec()))),
-        // The request may contain everything needed.
+        // A request without a connect request is valid: the handshake may contain everything that is needed.
         None if transport.is_one_way() => Ok(RequestPlan::Stream(Some(Vec::new()))),
         None => Err(Refusal::new(
             Status::BAD_REQUEST,
@@ -194,7 +196,7 @@ fn plan(
     }
 }
 
-/// Relays commands to a response of any worker.
+/// Passes commands to the session of a streaming response, on any worker or node.
 fn relay(
     encoding: Encoding,
     bytes_max: usize,
@@ -210,7 +212,7 @@ fn relay(
     let mut status = Status::NO_CONTENT;
     match encoding.emulation(body, limits) {
         Err(_) => status = Status::BAD_REQUEST,
-        // The client connects again, and gets a node that is there.
+        // The node no longer exists. The client reconnects, to a node that does.
         Ok(emulation)
             if emulation.node != shared.process.node()
                 && !shared.process.has_node(&emulation.node) =>
@@ -237,7 +239,8 @@ fn relay(
                 status = Status::SERVICE_UNAVAILABLE;
                 headers.push(("Retry-After", "1".into()));
             }
-            // Whether the response still exists is checked on its worker; the client itself knows when it has ended.
+            // Whether the response still exists is checked on its worker. If it has ended, the client knows that
+            // itself.
             Some(to) => {
                 let commands = emulation.data.as_ref().into();
                 shared
@@ -259,8 +262,8 @@ fn answer(status: Status, headers: Headers) -> BodyAnswer {
     }
 }
 
-/// Returns whether relays of a worker may be queued. Each worker has a share of the queue, so that one with a busy lane
-/// leaves room for others.
+/// Returns whether another relay to a worker may be queued. Each worker has a share of the queue, so that relays to a
+/// worker with a busy lane do not exclude those to others.
 fn has_room(worker: WorkerId, shared: &Context) -> bool {
     let relays = &shared.requests.relays;
     let share = (RELAYS_MAX / usize::from(shared.hub.workers())).max(1);
@@ -272,7 +275,7 @@ fn has_room(worker: WorkerId, shared: &Context) -> bool {
             < share
 }
 
-/// Returns the CORS headers for pages of this origin.
+/// Returns the headers against caching, and the CORS headers for pages of this origin.
 fn allowed(origin: Option<String>) -> Headers {
     let passing = OVERLOADED.into_iter();
     let mut headers: Headers = passing.map(|(name, value)| (name, value.into())).collect();
@@ -283,7 +286,7 @@ fn allowed(origin: Option<String>) -> Headers {
     headers
 }
 
-/// Makes a session one-way. Its connect request is in the query, or is its first message.
+/// Makes a session one-way. Its connect request is in the query, or else it is the first message.
 fn listen(
     session: &mut Centrifuge,
     encoding: Encoding,
@@ -294,7 +297,7 @@ fn listen(
         session.begin_one_way();
         return Ok(());
     };
-    // A request head is shorter than the default limit.
+    // A request head is shorter than the default limit for messages, so that limit is sufficient.
     let limits = DecodeLimits::default();
     if let Err(malformed) = encoding.connect_request(connect.as_bytes(), limits) {
         let why = format!("cf_connect: {malformed}");
@@ -308,7 +311,7 @@ fn listen(
     Ok(())
 }
 
-/// Returns the encoding that a client uses.
+/// Returns the encoding that the client requests.
 fn encoding(head: &Head<'_>, upgrade: &UpgradeRequest<'_, '_>) -> Encoding {
     let is_asked_for = |name| head.query(name).is_some_and(|value| value == "protobuf");
     let is_protobuf = upgrade.protocols().any(|offered| offered == PROTOBUF)

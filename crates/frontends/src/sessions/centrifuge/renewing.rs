@@ -1,7 +1,7 @@
-//! Renewal by hooks: when a connection or subscription expires, a hook decides whether it continues.
+//! Renewals by hooks: when a connection or subscription expires, a hook decides whether it continues.
 //!
-//! Clients are not involved, and no command waits for it. Without a decision the hook is asked again later, and the
-//! session continues until then.
+//! The client is not involved, and its commands do not wait for the decision. If the hook fails to decide, it is
+//! requested again later, and the connection or subscription continues until then.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use crate::context::identity::Validity;
 use crate::context::log_note::NoteLevel;
 use crate::context::route::Route;
 
-/// Delay before a failed request is repeated.
+/// Delay in milliseconds before a request that failed is repeated.
 const AGAIN_MS: u64 = 60_000;
 
 /// The outcome of a renewal request.
 enum RenewalOutcome {
-    /// Valid until then, in milliseconds since 1970; `None`: indefinitely.
+    /// The connection or subscription is valid until this time in milliseconds since 1970; `None`: indefinitely.
     Until(Option<u64>, Box<HookGrant>),
     Later,
     Over,
-    /// The client is disconnected.
+    /// The client is disconnected with this code and reason.
     End(u16, Cow<'static, str>),
 }
 
 impl Centrifuge {
-    /// Returns whether a hook has to be called when the connection expires, and no call is pending yet.
+    /// Returns whether a hook has to decide when the connection expires and no request for that is pending yet.
     pub(crate) fn renews_by_hook(&self, route: &Route) -> bool {
         self.state == State::Connected
             && self.hooks.refresh.is_none()
             && route.hook_target(HookKind::Refresh).is_some()
     }
 
-    /// Sends requests for what has expired.
+    /// Sends hook requests for the connection and the subscriptions that have expired.
     pub(super) fn request_renewal(&mut self, cx: &mut SessionContext<'_>) {
         let now_ms = cx.shared.now.wall_ms;
         let is_over = |expires_ms: u64| now_ms >= expires_ms;
@@ -66,7 +66,8 @@ impl Centrifuge {
         }
     }
 
-    /// Handles a decision on a renewal; returns what happens to the session, if anything.
+    /// Handles a decision on a renewal. Returns the step that it causes for the session, or `None` if the session
+    /// just continues.
     pub(super) fn handle_renewal(
         &mut self,
         request_id: HookRequestId,
@@ -86,7 +87,7 @@ impl Centrifuge {
                     None
                 }
                 RenewalOutcome::Later => {
-                    // The token may have been extended in the meantime.
+                    // The connection may have been extended in the meantime, so its expiry is not made earlier.
                     let lease = cx.lease.as_deref();
                     if let Some(until_ms) = lease.and_then(|lease| lease.validity.until_ms) {
                         self.prolong(Some(until_ms.max(now_ms + AGAIN_MS)), cx);
@@ -110,7 +111,7 @@ impl Centrifuge {
                 self.subscriptions.renew(&channel, again_ms, None);
                 None
             }
-            // The client can't subscribe to it again.
+            // The client can't subscribe to a server-side subscription again, so its connection ends.
             RenewalOutcome::Over if self.subscriptions.is_by_server(&channel) => {
                 Some(DisconnectCode::SubscriptionExpired.into())
             }
@@ -139,13 +140,13 @@ impl Centrifuge {
                 };
             }
             (lease, None) => *lease = None,
-            // A back end has removed the expiry in the meantime.
+            // A back end has removed the expiry in the meantime: the connection stays valid indefinitely.
             (None, Some(_)) => {}
         }
     }
 }
 
-/// Evaluates a decision on a renewal.
+/// Converts a hook's decision on a renewal to its outcome.
 fn renewal(kind: HookKind, decision: HookDecision, cx: &mut SessionContext<'_>) -> RenewalOutcome {
     match check_decision(decision) {
         Ok(HookDecision::Granted(grant)) => {

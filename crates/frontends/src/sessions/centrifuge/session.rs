@@ -1,4 +1,4 @@
-//! The session's interface to its transport. While it is closing, calls have no effect.
+//! The interface of the session to its transport. Most calls have no effect while the session is closing.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! A client's subscriptions, its own and server-side ones.
+//! A client's subscriptions: those that it requests itself, and server-side ones.
 
 use std::sync::Arc;
 
@@ -27,58 +27,58 @@ use crate::context::overrides::PresenceOverrides;
 use crate::outbox::{DeltaState, PublicationFilter, SubscriptionOptions};
 use crate::websocket::GRACE_MS;
 
-/// Maximum delay until an expiry is checked again, since the wall clock may be set.
+/// Maximum time in milliseconds after which expiries are checked again, since the wall clock may be changed.
 const EXPIRY_CHECK_MS: u64 = 60 * 60 * 1000;
 
-/// The supported kind of deltas.
+/// The only supported kind of deltas.
 const DELTA: &str = "fossil";
 
-/// The flag of clients that prefer an error to an incomplete recovery.
+/// The flag in a subscribe command that requests an error instead of an incomplete recovery.
 const FLAG_RECOVER_OR_FAIL: i64 = 2;
 
 /// A client's subscriptions, including pending ones.
 #[derive(Default)]
 pub(super) struct ClientSubscriptions {
     all: Vec<ClientSubscription>,
-    /// The first time to check for expiry; milliseconds since 1970.
+    /// The earliest time at which an expiry has to be checked, in milliseconds since 1970; `None` if nothing expires.
     due_ms: Option<u64>,
 }
 
 struct ClientSubscription {
     channel: Box<str>,
-    /// Server-side: the client can't end it.
+    /// Whether it is a server-side subscription, which the client can't end.
     is_by_server: bool,
-    /// The connection's token named it.
+    /// Whether the connection's token granted the subscription.
     is_by_token: bool,
-    /// Expiry of its token or grant; `None`: never.
+    /// When its token or grant expires, in milliseconds since 1970; `None`: never.
     expires_ms: Option<u64>,
-    /// A hook decides at expiry, without the client.
+    /// Whether a hook decides on its renewal when it expires, without the client.
     is_renewed: bool,
-    /// The pending request to that hook.
+    /// The pending hook request for its renewal, if there is one.
     renewal: Option<HookRequestId>,
-    /// The client's public data in this channel; boxed, since it is rare.
+    /// The client's public data in this channel. Boxed, since most subscriptions have none.
     info: Option<Box<Payload>>,
 }
 
-// Limits the memory of a client with the maximum number of channels.
+// Limits the memory of a client that has the maximum number of subscriptions.
 const _: () = assert!(size_of::<ClientSubscription>() <= 56);
 
 /// A subscribe command that waits for its channel's home.
 pub(super) struct RequestedSubscription {
     id: u32,
     channel: Box<str>,
-    /// Seconds until its token expires.
+    /// Number of seconds until its token expires; `None`: never.
     ttl_s: Option<u32>,
     is_recovering: bool,
-    /// Recovers only the latest publication that passes its filter.
+    /// Whether the client recovers only the latest publication that matches its tags filter.
     recovery_filter: bool,
     or_fail: bool,
     options: SubscriptionOptions,
-    /// Data for the client.
+    /// Data that the client receives with the reply.
     data: Option<Payload>,
 }
 
-/// The conditions of a granted subscription.
+/// What a token or a hook grants to a subscription.
 #[derive(Default)]
 struct SubscriptionGrant {
     info: Option<Payload>,
@@ -139,25 +139,26 @@ impl ClientSubscriptions {
         });
     }
 
-    /// Returns whether a new token names the same channels as the previous one.
+    /// Returns whether a new token grants the same channels as the previous one.
     pub(super) fn are_exactly(&self, named: &[ChannelClaim]) -> bool {
         let is_named = |channel: &str| named.iter().any(|one| one.channel == channel);
         let mut by_token = self.all.iter().filter(|one| one.is_by_token);
         named.iter().all(|one| self.has(&one.channel)) && by_token.all(|one| is_named(&one.channel))
     }
 
-    /// Returns whether it is a server-side subscription.
+    /// Returns whether the client has a server-side subscription to the channel.
     pub(super) fn is_by_server(&self, channel: &str) -> bool {
         self.find(channel).is_some_and(|one| one.is_by_server)
     }
 
-    /// Returns expired subscriptions that a hook has to decide on.
+    /// Returns the channels of expired subscriptions whose renewal a hook has to decide on. `awaited`: the channel of
+    /// a pending subscribe command, which is left out.
     pub(super) fn to_renew(&self, now_ms: u64, awaited: Option<&str>) -> Vec<Box<str>> {
         if self.due_ms.is_none_or(|due_ms| now_ms < due_ms) {
             return Vec::new();
         }
         let is_over = |one: &&ClientSubscription| {
-            // A subscription with a pending answer can't be ended.
+            // A subscription whose home has not answered yet can't be ended.
             let is_awaited = Some(&*one.channel) == awaited;
             one.defers_renewal()
                 && !is_awaited
@@ -167,7 +168,7 @@ impl ClientSubscriptions {
         over.map(|one| one.channel.clone()).collect()
     }
 
-    /// Records a pending renewal request.
+    /// Records the pending hook request for the renewal of a subscription.
     pub(super) fn begin_renewal(&mut self, channel: &str, request_id: HookRequestId) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
             one.renewal = Some(request_id);
@@ -175,7 +176,7 @@ impl ClientSubscriptions {
         self.settle();
     }
 
-    /// Returns the channel of a completed renewal request; `None` if the subscription has ended.
+    /// Returns the channel whose renewal this hook request decided on; `None` if the subscription has ended.
     pub(super) fn end_renewal(&mut self, request_id: HookRequestId) -> Option<Box<str>> {
         let mut all = self.all.iter_mut();
         let one = all.find(|one| one.renewal == Some(request_id))?;
@@ -185,12 +186,12 @@ impl ClientSubscriptions {
         Some(channel)
     }
 
-    /// Returns the expiry, if any.
+    /// Returns when a subscription expires, in milliseconds since 1970; `None`: never.
     pub(super) fn expires_ms(&self, channel: &str) -> Option<u64> {
         self.find(channel).and_then(|one| one.expires_ms)
     }
 
-    /// Sets a new expiry, and new public data if given.
+    /// Sets the expiry of a subscription, and its public data if given.
     pub(super) fn renew(&mut self, channel: &str, expires_ms: Option<u64>, info: Option<Payload>) {
         if let Some(one) = self.all.iter_mut().find(|one| *one.channel == *channel) {
             one.expires_ms = expires_ms;
@@ -208,8 +209,9 @@ impl ClientSubscriptions {
         self.due_ms = self.all.iter().filter_map(ClientSubscription::due_ms).min();
     }
 
-    /// Returns the time at which the first subscription expires or has to be renewed, in monotonic milliseconds, or at
-    /// which to check again; without the one that waits for an answer.
+    /// Returns the monotonic time in milliseconds at which the first subscription expires or has to be renewed, or at
+    /// which that has to be checked again; `u64::MAX` if none expires. `awaited`: the channel of a pending subscribe
+    /// command, which is left out.
     pub(super) fn deadline_ms(&self, now: Now, awaited: Option<&str>) -> u64 {
         let left_ms = |due_ms: u64| due_ms.saturating_sub(now.wall_ms).min(EXPIRY_CHECK_MS);
         let mut first_ms = self.due_ms;
@@ -224,12 +226,13 @@ impl ClientSubscriptions {
 }
 
 impl ClientSubscription {
-    /// Returns whether a hook will be asked at expiry.
+    /// Returns whether a hook has to be requested when the subscription expires.
     fn defers_renewal(&self) -> bool {
         self.is_renewed && self.renewal.is_none()
     }
 
-    /// Returns the time at which to check it.
+    /// Returns when the expiry has to be checked, in milliseconds since 1970; `None` if the subscription does not
+    /// expire.
     fn due_ms(&self) -> Option<u64> {
         let expires_ms = self.expires_ms?;
         match self.defers_renewal() {
@@ -239,16 +242,16 @@ impl ClientSubscription {
     }
 }
 
-/// Returns the options of a subscription, as far as they are permitted.
+/// Returns the options that the command requests, without those that the namespace does not permit.
 fn subscription_options(
     request: &SubscribeRequest<'_>,
     options: NamespaceOptions,
 ) -> Result<SubscriptionOptions, FilterError> {
-    // Unknown kinds of deltas are not granted.
+    // A request for an unknown kind of deltas is ignored.
     let wants_deltas = request.delta == DELTA;
     let filter = match request.filter {
         None => None,
-        // With a filter the previous publication may not have been received.
+        // A filter excludes deltas, since the client may not have received the previous publication.
         Some(_) if !options.tags_filter || wants_deltas => return Err(FilterError),
         Some(filter) => Some(Arc::new(TagsFilter::read(filter)?) as Arc<dyn PublicationFilter>),
     };
@@ -262,7 +265,7 @@ fn subscription_options(
     })
 }
 
-/// Returns whether a recovering client gets the latest publication that passes its filter.
+/// Returns whether a client that recovers receives the latest publication that matches its filter.
 fn recovery_filter(subscription_options: &SubscriptionOptions, options: NamespaceOptions) -> bool {
     let gets_latest = options
         .history
@@ -279,7 +282,7 @@ impl Centrifuge {
 
     pub(super) fn info_with(&self, chan_info: Option<&Payload>) -> Arc<ClientInfo> {
         match chan_info {
-            // Shared by all channels without data of their own.
+            // The data without a part for the channel is shared by all channels.
             None => Arc::clone(&self.info),
             Some(_) => Arc::new(ClientInfo {
                 chan_info: chan_info.cloned(),
@@ -288,7 +291,7 @@ impl Centrifuge {
         }
     }
 
-    /// Returns what a token for a channel has to match.
+    /// Returns the channel, user and connection that a token for this channel has to match.
     fn place<'a>(&'a self, channel: &'a str) -> TokenSubject<'a> {
         TokenSubject {
             channel,
@@ -324,7 +327,7 @@ impl Centrifuge {
             Ok(leave) => leave,
             Err(code) => return refuse(id, code, frame),
         };
-        // Map subscriptions.
+        // Other kinds are map subscriptions, which are not supported.
         if request.kind != 0 {
             return refuse(id, ErrorCode::NotAvailable, frame);
         }
@@ -432,7 +435,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles the answer of the channel's home.
+    /// Handles the answer of the channel's home worker.
     pub(super) fn subscribed(
         &mut self,
         asked: &RequestedSubscription,
@@ -464,7 +467,7 @@ impl Centrifuge {
         }
         let mut subscription_options = asked.options.clone();
         if joined.is_none() {
-            // The previous publication is unknown.
+            // A channel without history does not know the previous publication, so it has no deltas.
             subscription_options.deltas = DeltaState::Off;
         } else if subscription_options.deltas != DeltaState::Off {
             welcome = welcome.with_deltas(frame.encoding());
@@ -499,7 +502,7 @@ impl Centrifuge {
         match self.subscriptions.find(channel) {
             Some(one) if one.is_by_server => return refuse(id, ErrorCode::PermissionDenied, frame),
             Some(_) => self.leave(channel, cx),
-            // The client requested not to be subscribed in that case.
+            // The client is not subscribed, which is the state that it requests.
             None => {}
         }
         frame.reply(id, Outcome::Unsubscribe);
@@ -534,7 +537,7 @@ impl Centrifuge {
             (Err(code), _) => Some(code),
             (_, None) => Some(ErrorCode::PermissionDenied),
             (_, Some(_)) if request.kind != 0 => Some(ErrorCode::NotAvailable),
-            // The subscription has no expiry that could be extended.
+            // The subscription does not expire, so there is nothing to extend.
             (_, Some(one)) if one.expires_ms.is_none() => Some(ErrorCode::BadRequest),
             (_, Some(_)) if request.token.is_empty() => Some(ErrorCode::BadRequest),
             (_, Some(_)) => None,
@@ -549,7 +552,8 @@ impl Centrifuge {
             Err(denied) => {
                 denied.note(cx.id, cx.shared);
                 let code = match denied {
-                    // The code is not TokenExpired, which makes SDKs give up; after an expiry they subscribe again.
+                    // `TokenExpired` would make SDKs give up; with `Expired` they subscribe again when the
+                    // subscription has ended.
                     TokenDenied::Expired => ErrorCode::Expired,
                     denied => denied.subscribe_error(),
                 };
@@ -571,8 +575,8 @@ impl Centrifuge {
         CommandStatus::Yes
     }
 
-    /// Ends subscriptions with expired tokens; clients get new ones and subscribe again. An expired server-side
-    /// subscription ends the session, since the client can't renew it.
+    /// Ends the subscriptions whose token has expired; clients get new tokens and subscribe again. If a server-side
+    /// subscription has expired, the session ends, since the client can't renew that.
     pub(super) fn end_expired(
         &mut self,
         frame: &mut ReplyFrame,
@@ -604,7 +608,8 @@ impl Centrifuge {
     }
 }
 
-/// Subscribes a session; returns the result if the channel's home is on this worker.
+/// Subscribes a session to a channel. Returns the result if the channel's home is on this worker; otherwise it
+/// follows with the ticket.
 pub(super) fn join(
     channel: ChannelName<'_>,
     ticket: Ticket,

@@ -1,7 +1,7 @@
-//! Tokens in commands: checks for connections and subscriptions.
+//! The tokens in commands: checks of connection tokens and subscription tokens.
 //!
-//! They are verified with the keys of the route's identity. If newer keys may be available, the command waits for them
-//! once.
+//! Tokens are verified with the keys of the route's identity. If newer keys may be available, the command waits for
+//! them, at most once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::context::log_note::{AuthDecision, NoteLevel};
 use crate::context::route::Route;
 use crate::context::worker_context::Context;
 
-/// Why a token is not accepted now.
+/// Why a token is not accepted at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenDenied {
-    /// New keys are being fetched.
+    /// The token may be valid with newer keys, which are being fetched.
     Later,
     /// The token has expired.
     Expired,
-    /// The token is valid, but its grant has expired.
+    /// The token is valid, but what it grants has expired (`expire_at`).
     Revoked,
     /// The token is invalid.
     Bad(AuthError),
-    /// The token has another purpose.
+    /// The token is valid, but for another purpose.
     NotFor(&'static str),
-    /// The token can't be verified, through no fault of the client.
+    /// The token can't be verified because there are no keys, which is not the client's fault.
     NoKeys,
     /// The route does not use tokens.
     Unused,
@@ -57,7 +57,7 @@ impl From<TokenError> for TokenDenied {
 }
 
 impl TokenDenied {
-    /// Returns the error of a connect command, or a close code.
+    /// Returns the error of a connect command with this token, or the close code if the connection can't continue.
     pub(super) fn connect_error(self) -> Result<ErrorCode, DisconnectCode> {
         match self {
             Self::Expired => Ok(ErrorCode::TokenExpired),
@@ -69,7 +69,7 @@ impl TokenDenied {
         }
     }
 
-    /// Returns the error of a command for one channel.
+    /// Returns the error of a command with this token for a channel.
     pub(super) fn subscribe_error(self) -> ErrorCode {
         match self {
             Self::Expired => ErrorCode::TokenExpired,
@@ -81,7 +81,7 @@ impl TokenDenied {
         }
     }
 
-    /// Logs the refusal, as a warning if only the issuer can be at fault.
+    /// Logs the refusal; the level is a warning if only the issuer can have caused it.
     pub(super) fn note(self, id: ConnectionId, shared: &mut Context) {
         let level = match self {
             Self::Bad(AuthError::InvalidToken(TokenError::Claim(_))) => NoteLevel::Warn,
@@ -93,21 +93,21 @@ impl TokenDenied {
     }
 }
 
-/// The content of a connection token.
+/// The content of a verified connection token.
 #[derive(Debug)]
 pub(super) struct ConnectionToken {
     pub(super) lease: IdentityLease,
     pub(super) claims: ConnectionClaims,
 }
 
-/// The content of a subscription token.
+/// The content of a verified subscription token.
 #[derive(Debug)]
 pub(super) struct SubscriptionToken {
     pub(super) validity: Validity,
     pub(super) claims: SubscriptionClaims,
 }
 
-/// The channel, user and connection that a token must be for.
+/// The channel, user and connection for which a subscription token has to be issued.
 #[derive(Clone, Copy)]
 pub(super) struct TokenSubject<'a> {
     pub(super) channel: &'a str,
@@ -119,7 +119,7 @@ pub(super) struct TokenSubject<'a> {
 pub(super) struct TokenCheck<'a> {
     pub(super) id: ConnectionId,
     pub(super) route: &'a Route,
-    /// Newer keys were already requested.
+    /// Whether newer keys were already requested for the current command.
     pub(super) has_asked: bool,
 }
 
@@ -132,7 +132,7 @@ impl TokenCheck<'_> {
     ) -> Result<ConnectionToken, TokenDenied> {
         let tokens = self.tokens()?;
         let (mut claimed, term) = self.claimed(&tokens.connections, token, shared)?;
-        // A subscription token authorises a subscription; it does not identify a user.
+        // A token with a channel is a subscription token: it authorises a subscription and does not identify a user.
         if claimed.all.contains_key("channel") {
             return Err(TokenDenied::Bad(AuthError::ChannelToken));
         }
@@ -153,7 +153,8 @@ impl TokenCheck<'_> {
         })
     }
 
-    /// Verifies a subscription token: for this channel and user, and for this connection if it names one.
+    /// Verifies a subscription token. It has to be for this channel and this user, and for this connection if it
+    /// names one.
     pub(super) fn subscription(
         &self,
         token: &str,
@@ -231,7 +232,7 @@ impl TokenCheck<'_> {
     }
 }
 
-/// Counts a token with invalid claims.
+/// Passes on the result of reading a token's claims, and counts an error.
 pub(super) fn counted<T>(read: Result<T, TokenError>, shared: &Context) -> Result<T, TokenDenied> {
     read.map_err(|refusal| {
         shared.stats.token_refused(refusal);
@@ -239,7 +240,7 @@ pub(super) fn counted<T>(read: Result<T, TokenError>, shared: &Context) -> Resul
     })
 }
 
-/// Reports a refused token to the decision log, with the connection's user if known.
+/// Reports a refused token to the decision log, with the user of the connection if that is known.
 fn refused_token(id: ConnectionId, reason: &str, shared: &Context) {
     shared.log_decision(&AuthDecision {
         what: "token",

@@ -1,4 +1,5 @@
-//! Transports of the protocol other than WebSocket: an endless response, with separate requests for commands.
+//! The transports of the protocol besides WebSocket: an endless response, whose client sends commands in other
+//! requests.
 
 use std::collections::VecDeque;
 
@@ -6,24 +7,24 @@ use veche_centrifuge::{ClientRequest, DecodeLimits, Encoding};
 
 use crate::context::route::Route;
 
-/// A transport, selected by the last segment of the path.
+/// A transport of the protocol. The last segment of the request's path selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CentrifugeTransport {
     WebSocket,
-    /// A response with one message per line.
+    /// An endless response with one message per line.
     HttpStream,
-    /// A response of server-sent events.
+    /// An endless response of server-sent events.
     Events,
-    /// Commands for one of these responses, possibly of another worker.
+    /// A request with commands for one of these responses, which may be on another worker.
     Emulation,
-    /// One-way variants of the three transports.
+    /// The one-way variants of these transports.
     OneWayWebSocket,
     OneWayHttpStream,
     OneWayEvents,
 }
 
 impl CentrifugeTransport {
-    /// Returns `None` for unknown paths.
+    /// Returns the transport that the path selects; `None` if its last segment is unknown.
     pub(crate) fn of(route: &Route, path: &str) -> Option<Self> {
         match path.rsplit('/').next() {
             Some("websocket") => Some(Self::WebSocket),
@@ -38,7 +39,7 @@ impl CentrifugeTransport {
         }
     }
 
-    /// Returns its name for back ends.
+    /// Returns the name of the transport for back ends.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::WebSocket => "websocket",
@@ -51,7 +52,7 @@ impl CentrifugeTransport {
         }
     }
 
-    /// Returns its HTTP methods.
+    /// Returns the HTTP methods of the transport, separated by commas.
     pub(crate) fn methods(self) -> &'static str {
         match self {
             Self::WebSocket | Self::Events | Self::OneWayWebSocket => "GET",
@@ -60,7 +61,7 @@ impl CentrifugeTransport {
         }
     }
 
-    /// Returns whether it supports this method.
+    /// Returns whether the transport supports this HTTP method.
     pub(crate) fn takes(self, method: &str) -> bool {
         self.methods().split(", ").any(|one| one == method)
     }
@@ -73,17 +74,18 @@ impl CentrifugeTransport {
         )
     }
 
-    /// Returns whether it is a response of server-sent events.
+    /// Returns whether the transport is a response of server-sent events.
     pub(crate) fn is_events(self) -> bool {
         matches!(self, Self::Events | Self::OneWayEvents)
     }
 }
 
-/// Maximum bytes of relays queued behind waiting commands, and the overhead counted for each.
+/// Maximum number of bytes of one client's relayed requests that wait for earlier commands; the next constant is
+/// added for each request.
 const RELAYED_BYTES_MAX: usize = 256 << 10;
 const RELAY_BYTES: usize = 64;
 
-/// Relays of one client that wait for earlier commands. Each is processed like a message.
+/// Relayed requests of one client that wait for earlier commands. Each is processed like a message.
 #[derive(Debug, Default)]
 pub(super) struct RelayQueue {
     all: VecDeque<Vec<u8>>,
@@ -91,14 +93,14 @@ pub(super) struct RelayQueue {
 }
 
 impl RelayQueue {
-    /// Queues a relay; returns `false` if too many wait.
+    /// Queues the commands of a relayed request; returns false if too many bytes are waiting.
     pub(super) fn keep(&mut self, commands: &[u8]) -> bool {
         let bytes = self.bytes + commands.len() + RELAY_BYTES;
         if bytes > RELAYED_BYTES_MAX {
             return false;
         }
         self.bytes = bytes;
-        // The capacity shows that a message is present.
+        // The capacity marks that there is a message, even if it is empty.
         let mut kept = Vec::with_capacity(commands.len().max(1));
         kept.extend_from_slice(commands);
         self.all.push_back(kept);
@@ -112,11 +114,12 @@ impl RelayQueue {
     }
 }
 
-/// Maximum number of relays waiting to be sent, shared equally by the workers; beyond it clients have to reconnect.
+/// Maximum number of relayed requests that wait to be sent. The workers have equal shares of it; a request beyond
+/// that is refused, and its client has to reconnect.
 pub(crate) const RELAYS_MAX: usize = 1024;
 
-/// Returns whether commands in a URL are exactly one connect command. Unreadable ones are not executed, and the session
-/// reports the error.
+/// Returns whether the commands in a URL are exactly one connect command. Returns true if they can't be parsed:
+/// they are not executed, and the session reports the error.
 pub(crate) fn only_connects(commands: &[u8]) -> bool {
     let limits = DecodeLimits {
         message_bytes_max: usize::MAX,
@@ -131,7 +134,7 @@ pub(crate) fn only_connects(commands: &[u8]) -> bool {
     }
 }
 
-/// Returns the encoding of a request's or response's body.
+/// Returns the encoding of a body with this content type.
 pub(crate) fn encoding_of(content_type: Option<&str>) -> Encoding {
     let is_binary = |kind: &str| kind.starts_with("application/octet-stream");
     match content_type.is_some_and(is_binary) {
@@ -180,7 +183,7 @@ mod tests {
             }
             assert_eq!(relays.next(), None);
         }
-        // A removed relay makes room for another.
+        // When a relayed request is taken from the queue, there is room for another.
         (0..4).for_each(|_| assert!(relays.keep(&commands)));
         for _ in 0..4 {
             assert!(relays.next().is_some());
@@ -189,7 +192,7 @@ mod tests {
         while relays.next().is_some() {}
         assert!(!relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES + 1]));
         assert!(relays.keep(&vec![b'x'; RELAYED_BYTES_MAX - RELAY_BYTES]));
-        // An empty relay is recognised as well.
+        // An empty relayed request is also recognised as one.
         let mut relays = RelayQueue::default();
         assert!(relays.keep(b""));
         assert!(

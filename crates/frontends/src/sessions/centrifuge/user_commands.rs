@@ -1,4 +1,4 @@
-//! Commands of back ends for a session: subscribe, unsubscribe, refresh.
+//! Commands of back ends for a session: subscribe, unsubscribe and refresh.
 
 use std::sync::Arc;
 
@@ -20,23 +20,23 @@ use crate::context::log_note::NoteLevel;
 use crate::context::overrides::PresenceOverrides;
 use crate::outbox::SubscriptionOptions;
 
-/// Bit of tickets for back ends' commands; those of client commands lack it.
+/// The bit that is set in the tickets of back ends' commands, and not set in those of client commands.
 pub(super) const GIVEN: u32 = 1 << 31;
 
-/// Maximum number of deferred commands; a client with more has to reconnect.
+/// Maximum number of deferred commands of a session; a client with more is closed and has to reconnect.
 const DEFERRED_MAX: usize = 64;
 
-/// Subscriptions by back ends whose homes have not replied.
+/// Subscriptions by back ends whose homes have not answered yet, and deferred commands.
 #[derive(Default)]
 pub(super) struct ServerSubscriptions {
     open: Vec<(Ticket, Arc<UserCommand>)>,
     next: u32,
-    /// Commands that conflict with a pending client command, and all later ones.
+    /// Commands that have to wait for a pending client command, and all commands that arrived after them.
     deferred: Vec<Arc<UserCommand>>,
 }
 
 impl Centrifuge {
-    /// Returns whether the command applies to this session.
+    /// Returns whether a back end's command applies to this session.
     pub(crate) fn matches_command(&self, instruction: &UserCommand) -> bool {
         let has_session = |wanted: &str| {
             let address = self.address.as_ref();
@@ -46,7 +46,7 @@ impl Centrifuge {
         instruction.applies_to(&self.info.client) && session.is_none_or(has_session)
     }
 
-    /// Executes the command, except for closing and connection expiry.
+    /// Executes a back end's command, except for closing and for the expiry of the connection.
     pub(crate) fn handle_user_command(
         &mut self,
         instruction: &Arc<UserCommand>,
@@ -70,8 +70,8 @@ impl Centrifuge {
         Flow::Continue
     }
 
-    /// Returns whether a command has to be deferred: nothing can be sent before the connect reply, and the answer to a
-    /// pending command on the same channel would undo it.
+    /// Returns whether a command has to be deferred. Nothing can be sent before the reply to a connect command. For a
+    /// channel whose home has not answered a client's command yet, that answer would undo the back end's command.
     fn must_defer(&self, action: &UserAction) -> bool {
         let channel = match action {
             _ if self.is_connecting() => return true,
@@ -82,7 +82,7 @@ impl Centrifuge {
         self.channel_awaited() == Some(channel)
     }
 
-    /// Executes deferred commands after a client command has ended.
+    /// Executes the deferred commands, after the client command that they waited for has ended.
     pub(super) fn run_deferred(&mut self, cx: &mut SessionContext<'_>) {
         for instruction in std::mem::take(&mut self.server_subscriptions.deferred) {
             self.execute(&instruction, cx);
@@ -183,7 +183,7 @@ impl Centrifuge {
         }
     }
 
-    /// Handles the answer of a home for such a subscription.
+    /// Handles the answer of a home worker to a subscription by a back end.
     pub(super) fn handle_subscription_answer(
         &mut self,
         ticket: Ticket,
@@ -208,8 +208,8 @@ impl Centrifuge {
         }
     }
 
-    /// Handles lost publications of a channel: the client subscribes again and recovers what is available. For a
-    /// server-side subscription the connection ends instead.
+    /// Handles that publications of a channel were lost: the client is unsubscribed, subscribes again and recovers
+    /// what is available. If the subscription is server-side, the connection is closed instead.
     pub(crate) fn handle_lost_history(
         &mut self,
         channel: &str,
@@ -225,7 +225,7 @@ impl Centrifuge {
         Flow::Continue
     }
 
-    /// Sends the client its position and the missed publications.
+    /// Sends the client its position and the missed publications, after a back end has subscribed it.
     fn finish_server_subscription(
         &mut self,
         wanted: &SubscribeAction,
@@ -241,7 +241,7 @@ impl Centrifuge {
         let publications = welcome.publications();
         let result = welcome.result(&publications);
         let data = wanted.data.as_ref();
-        // The recovered publications follow this push.
+        // The position is the one before the recovered publications, which follow this push.
         let begin = welcome.begin();
         let subscribe = wire::Subscribe {
             recoverable: result.recoverable,
@@ -268,7 +268,7 @@ impl Centrifuge {
         self.push_subscription_change(channel, body, &[], cx);
     }
 
-    /// Sends a push, followed by publications of the same channel.
+    /// Sends a push about a subscription, and then these publications of the same channel.
     fn push_subscription_change(
         &self,
         channel: &str,

@@ -1,4 +1,5 @@
-//! Conversion of hub data to protocol messages: publications, clients, subscribe results.
+//! Conversion of the hub's data to protocol messages: publications, public client data, and the results of
+//! subscriptions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,12 +14,12 @@ use super::frame::ReplyFrame;
 use super::pushes::forms::{as_json, client, has_deltas, patch, publication, quoted, tags, whole};
 use crate::outbox::PublicationFilter;
 
-/// Converts a client's data for the hub.
+/// Converts data that a client has published for the hub.
 pub(super) fn payload(data: PublicationData<'_>) -> PayloadRef<'_> {
     let (kind, bytes) = match data {
         PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
         PublicationData::Text(text) => (PayloadKind::Text, text.as_bytes()),
-        // Protobuf does not distinguish kinds of bytes.
+        // Protobuf data is bytes without a kind; bytes that are valid JSON are treated as JSON.
         PublicationData::Binary(bytes) => match PublicationData::of_bytes(bytes) {
             PublicationData::Json(json) => (PayloadKind::Json, json.as_bytes()),
             _ => (PayloadKind::Binary, bytes),
@@ -27,16 +28,18 @@ pub(super) fn payload(data: PublicationData<'_>) -> PayloadRef<'_> {
     PayloadRef { kind, bytes }
 }
 
-/// Maximum bytes of missed publications compared for deltas per recovering client; the others are sent whole.
+/// Maximum number of bytes of missed publications that are compared for deltas, per recovering client; later ones are
+/// sent whole.
 pub(super) const COMPARED_BYTES_MAX: usize = 64 << 10;
 
-/// Several publications, borrowed by the wire format's.
+/// Publications with what their wire format borrows.
 pub(super) struct PublicationBuffer<'a> {
     all: Vec<&'a Publication>,
     tags: Vec<Vec<(&'a str, &'a str)>>,
-    /// The encoded forms of publications that differ in this encoding.
+    /// The encoded data of each publication; `None` if this encoding sends it unchanged.
     quoted: Vec<Option<String>>,
-    /// With deltas: those from each publication to the next, if shorter.
+    /// If the client receives deltas: for each publication its delta from the previous one, or `None` if that is not
+    /// shorter.
     patches: Option<Vec<Option<Vec<u8>>>>,
 }
 
@@ -52,7 +55,7 @@ impl<'a> PublicationBuffer<'a> {
         }
     }
 
-    /// Encodes all but the first publication as deltas, within the limit of comparisons.
+    /// Encodes all publications but the first as deltas, as far as the limit on comparisons permits.
     fn with_deltas(self, encoding: Encoding) -> Self {
         let mut previous = None;
         let mut left = COMPARED_BYTES_MAX;
@@ -98,17 +101,17 @@ impl<'a> PublicationBuffer<'a> {
             .collect()
     }
 
-    /// Returns the bytes of their payloads.
+    /// Returns the total size of the payloads in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.all.iter().map(|one| one.payload.bytes.len()).sum()
     }
 }
 
-/// Selects which recovered publications a subscriber receives.
+/// Determines which of the recovered publications a subscriber receives.
 #[derive(Clone, Copy, Default)]
 pub(super) struct RecoveryFilter<'f> {
     pub(super) filter: Option<&'f dyn PublicationFilter>,
-    /// Only the latest of the matching publications.
+    /// Whether the subscriber receives only the latest of the publications that match the filter.
     pub(super) only_latest: bool,
 }
 
@@ -119,23 +122,24 @@ impl RecoveryFilter<'_> {
     }
 }
 
-/// A subscribe result with its data, borrowed by the reply.
+/// The result of a subscription, with the data that the reply to it borrows.
 pub(super) struct SubscribeReply<'a> {
     joined: Option<&'a SubscribeOutcome>,
     epoch: String,
     publications: PublicationBuffer<'a>,
     is_whole: bool,
-    /// The client requested recovery.
+    /// Whether the client requested recovery.
     was_recovering: bool,
     has_deltas: bool,
     each_bytes: usize,
-    /// The offset before the first publication sent.
+    /// The offset before the first publication of the reply.
     before: u64,
 }
 
 impl<'a> SubscribeReply<'a> {
-    /// Creates the reply with at most `bytes_max` of recovered publications; with more, recovery is incomplete. Each
-    /// publication counts `each_bytes` in addition to its payload.
+    /// Creates the reply with the recovered publications. `bytes` is their maximum size and the size counted for each
+    /// in addition to its payload; if they exceed the maximum, the reply has none of them and the recovery is
+    /// incomplete.
     pub(super) fn new(
         joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,
@@ -151,7 +155,7 @@ impl<'a> SubscribeReply<'a> {
         )
     }
 
-    /// Creates the reply with the publications that pass the filter.
+    /// Creates the reply with those recovered publications that match the filter.
     pub(super) fn filtered(
         joined: Option<&'a SubscribeOutcome>,
         was_recovering: bool,
@@ -168,7 +172,7 @@ impl<'a> SubscribeReply<'a> {
             .filter(|(_, one)| recovery_filter.passes(one))
             .collect();
         if recovery_filter.only_latest {
-            // A channel without publications can't be recovered this way.
+            // In this mode, recovery is complete only if there is a publication that matches.
             let are_latest = recovered.is_some_and(|recovered| recovered.is_latest_only);
             is_whole &= !are_latest || !passing.is_empty();
             passing.drain(..passing.len().saturating_sub(1));
@@ -205,12 +209,12 @@ impl<'a> SubscribeReply<'a> {
         }
     }
 
-    /// Returns whether recovered publications are sent, so that the client has the latest.
+    /// Returns whether the reply has recovered publications, so that the client then has the channel's latest one.
     pub(super) fn has_publications(&self) -> bool {
         !self.publications.all.is_empty()
     }
 
-    /// Returns whether recovery is complete.
+    /// Returns whether the recovery is complete.
     pub(super) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -219,12 +223,13 @@ impl<'a> SubscribeReply<'a> {
         self.publications.wire()
     }
 
-    /// Returns the bytes used of `bytes_max`.
+    /// Returns the size of the recovered publications, as counted against `bytes_max`.
     pub(super) fn bytes(&self) -> usize {
         self.publications.bytes() + self.publications.all.len() * self.each_bytes
     }
 
-    /// Returns the position before the recovered publications, if these follow the reply.
+    /// Returns the position before the recovered publications, for replies that these follow; the current position if
+    /// there are none.
     pub(super) fn begin(&self) -> Option<Position> {
         let mut position = self.joined?.position;
         if self.has_publications() {
@@ -251,13 +256,13 @@ impl<'a> SubscribeReply<'a> {
     }
 }
 
-/// Returns a client's position in a channel.
+/// Returns the position that a client sent, for recovery.
 pub(super) fn since(epoch: &str, offset: u64) -> Since {
     let epoch = (!epoch.is_empty()).then(|| epoch.parse().unwrap_or(Epoch::UNKNOWN));
     Since { epoch, offset }
 }
 
-/// Writes a presence reply.
+/// Writes the reply to a presence command.
 pub(super) fn presence(frame: &mut ReplyFrame, id: u32, clients: &[Arc<ClientInfo>]) {
     let named = clients.iter().map(|one| (&*one.client, client(one)));
     let presence: Vec<_> = named.collect();
@@ -267,7 +272,7 @@ pub(super) fn presence(frame: &mut ReplyFrame, id: u32, clients: &[Arc<ClientInf
     frame.reply(id, Outcome::Presence(result));
 }
 
-/// Writes a history reply.
+/// Writes the reply to a history command.
 pub(super) fn history(frame: &mut ReplyFrame, id: u32, page: &veche_hub::HistoryPage) {
     let all: Vec<_> = page.iter().collect();
     let publications = PublicationBuffer::new(&all, frame.encoding());

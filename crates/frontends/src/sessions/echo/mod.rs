@@ -1,4 +1,4 @@
-//! The echo protocol returns each message to its sender.
+//! The echo protocol, which returns each message to its sender.
 
 use veche_proto::websocket::MessageKind;
 
@@ -9,7 +9,7 @@ use crate::context::worker_context::Context;
 use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
 use crate::http::upgrade::RefusedUpgrade;
 
-/// Description for routes and the configuration.
+/// The properties of the protocol for routes and the configuration.
 pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "echo",
     methods: &["GET"],

@@ -1,5 +1,5 @@
-//! The push gateway: clients only receive, and their messages are counted and dropped. The handshake's query and back
-//! ends determine the channels.
+//! The push gateway: clients only receive, and their messages are counted and dropped. The channels are determined by
+//! the handshake's query and by back ends.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::http::protocol::{HandshakeRequest, NewSession, OpenSession};
 use crate::http::upgrade::{CHANNELS_MAX, RefusedUpgrade, forbidden};
 use crate::outbox::delivery_mode::DeliveryMode;
 
-/// Description for routes and the configuration.
+/// The properties of the protocol for routes and the configuration.
 pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     name: "push",
     methods: &["GET"],
@@ -35,16 +35,17 @@ pub(crate) static PROTOCOL: ClientProtocol = ClientProtocol {
     ],
 };
 
-/// Maximum number of positions in a handshake: one for each channel, and one for the user's personal channel.
+/// Maximum number of positions in a handshake: one for each requested channel, and one for the user's personal
+/// channel.
 const SINCE_MAX: usize = CHANNELS_MAX + 1;
 
-/// Tickets of subscriptions by back ends are above those of a handshake.
+/// The first ticket of subscriptions by back ends; it is above those of a handshake.
 const FIRST_TICKET: u32 = 1 << 16;
 
 /// A session of the push gateway.
 #[derive(Default)]
 pub(crate) struct PushSession {
-    /// Subscriptions by back ends, until the channels' homes have answered.
+    /// Subscriptions by back ends whose homes have not answered yet.
     pending: Option<Box<PendingSubscriptions>>,
 }
 
@@ -134,7 +135,8 @@ impl PushSession {
     }
 }
 
-/// Handles the home's answer to a subscription that a back end made: the client gets its position, if its route has positions.
+/// Handles the home worker's answer to a subscription by a back end. If the route has positions, the client is sent
+/// its position.
 fn finish_subscription(channel: &str, answer: &HubReply, cx: &mut SessionContext<'_>) {
     let HubReply::Subscribed(joined) = answer else {
         if *answer == HubReply::Failed {
@@ -171,7 +173,7 @@ impl PendingSubscriptions {
     }
 }
 
-/// Parses the positions of a recovering client. Epochs identify their channels.
+/// Parses the positions from which a client recovers. Each identifies its channel by the epoch.
 fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, RefusedUpgrade> {
     let mut all = Vec::new();
     for text in head.query_all("since") {
@@ -194,9 +196,9 @@ fn since(head: &Head<'_>, route: &Route) -> Result<Option<Arc<[Since]>>, Refused
     Ok((!all.is_empty()).then(|| all.into()))
 }
 
-/// Parses the requested channels without duplicates, and checks them as far as possible without the user. A route's
-/// patterns are for single channels: a wildcard subscription would receive more than the route permits, unless the
-/// namespace is open to all.
+/// Parses the requested channels and removes duplicates. Everything is checked that does not depend on the user. A
+/// route's patterns permit single channels and no wildcard subscription, which would receive more than the route
+/// permits, unless the namespace is open to all users.
 fn channels(
     head: &Head<'_>,
     route: &Route,

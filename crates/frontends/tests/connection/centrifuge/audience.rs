@@ -1,4 +1,5 @@
-//! Channels for named users: every way to access a channel agrees, for every name and user.
+//! Channels whose names admit certain users: for every name and user, all ways to access the channel give the same
+//! result.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,11 +8,11 @@ use super::{ask, connect, in_seconds, parse_output, take, token};
 use crate::world::wire::{handshake, post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
-/// The parts of a name, so that the test knows its users without parsing it.
+/// The name of a channel and its parts, so that the test knows the admitted users without parsing the name.
 #[derive(Clone, Debug)]
 struct Made {
     name: String,
-    /// A private channel in a namespace that grants every permission.
+    /// Whether it is a private channel, in a namespace that otherwise grants every permission.
     is_private: bool,
     owner: Option<&'static str>,
     named: Option<Vec<&'static str>>,
@@ -66,7 +67,7 @@ fn made() -> impl Strategy<Value = Made> {
     (begin, local, named).prop_map(|((begin, is_private, owner), local, named)| {
         let users = named.as_ref().map(|named| format!("#{}", named.join(",")));
         let name = format!("{begin}{local}{}", users.unwrap_or_default());
-        // Free text with a # in it limits the channel as well.
+        // A `#` in the free text of the name limits the channel to named users as well.
         let named = named.or_else(|| local.contains('#').then(|| vec!["eve"]));
         Made {
             name,
@@ -82,7 +83,7 @@ fn encoded(name: &str) -> String {
     bytes.map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Returns a client connected without a token; `""` is anonymous.
+/// Returns a client that connected without a token; `""` is an anonymous one.
 fn client(world: &mut World, user: &str) -> Peer {
     let target = match user {
         "" => "/centrifuge".to_owned(),
@@ -91,7 +92,7 @@ fn client(world: &mut World, user: &str) -> Peer {
     connect(world, 0, &target, &json!({})).0
 }
 
-/// Returns the error code of a command, if it fails.
+/// Sends a command; returns the code of its error, if it fails.
 fn refused(world: &mut World, peer: Peer, command: &Value) -> Option<u64> {
     let received = ask(world, peer, &command.to_string());
     let reply = received
@@ -121,7 +122,7 @@ proptest! {
         let expected = made.expected(user);
         let mut world = super::world(1);
 
-        // A push route whose pattern matches all names.
+        // A handshake on a push route whose pattern matches all names.
         let target = match user {
             "" => format!("/open?channel={}", encoded(name)),
             user => format!("/positions?user={}&channel={}", encoded(user), encoded(name)),
@@ -131,12 +132,13 @@ proptest! {
         let status = if expected == Expected::Any { 101 } else { 403 };
         prop_assert_eq!(response(&answer, true).0.status, status, "a push route");
 
-        // By the protocol: no queries without a subscription, and publications if the name permits them.
+        // Commands of Centrifugo's protocol: queries are refused without a subscription, and publications permitted
+        // if the name admits the user.
         let place = json!({ "channel": name });
         let mut peer = client(&mut world, user);
         for look in ["history", "presence", "presence_stats"] {
             let code = refused(&mut world, peer, &json!({ "id": 2, look: place }));
-            // Code 108: the channel has no history or presence for any client.
+            // Code 108 means that the channel stores no such data for any client.
             prop_assert!(matches!(code, Some(103 | 108)), "{}: {:?}", look, code);
         }
         let publish = json!({ "id": 3, "publish": { "channel": name, "data": 1 } });
@@ -147,7 +149,7 @@ proptest! {
         let code = refused(&mut world, peer, &subscribe);
         prop_assert_eq!(code, (expected != Expected::Any).then_some(103), "subscribe");
 
-        // By the request of a one-way client.
+        // The connect request of a one-way client.
         peer = world.open(0, "/centrifuge/all/uni_websocket");
         if user.is_empty() {
             let reply = ask(&mut world, peer, &json!({ "subs": { name: {} } }).to_string());
@@ -155,7 +157,7 @@ proptest! {
             prop_assert_eq!(has, expected == Expected::Any, "one way");
         }
 
-        // By a token for the channel, and by one for the connection that names it.
+        // A subscription token for the channel, and a connection token that names it.
         if !user.is_empty() {
             let good = of_connection(&world, user, &[]);
             peer = connect(&mut world, 0, "/centrifuge/jwt", &good).0;
@@ -168,7 +170,7 @@ proptest! {
             prop_assert!(reply["subs"][name].is_object(), "{}: a back end has said so", reply);
         }
 
-        // A wildcard subscriber gets the publications of channels that are open to all users.
+        // A subscriber of the wildcard channel receives publications only of channels that are open to all users.
         peer = client(&mut world, "eve");
         prop_assert_eq!(refused(&mut world, peer, &json!({ "id": 2, "subscribe": { "channel": "wide:*" } })), None);
         let listener = world.open(0, "/open?channel=wide:*");
@@ -198,7 +200,7 @@ fn personal_channels_of_other_users_are_not_granted() {
             assert_eq!(received.closed.map(|(code, _)| code), Some(3500));
         }
     }
-    // Commands for bob affect only bob.
+    // Commands of back ends for bob affect no other user.
     let caller = world.connect(0, INTERNAL);
     let answer = world.ask(
         caller,

@@ -1,4 +1,5 @@
-//! Commands of back ends during a pending decision apply to its outcome; and sessions closed while a command waits.
+//! Commands of back ends that arrive while a hook decision is pending apply to its outcome. Also sessions that are
+//! closed while a command waits.
 
 use std::sync::{Arc, RwLock};
 
@@ -15,7 +16,7 @@ use super::{Received, ask, connect, in_seconds, take, token};
 use crate::world::wire::{close, handshake, post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, Peer, SECRET, World};
 
-/// Records disconnects and unsubscribes, like a server process.
+/// Records disconnects and unsubscriptions by back ends, as the server process does.
 #[derive(Default)]
 struct Remembering {
     ended: RwLock<Vec<String>>,
@@ -112,7 +113,7 @@ fn world(workers: u16) -> World {
     world
 }
 
-/// An issuer's keys, which have to be fetched.
+/// The keys of an issuer, which have to be fetched first.
 #[derive(Debug, Default)]
 struct Fetched(RwLock<Option<Arc<Keys>>>);
 
@@ -126,7 +127,7 @@ impl KeyProvider for Fetched {
     }
 }
 
-/// Makes token keys require a fetch.
+/// Makes the verification of tokens require a fetch of the keys.
 fn fetch_keys(world: &mut World) -> Arc<Fetched> {
     let keys = Arc::new(Fetched::default());
     for worker in &mut world.workers {
@@ -167,7 +168,8 @@ fn granted(grant: HookGrant) -> HookDecision {
     HookDecision::Granted(Box::new(grant))
 }
 
-/// Returns a client authenticated by its handshake with a pending connect command, on worker 1.
+/// Returns a client on worker 1 whose handshake determined its user and whose connect command waits for a hook, with
+/// the hook request.
 fn connecting(world: &mut World) -> (Peer, HookRequest) {
     let peer = world.open(1, "/centrifuge/asked-named?user=ann");
     assert_eq!(ask(world, peer, super::CONNECT), Received::default());
@@ -197,7 +199,7 @@ fn a_subscription_that_is_granted_after_its_end_is_refused() {
         for (ended, is_bound) in [("asked:1", true), ("asked:2", false), ("asked:1", true)] {
             assert_eq!(ask(&mut world, peer, subscribe), Received::default());
             let request = hook_request(&mut world, 1);
-            // The call is answered while the decision is pending, since the hook itself may be the caller.
+            // The call is answered while the decision is still pending, since the caller may be the hook itself.
             let one = json!({ "user": "ann", "channel": ended });
             assert_eq!(
                 call(&mut world, "unsubscribe", &one),
@@ -225,7 +227,7 @@ fn a_client_that_is_ended_while_a_decision_is_pending_is_not_let_in() {
     world.deliver_decision(1, &request, granted(HookGrant::default()));
     let received = take(&mut world, peer);
     assert_eq!(received.closed.map(|(code, _)| code), Some(3503));
-    // The client is not let in either if the decision contains the user.
+    // The client is also refused if the decision, rather than the handshake, determines its user.
     let peer = world.open(1, "/centrifuge/asked/x/websocket");
     assert_eq!(ask(&mut world, peer, super::CONNECT), Received::default());
     let request = hook_request(&mut world, 1);
@@ -294,7 +296,7 @@ fn tokens_that_wait_for_keys_are_bound_as_well() {
     }
 }
 
-/// The client connects with its new token after the call.
+/// A user was disconnected while its client had no pending command. A connect command after that is accepted.
 #[test]
 fn a_call_before_another_connect_command_does_not_bind_it() {
     let mut world = world(2);
@@ -373,7 +375,7 @@ fn a_client_that_is_ended_while_its_subscription_waits_for_keys_is_gone_at_once(
     }
 }
 
-/// A connect hook gets the id of the connection, so a call may name it.
+/// The connect hook receives the id of the connection, so a call may name a connection that is not open yet.
 #[test]
 fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
     for (method, is_it) in [
@@ -410,7 +412,7 @@ fn a_call_about_one_client_binds_the_decision_that_lets_it_in() {
     }
 }
 
-/// Returns a channel that clients may subscribe to, with its home on that worker.
+/// Returns a channel that clients may subscribe to and whose home is on this worker.
 fn channel_at(world: &World, worker: usize) -> String {
     (0..)
         .map(|n| format!("open:{n}"))
@@ -438,7 +440,7 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
         let (peer, _) = connect(&mut world, 0, &target, &json!({}));
         let channel = channel_at(&world, 1);
         let subscribe = json!({ "id": 2, "subscribe": { "channel": channel } });
-        // The channel's home runs no turns.
+        // The channel's home runs no turns, so the command keeps waiting.
         world.send(peer, &text(&subscribe.to_string()));
         assert_eq!(world.blocked(peer), Some(WaitReason::Answer));
         let mut wanted = body.clone();
@@ -452,7 +454,8 @@ fn closing_a_session_ends_whatever_its_command_waits_for() {
         let received = super::parse_output(&world.take(peer));
         let (code, _) = received.closed.expect("it is closed");
         assert_eq!(world.blocked(peer), None, "{body}");
-        // The index is reused immediately.
+        // Another connection uses the index of the closed one at once, and the closed session no longer counts for
+        // its user.
         let next = world.connect(0, PUBLIC);
         world.send(next, handshake(&target, "").as_bytes());
         while world.turn(0) {}

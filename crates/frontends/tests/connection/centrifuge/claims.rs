@@ -1,4 +1,4 @@
-//! Claims defined by Centrifugo: each is applied, or the token is refused.
+//! The token claims that Centrifugo defines: each is applied, or the token is refused.
 
 use serde_json::{Value, json};
 use veche_frontends::hooks::{HookDecision, HookGrant};
@@ -7,7 +7,7 @@ use super::tokens::pass;
 use super::{Received, ask, connect, in_seconds, take, token};
 use crate::world::{Peer, World};
 
-/// Returns a long-lived token of Ann with these claims.
+/// Returns a token for ann that is valid for an hour, with these claims.
 fn anns(world: &World, claims: Value) -> String {
     let mut all = json!({ "sub": "ann", "exp": in_seconds(world, 3600) });
     let all_of = all.as_object_mut().expect("an object");
@@ -62,7 +62,7 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
     );
     seconds_closed(&mut world, peer, 3005, 1 + 25);
 
-    // The expiry may also be later than the token's, or never.
+    // `expire_at` may also be later than the token's `exp`, or 0 for never.
     let at = in_seconds(&world, 5000);
     let (late, reply) = connected(&mut world, json!({ "expire_at": at }));
     assert_eq!(reply["ttl"], 5000);
@@ -84,7 +84,7 @@ fn expire_at_says_how_long_a_connection_lasts_and_exp_only_how_long_its_token_ho
         let received = ask(&mut world, peer, r#"{"id":9,"ping":{}}"#);
         assert_eq!(received.closed, None, "{received:?}");
     }
-    // A new token sets the expiry again, also after one without an end.
+    // A renewal sets the expiry again, also for a connection that had none.
     let token = {
         let at = in_seconds(&world, 2);
         anns(&world, json!({ "expire_at": at }))
@@ -132,7 +132,7 @@ fn expire_at_says_how_long_a_subscription_lasts() {
     let push = json!({ "push": { "channel": "token:1",
         "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
     assert_eq!(lines, [push]);
-    // The other subscription never expires.
+    // The subscription to the other channel never expires.
     for _ in 0..400 {
         world.advance(10_000);
         assert!(ask(&mut world, peer, "{}").closed.is_none());
@@ -179,7 +179,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         "force_push_join_leave": { "value": true }, "force_recovery": { "value": true } } });
     let reply = subscribe(&mut world, peer, "chat:1", hidden.clone());
     assert_eq!(reply["subscribe"]["recoverable"], true, "{reply}");
-    // Bob received only his own join event.
+    // Bob received the join event of his own client only, since the other client is hidden.
     assert_eq!(presence(&mut world, bob, "chat:1"), 1);
     world.advance(1);
     let received = take(&mut world, bob).lines;
@@ -187,7 +187,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         !received.iter().any(|line| line.to_string().contains("ann")),
         "{received:?}"
     );
-    // The user gets join events without requesting them.
+    // The hidden client receives join events without requesting them, as its token demands.
     let (eve, _) = connect(&mut world, 0, "/centrifuge/named?user=eve", &json!({}));
     ask(
         &mut world,
@@ -200,7 +200,7 @@ fn an_override_hides_a_member_or_the_token_is_refused() {
         "{received:?}"
     );
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);
-    // The same applies if the connection's token names the channel.
+    // A subscription that the connection's token grants can be hidden in the same way.
     let (_, reply) = connected(&mut world, json!({ "subs": { "chat:1": hidden } }));
     assert!(reply["subs"]["chat:1"].is_object(), "{reply}");
     assert_eq!(presence(&mut world, bob, "chat:1"), 2);
@@ -228,7 +228,7 @@ fn connection_tokens_with_claims_that_can_t_be_honoured_are_refused() {
         let closed = received.closed.map(|(code, _)| code);
         assert_eq!(closed, Some(3500), "{wrong}");
     }
-    // Unknown claims are ignored.
+    // Claims that Centrifugo does not define are ignored, and so are those that are null.
     let claims = json!({ "jti": "t1", "iat": 1.5, "scope": 7, "expires_at": "x", "override": 1, "caps": null });
     connected(&mut world, claims);
 }

@@ -1,4 +1,4 @@
-//! Everything that expires ends at its time, regardless of the ping interval: the deadline is set accordingly.
+//! Everything that expires ends at its exact time, whatever the ping interval is.
 
 use serde_json::{Value, json};
 
@@ -6,10 +6,10 @@ use super::{Received, ask, connect, in_seconds, take, token};
 use crate::world::wire::{post, responses};
 use crate::world::{INTERNAL, Options, Peer, World, limits};
 
-/// Grace period of clients that renew themselves.
+/// Time in milliseconds after an expiry within which clients may renew a token.
 const GRACE_MS: u64 = 25_000;
 
-/// Returns a world without pings, in which only expiries set deadlines.
+/// Returns a world without pings, so that only expiries set deadlines.
 fn world() -> World {
     let mut limits = limits();
     limits.ping_interval_ms = 0;
@@ -36,7 +36,8 @@ fn call(world: &mut World, method: &str, body: &Value) {
     world.reset(caller);
 }
 
-/// Checks that it happens in exactly this time, and nothing is received before.
+/// Checks that the next deadline is in exactly `ms` milliseconds, and that nothing is received before; returns the
+/// output at that time.
 fn at_last(world: &mut World, peer: Peer, ms: u64) -> Received {
     assert_eq!(world.due_ms(peer), Some(world.now_ms + ms));
     world.advance(ms - 1);

@@ -1,4 +1,5 @@
-//! Commands that need a hook decision: requests, effects of decisions, and what continues meanwhile.
+//! Commands that need a hook decision: the requests, the effects of decisions, and what continues while a decision is
+//! pending.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ fn world() -> World {
     super::world(3)
 }
 
-/// Returns the only hook request.
+/// Returns the only pending hook request of a worker.
 fn hook_request(world: &mut World, worker: usize) -> HookRequest {
     let mut requests = world.hook_requests(worker);
     assert_eq!(requests.len(), 1, "{requests:?}");
@@ -51,7 +52,7 @@ fn disconnect(code: u16, reason: &str) -> HookDecision {
     }
 }
 
-/// Sends a command, decides on it, and returns the output.
+/// Sends a command and makes this decision on it; returns the hook request and the output.
 pub(super) fn decide(
     world: &mut World,
     peer: Peer,
@@ -66,7 +67,7 @@ pub(super) fn decide(
     (request, take(world, peer))
 }
 
-/// Returns a client that was admitted as this user, on worker 1.
+/// Returns a client on worker 1 that a connect hook has admitted as this user.
 pub(super) fn let_in(world: &mut World, user: &str) -> Peer {
     let peer = world.open(1, PATH);
     let grant = HookGrant {
@@ -136,7 +137,7 @@ fn connecting_is_decided_with_what_the_client_says_and_gets() {
     let subs = reply["subs"].as_object().expect("channels");
     let names: Vec<&String> = subs.keys().collect();
     assert_eq!(names, ["#ann", "chat:1", "news"]);
-    // The public data of the client.
+    // The public data that the hook granted is visible in presence.
     let presence = r#"{"id":2,"presence":{"channel":"chat:1"}}"#;
     let lines = ask(&mut world, peer, presence).lines;
     let client = &lines[0]["presence"]["presence"][&*caller.client];
@@ -177,7 +178,7 @@ fn refusals_reach_the_client_as_they_are() {
         (error(1000, "no"), Some(&own), None),
         (HookDecision::Failed, Some(&internal), None),
         (disconnect(4000, ""), None, Some((4000, String::new()))),
-        // An invalid user, or invalid channels.
+        // Decisions with an invalid user or invalid channels count as failed.
         (
             granted(HookGrant {
                 user: "a\nb".into(),
@@ -211,7 +212,7 @@ fn anonymous_clients_request_three_decisions() {
     for (id, secret) in [(1, "a"), (2, "b"), (3, "c")] {
         let connect = json!({"id": id, "connect": {"headers": {"X-Custom": secret}}});
         let (request, received) = decide(&mut world, peer, &connect.to_string(), error(1000, "no"));
-        // Headers of an earlier command are forgotten.
+        // The hook receives only the headers of the current connect command, not those of an earlier one.
         let values: Vec<&[u8]> = request.caller.headers.iter().map(|one| &*one.1).collect();
         assert_eq!(values, [secret.as_bytes()]);
         assert_eq!((received.lines.len(), received.closed), (1, None));
@@ -261,14 +262,14 @@ fn an_identified_client_keeps_its_user() {
     let (_, received) = decide(&mut world, peer, CONNECT, grant(""));
     let subs = &received.lines[0]["connect"]["subs"];
     assert!(subs["#ann"].is_object(), "{received:?}");
-    // A token determines the user: no hook is asked.
+    // A token determines the user, so no hook request is sent.
     let exp = super::in_seconds(&world, 60);
     let token = super::token(&json!({"sub": "eve", "exp": exp}));
     let connect = json!({"token": token});
     let (_, reply) = super::connect(&mut world, 1, "/centrifuge/asked-jwt", &connect);
     assert!(reply["subs"]["#eve"].is_object());
     assert!(world.hook_requests(1).is_empty());
-    // Without a token the hook decides.
+    // For a client without a token the hook decides.
     let peer = world.open(1, "/centrifuge/asked-jwt");
     let (_, received) = decide(&mut world, peer, CONNECT, grant("dan"));
     assert!(received.lines[0]["connect"]["subs"]["#dan"].is_object());
@@ -290,7 +291,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
     let first = hook_request(&mut world, 1);
     assert_eq!(&*first.method, "first");
     assert_eq!(first.data, json_payload(r#"{"a":1}"#));
-    // Later input waits as well; other clients are served.
+    // Later commands of the client wait as well; other clients are served.
     assert_eq!(
         ask(&mut world, ann, r#"{"id":5,"ping":{}}"#),
         Received::default()
@@ -298,7 +299,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
     let pong = ask(&mut world, bob, r#"{"id":9,"ping":{}}"#);
     assert_eq!(pong.lines, [json!({"id": 9, "ping": {}})]);
     assert!(world.hook_requests(1).is_empty());
-    // A decision on another request or session has no effect.
+    // A decision on another request, or for another session, has no effect.
     let mut other = first.clone();
     other.id.0 += 1;
     world.deliver_decision(1, &other, error(1, "wrong"));
@@ -324,7 +325,7 @@ fn commands_wait_in_their_order_and_others_do_not() {
     let second = hook_request(&mut world, 1);
     assert_eq!(&*second.method, "second");
     assert_ne!(second.id, first.id);
-    // A repeated decision is ignored.
+    // A second decision on the same request is ignored.
     world.deliver_decision(1, &first, data("\"again\""));
     world.deliver_decision(1, &second, granted(HookGrant::default()));
     let received = take(&mut world, ann);
@@ -346,7 +347,7 @@ fn a_client_that_leaves_during_a_hook_leaves_no_state() {
     assert_eq!(requests.len(), 2);
     world.reset(gone);
     world.settle();
-    // A drain does not wait for decisions.
+    // A drain closes sessions without waiting for pending decisions.
     world.drain();
     let received = take(&mut world, closed);
     assert_eq!(received.closed.map(|(code, _)| code), Some(3001));
@@ -365,7 +366,7 @@ fn a_waiting_client_is_pinged_and_kept() {
     let peer = world.open(1, PATH);
     assert_eq!(ask(&mut world, peer, CONNECT), Received::default());
     let first = hook_request(&mut world, 1);
-    // Longer than the limit without a connect command.
+    // The decision takes longer than the time within which a client has to connect.
     world.advance(60_000);
     assert_eq!(take(&mut world, peer), Received::default());
     world.deliver_decision(1, &first, granted(HookGrant::default()));
@@ -421,7 +422,8 @@ fn publications_are_published_as_decided() {
         assert_eq!(push["pub"]["data"], published);
         assert_eq!(push["pub"]["info"]["user"], "ann");
     }
-    // Commands that are invalid in any case are not sent to the hook: another user's, and malformed ones.
+    // Commands that are invalid in any case are refused without a hook request: for channels of other users, and
+    // malformed ones.
     for (command, code) in [
         (r#"{"id":3,"subscribe":{"channel":"asked:1#eve"}}"#, 103),
         (
@@ -468,7 +470,7 @@ fn binary_data_are_base64_in_json() {
         received.lines,
         [json!({ "id": 2, "rpc": { "data": "AP8=" } })]
     );
-    // A Protobuf client gets bytes: id 1, connect {}; then id 2, rpc { method "m" }.
+    // A Protobuf client receives bytes. It sends a connect command (id 1) and then an rpc command (id 2, method "m").
     let peer = world.connect(1, PUBLIC);
     let headers = "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n";
     let answer = world.ask(peer, handshake(PATH, headers));
@@ -492,7 +494,7 @@ fn binary_data_are_base64_in_json() {
     );
 }
 
-/// Advances the time while the client answers pings; returns other output, and the hook requests.
+/// Advances the time while the client answers pings; returns all other output, and the hook requests.
 fn pass(world: &mut World, peer: Peer, seconds: u64) -> (Received, Vec<HookRequest>) {
     let (mut all, mut requests) = (Received::default(), Vec::new());
     for _ in 0..seconds {
@@ -529,7 +531,7 @@ fn connections_last_until_expiry_unless_refreshed() {
         let peer = world.open(1, PATH);
         let decision = until(&world, 30);
         let (_, received) = decide(&mut world, peer, CONNECT, decision);
-        // The client is not involved.
+        // The hook renews the connection, so the client is not told that it expires.
         assert_eq!(received.lines[0]["connect"]["expires"], Value::Null);
         let (received, requests) = pass(&mut world, peer, 29);
         assert_eq!((received.closed, requests), (None, Vec::new()));
@@ -539,7 +541,7 @@ fn connections_last_until_expiry_unless_refreshed() {
             (requests[0].kind, &*requests[0].user),
             (HookKind::Refresh, "ann")
         );
-        // Meanwhile the session continues, and no command waits.
+        // While the decision is pending the session continues and its commands are executed.
         let pong = ask(&mut world, peer, r#"{"id":2,"ping":{}}"#);
         assert_eq!(pong.lines, [json!({"id": 2, "ping": {}})]);
         let decision = until(&world, 40);
@@ -548,7 +550,7 @@ fn connections_last_until_expiry_unless_refreshed() {
         assert_eq!((received, requests), (Received::default(), Vec::new()));
         let (_, requests) = pass(&mut world, peer, 2);
         assert_eq!(requests.len(), 1);
-        // A failed request is repeated.
+        // A request to which the hook gave no decision is repeated a minute later.
         world.deliver_decision(1, &requests[0], HookDecision::Failed);
         let (received, requests) = pass(&mut world, peer, 58);
         assert_eq!((received, requests), (Received::default(), Vec::new()));
@@ -558,7 +560,7 @@ fn connections_last_until_expiry_unless_refreshed() {
         let received = take(&mut world, peer);
         assert_eq!(received.closed.map(|(code, _)| code), Some(code));
     }
-    // Without a decision the connection ends after the time that a client has for its own token.
+    // If no decision arrives, the connection ends after the grace period that clients have to renew a token.
     let mut world = world();
     let peer = world.open(1, PATH);
     let decision = until(&world, 10);
@@ -597,7 +599,7 @@ fn subscriptions_last_until_expiry_unless_refreshed() {
     let received = take(&mut world, peer);
     let push = json!({"channel": "asked:1", "unsubscribe": {"code": 2501, "reason": "subscription expired"}});
     assert_eq!(received.lines, [json!({ "push": push })]);
-    // The client may subscribe again; a subscription that it left is not renewed.
+    // The client may subscribe again. A subscription that the client has ended is not renewed.
     let decision = until(&world, 5);
     decide(&mut world, peer, subscribe, decision);
     let (_, requests) = pass(&mut world, peer, 6);
@@ -627,7 +629,7 @@ fn messages_without_a_reply_wait_in_their_order_too() {
         ask(&mut world, peer, &commands.join("\n")),
         Received::default()
     );
-    // The client does not learn their outcome.
+    // A message has no reply, so the client does not learn the decision.
     for (data, decision) in [
         (json_payload(r#"{"n":1}"#), granted(HookGrant::default())),
         (json_payload(r#"{"n":2}"#), error(1000, "no")),
@@ -654,7 +656,7 @@ fn messages_without_a_reply_wait_in_their_order_too() {
 #[test]
 fn a_disconnect_is_reported_once_with_the_first_reason() {
     let mut world = world();
-    // A client that has not connected is not reported.
+    // The disconnect of a client that has not connected yet is not reported to the hook.
     let path = "/centrifuge/asked-gone";
     let let_in = |world: &mut World| {
         let peer = world.open(1, path);
@@ -675,7 +677,7 @@ fn a_disconnect_is_reported_once_with_the_first_reason() {
     let gone = hook_request(&mut world, 1);
     assert_eq!((gone.kind, &*gone.user), (HookKind::Disconnect, "ann"));
     assert_eq!(gone.disconnect.map(|(code, _)| code), Some(1006));
-    // The client's close is followed by the transport's.
+    // A decision closes the client, and then the transport is reset: the code of the first is reported.
     let peer = let_in(&mut world);
     let (_, received) = decide(
         &mut world,
@@ -688,7 +690,7 @@ fn a_disconnect_is_reported_once_with_the_first_reason() {
     world.settle();
     let gone = hook_request(&mut world, 1);
     assert_eq!(gone.disconnect, Some((4501, "out".into())));
-    // Any decision arrives too late.
+    // A decision on this request has no effect, since the session has ended.
     world.deliver_decision(1, &gone, disconnect(4000, "late"));
     world.settle();
     world.reset_all();

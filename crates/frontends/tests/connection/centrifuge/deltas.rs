@@ -1,4 +1,5 @@
-//! Clients with deltas: each is sent the difference from what it received before, and reconstructs everything.
+//! Clients with deltas: each receives the difference from its previous publication, and reconstructs all data from
+//! that.
 
 #[path = "../../../../centrifuge/tests/fossil/decoder.rs"]
 mod decoder;
@@ -15,7 +16,7 @@ use super::{ask, connect, take, world};
 use crate::world::wire::{ServerMessage, message, server_messages};
 use crate::world::{PUSH, Peer, World};
 
-/// Returns a state of which little changes.
+/// Returns data of which only a small part depends on `price`.
 fn state(price: u32) -> Value {
     json!({ "name": "Ünïcode and \"quotes\" of a name that stays", "price": price, "rest": [1, 2, 3] })
 }
@@ -28,14 +29,14 @@ fn publish(world: &mut World, back_end: Peer, channel: &str, data: &Value, more:
     assert!(world.ask(back_end, format!("{line}\n")).is_empty());
 }
 
-/// A JSON client like an SDK: its last data, and how they were sent.
+/// A JSON client that applies deltas as an SDK does, with the data of its last publication.
 struct Client {
     peer: Peer,
     has: Vec<u8>,
 }
 
 impl Client {
-    /// Subscribes; returns the reply.
+    /// Connects and subscribes; returns the client and the reply to its subscribe command.
     fn subscribe(world: &mut World, worker: usize, request: Value) -> (Self, Value) {
         let (peer, _) = connect(world, worker, "/centrifuge", &json!({}));
         let command = json!({ "id": 2, "subscribe": request });
@@ -46,7 +47,7 @@ impl Client {
         (Self { peer, has }, reply)
     }
 
-    /// Applies a publication; returns the data, and whether it was a delta.
+    /// Applies a received publication; returns its data, and whether it was a delta.
     fn read(&mut self, publication: &Value) -> (Value, bool) {
         let data = publication["data"].as_str().expect("a string");
         let is_delta = publication["delta"] == true;
@@ -57,7 +58,7 @@ impl Client {
         (serde_json::from_slice(&self.has).expect("JSON"), is_delta)
     }
 
-    /// Returns the received publications.
+    /// Returns the data of the publications received since the last call, and whether each was a delta.
     fn take(&mut self, world: &mut World) -> Vec<(Value, bool)> {
         let received = take(world, self.peer);
         let pushes = received.lines.iter();
@@ -90,14 +91,14 @@ fn the_first_is_whole_and_then_come_deltas() {
             let received = take(&mut world, plain.peer);
             assert_eq!(received.lines[0]["push"]["pub"]["data"], state(number));
         }
-        // A later subscriber has another base.
+        // A client that subscribes later has no base yet, so it first receives a whole publication.
         let (mut late, _) = Client::subscribe(&mut world, 2, wants(channel));
         for (number, is_delta) in [(7, false), (8, true)] {
             publish(&mut world, back_end, channel, &state(number), &Value::Null);
             assert_eq!(late.take(&mut world), [(state(number), is_delta)]);
             assert_eq!(clients[2].take(&mut world), [(state(number), true)]);
         }
-        // A delta that is not shorter is replaced by whole data, which are the next base.
+        // If the delta is not shorter, the publication is sent whole and becomes the base of the next delta.
         for (data, is_delta) in [
             (json!(1), false),
             (json!("text \"to\" read".repeat(9)), false),
@@ -109,7 +110,7 @@ fn the_first_is_whole_and_then_come_deltas() {
     }
 }
 
-/// JSON clients get base64 of it, so a delta between its bytes would apply to something else.
+/// JSON clients receive binary data as base64, and a delta between the bytes could not be applied to that.
 #[test]
 fn json_clients_take_no_deltas_from_or_to_binary_data() {
     let mut world = world(1);
@@ -119,7 +120,8 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
     let first: Value = serde_json::from_str(&line).expect("JSON");
     publish(&mut world, back_end, "long:1", &first, &Value::Null);
     assert_eq!(client.take(&mut world), [(first.clone(), false)]);
-    // The same JSON line followed by another one: together they are not JSON. Then binary data that are valid JSON.
+    // First, two JSON texts on two lines, which together are not JSON and therefore binary. Later, binary data that
+    // is valid JSON.
     let two = STANDARD.encode(format!("{line}\n{{}}"));
     let more = STANDARD.encode(line.replace("a\"", "a!\""));
     let mut more_read = first.clone();
@@ -136,7 +138,7 @@ fn json_clients_take_no_deltas_from_or_to_binary_data() {
         assert!(world.ask(back_end, format!("{line}\n")).is_empty());
         assert_eq!(client.take(&mut world), [(expected, is_delta)]);
     }
-    // Recovering clients get the same.
+    // A client that recovers these publications receives them in the same forms.
     let mut back = wants("long:1");
     back["recover"] = json!(true);
     back["epoch"] = joined["epoch"].clone();
@@ -176,11 +178,12 @@ fn unstored_publications_do_not_break_the_delta_chain() {
         for (number, (more, is_delta)) in [
             (&asks, false),
             (&asks, true),
-            // This subscriber does not request deltas, but its data are the next base.
+            // The publisher does not request a delta for this one, so it is sent whole; it is the base of the next
+            // delta.
             (&Value::Null, false),
             (&asks, true),
-            // The publication is not stored: the next one is neither a delta from it nor from the previous one, which
-            // the client no longer has.
+            // This one is not stored, so it is sent whole. The next one is sent whole too: it can be no delta from an
+            // unstored publication, nor from the one before that, which the client no longer has.
             (&passes, false),
             (&asks, false),
             (&asks, true),
@@ -194,7 +197,7 @@ fn unstored_publications_do_not_break_the_delta_chain() {
         }
         let key = json!({ "id": 3, "unsubscribe": { "channel": channel } });
         ask(&mut world, client.peer, &key.to_string());
-        // The client unsubscribes and subscribes again without deltas: it gets the usual data.
+        // The client then subscribes again without requesting deltas, and receives ordinary data.
         let again = json!({ "id": 4, "subscribe": { "channel": channel } });
         ask(&mut world, client.peer, &again.to_string());
         publish(&mut world, back_end, channel, &state(9), &asks);
@@ -233,12 +236,13 @@ fn a_recovery_sends_deltas_between_missed_publications() {
             &state(5),
             &json!({ "delta": true }),
         );
-        // Without missed publications it is unknown whether the client has the latest.
+        // A client that missed nothing receives no publication with its reply, so the server does not know its base
+        // and sends the next one whole.
         assert_eq!(client.take(&mut world), [(state(5), offset < 4)]);
     }
 }
 
-/// Subscribes in Protobuf; returns the reply's bytes.
+/// Connects with Protobuf and subscribes to this channel with deltas.
 fn subscribe_protobuf(world: &mut World, worker: usize, channel: &str) -> Peer {
     let peer = world.open(worker, "/centrifuge?cf_protocol=protobuf");
     let mut request = vec![0x0a, channel.len() as u8];
@@ -264,7 +268,7 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
         json_clients.push(Client::subscribe(&mut world, worker, wants("price:1")).0);
         protobuf_clients.push(subscribe_protobuf(&mut world, worker, "price:1"));
     }
-    // A client without deltas.
+    // A client that does not request deltas.
     let plain = Client::subscribe(&mut world, 0, json!({ "channel": "price:1" })).0;
     let counts = |world: &World| {
         let of = |worker: usize| &world.workers[worker].shared().requests.outboxes;
@@ -275,8 +279,8 @@ fn a_delta_is_made_once_for_all_of_both_encodings() {
         )
     };
     let mut before = counts(&world);
-    // For the first publication each of the two workers encodes the whole data in both encodings, and for later ones a
-    // single delta in both encodings. Worker 0 also encodes the whole data for the client without deltas.
+    // For the first publication, each of the two workers encodes the whole data in both encodings; for later ones, a
+    // single delta in both encodings. In addition, worker 0 encodes the whole data for the client without deltas.
     for (number, (pushes, deltas)) in [(5, 0), (5, 2), (5, 2)].into_iter().enumerate() {
         let new = state(number as u32).to_string();
         publish(

@@ -12,7 +12,7 @@ fn publish(world: &mut World, back_end: Peer, channel: &str, data: u32, tags: &V
     assert!(world.ask(back_end, format!("{line}\n")).is_empty());
 }
 
-/// Subscribes; returns the reply.
+/// Connects and subscribes; returns the client and the reply to its subscribe command.
 fn subscribe(world: &mut World, worker: usize, request: &Value) -> (Peer, Value) {
     let (peer, _) = connect(world, worker, "/centrifuge/named?user=ann", &json!({}));
     let command = json!({ "id": 2, "subscribe": request });
@@ -21,7 +21,7 @@ fn subscribe(world: &mut World, worker: usize, request: &Value) -> (Peer, Value)
     (peer, received.lines[0].take())
 }
 
-/// Returns the data of received publications with their offsets.
+/// Returns the offset and the data of each publication received since the last call.
 fn take_publications(world: &mut World, peer: Peer) -> Vec<(u64, u64)> {
     let received = take(world, peer);
     let publications = received.lines.iter().map(|line| &line["push"]["pub"]);
@@ -47,7 +47,7 @@ fn subscribers_receive_only_matching_publications() {
         let (sell, _) = subscribe(&mut world, 1, &filtered(only("sell")));
         let not = json!({ "op": "not", "nodes": [only("sell")] });
         let (rest, _) = subscribe(&mut world, 2, &filtered(not));
-        // The same in Protobuf: a leaf with key, cmp and val.
+        // The filter `side = sell` in Protobuf: a node with the fields `key`, `cmp` and `val`.
         let leaf = b"\x12\x04side\x1a\x02eq\x22\x04sell";
         let mut request = vec![0x0a, channel.len() as u8];
         request.extend_from_slice(channel.as_bytes());
@@ -144,10 +144,12 @@ fn where_the_latest_counts_it_is_the_latest_that_passes() {
             (only("buy"), None, true, &[(4, 4)]),
             (only("sell"), None, true, &[(3, 3)]),
             (only("none"), None, true, &[]),
-            // A position of another epoch of the channel: earlier matches are unknown.
+            // The client's position is of another epoch, so it is unknown whether there were earlier publications
+            // that match.
             (only("sell"), Some(99), true, &[(3, 3)]),
             (only("none"), Some(99), false, &[]),
-            // A client with a known position receives no publication twice, and misses none if none matches.
+            // A client with a valid position receives no publication twice. If no missed publication matches, its
+            // recovery is complete.
             (only("sell"), Some(1), true, &[(3, 3)]),
             (only("sell"), Some(2), true, &[(3, 3)]),
             (only("sell"), Some(3), true, &[]),
@@ -186,9 +188,9 @@ fn filters_that_may_not_be_are_refused() {
             json!({ "channel": "chat:1", "tf": good, "delta": "fossil" }),
             json!(107),
         ),
-        // The namespace does not permit filters.
+        // The namespace of this channel does not permit filters.
         (json!({ "channel": "open:1", "tf": good }), json!(107)),
-        // A client that may not subscribe gets no further details.
+        // A client that may not subscribe gets that error, even if its filter is invalid.
         (json!({ "channel": "news", "tf": {} }), json!(103)),
     ] {
         let (peer, reply) = subscribe(&mut world, 0, &request);

@@ -1,4 +1,4 @@
-//! What decisions and calls of back ends add to publications and subscriptions.
+//! What decisions of hooks and calls of back ends add to publications and subscriptions.
 
 use serde_json::{Value, json};
 use veche_frontends::hooks::{HookGrant, HookSubscription};
@@ -7,7 +7,8 @@ use super::decided::{PATH, decide, granted, let_in};
 use super::{CONNECT, ann, ask, publish, take};
 use crate::world::PUSH;
 
-/// Channels may be named twice, in both lists of a decision.
+/// A decision has two lists of channels, and a channel may be in both. Twice the limit of channels is therefore
+/// permitted.
 #[test]
 fn a_decision_names_at_most_twice_the_channels_of_a_client() {
     for (count, is_refused) in [(256, false), (257, true)] {

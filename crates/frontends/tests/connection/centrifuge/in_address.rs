@@ -1,4 +1,4 @@
-//! Connect requests in the URL of a handshake, of one-way clients.
+//! Connect requests of one-way clients in the URL of the handshake.
 
 use serde_json::json;
 
@@ -22,12 +22,12 @@ fn a_handshake_may_bring_the_connect_request() {
     let connect = parse_output(rest).lines[0]["connect"].clone();
     let subs = connect["subs"].as_object().expect("subs");
     assert_eq!(subs.keys().collect::<Vec<_>>(), ["#ann", "open:1"]);
-    // Later input is ignored.
+    // Input after the connect request is ignored.
     assert!(ask(&mut world, peer, &request).lines.is_empty());
     publish(&mut world, back_end, "open:1", 1);
     let expected = json!({ "channel": "open:1", "pub": { "data": 1 } });
     assert_eq!(take(&mut world, peer).lines, [expected]);
-    // An empty one counts as missing.
+    // An empty `cf_connect` counts as missing: the first message is the connect request.
     let peer = world.open(0, &format!("{route}?cf_connect="));
     assert!(take(&mut world, peer).lines.is_empty());
     let reply = ask(&mut world, peer, &request).lines;

@@ -1,5 +1,5 @@
-//! Long history and presence replies: written as their client reads, complete for one that reads, and cheap for one
-//! that does not.
+//! Long replies to history and presence commands. They are written as their client reads: a client that reads gets
+//! the complete reply, and one that does not costs little memory.
 
 use serde_json::{Value, json};
 use veche_frontends::outbox::ANSWERS_BYTES_HIGH;
@@ -15,11 +15,12 @@ use crate::world::{INTERNAL, PUBLIC, PUSH, Peer, World};
 
 const CHANNEL: &str = "long:1";
 
-/// Length of each publication, and the number that the channel stores.
+/// Size of each publication in bytes; the next constant is the number of publications that the channel stores.
 const BYTES: usize = 500;
 const KEPT: usize = 500;
 
-/// Maximum of a reply in an outbox: unsent bytes when a slice is written, the slice, and its last publication.
+/// Maximum number of bytes of a reply in an outbox: the bytes that may be unsent when a slice is written, that slice,
+/// and the publication in which it ends.
 const OUTBOX_BYTES_MAX: usize = ANSWERS_BYTES_HIGH + (32 << 10) + 2 * BYTES;
 
 fn fill(world: &mut World) -> Peer {
@@ -32,7 +33,7 @@ fn fill(world: &mut World) -> Peer {
     back_end
 }
 
-/// A client of the channel.
+/// Returns a client that is subscribed to the channel.
 fn member(world: &mut World, worker: usize) -> Peer {
     let (peer, _) = connect(world, worker, "/centrifuge/named?user=ann", &json!({}));
     let subscribe = json!({ "id": 2, "subscribe": { "channel": CHANNEL } });
@@ -45,13 +46,13 @@ fn history(id: u32) -> Value {
     json!({ "id": id, "history": { "channel": CHANNEL, "limit": -1 } })
 }
 
-/// Returns the unsent bytes of a client.
+/// Returns the number of unsent bytes of a client.
 fn queued(world: &World, worker: usize, peer: Peer) -> usize {
     let outboxes = &world.workers[worker].shared().requests.outboxes;
     outboxes.of(world.id(peer)).queued()
 }
 
-/// Returns the numbers of the publications in a reply.
+/// Returns the numbers of the publications in a reply to a history command.
 fn numbers(reply: &Value) -> Vec<usize> {
     let all = reply["history"]["publications"].as_array().expect("a list");
     let number = |one: &Value| {
@@ -63,7 +64,7 @@ fn numbers(reply: &Value) -> Vec<usize> {
         .collect()
 }
 
-/// Reads slowly; returns the output, and the maximum of unsent bytes.
+/// Reads a part in each round until nothing more arrives; returns the output, and the maximum number of unsent bytes.
 fn read_slowly(world: &mut World, worker: usize, peer: Peer) -> (Received, usize) {
     let (mut bytes, mut most) = (Vec::new(), 0);
     loop {
@@ -122,7 +123,7 @@ fn in_protobuf_it_is_the_same_message() {
     let by_json = member(&mut world, 0);
     let reply = ask(&mut world, by_json, &history(3).to_string());
     let peer = world.open(0, "/centrifuge/named?user=bob&cf_protocol=protobuf");
-    // {"id":1,"connect":{}}, then {"id":2,"subscribe":{"channel":"long:1"}}.
+    // Protobuf for `{"id":1,"connect":{}}` and for `{"id":2,"subscribe":{"channel":"long:1"}}`.
     for command in [
         &b"\x04\x08\x01\x22\x00"[..],
         b"\x0c\x08\x02\x2a\x08\x0a\x06long:1",
@@ -142,7 +143,7 @@ fn in_protobuf_it_is_the_same_message() {
     let [ServerMessage::Binary(received)] = &server_messages(&bytes)[..] else {
         panic!("one message");
     };
-    // The length of the message, and its publications in order.
+    // The message begins with its length; its publications have to be in order.
     let (length, rest) = varint(received);
     assert_eq!(length, rest.len());
     let numbers = numbers(&reply.lines[0]);
@@ -285,10 +286,10 @@ fn publications_wait_behind_it_within_the_limit_of_an_outbox() {
         assert!(world.ask(back_end, &line).is_empty());
         assert_eq!(world.stats(0).slow_consumers.read(), 0);
     }
-    // The overhead of pushes leaves room for fewer publications.
+    // Pushes have a size in addition to their data, so three more publications exceed the limit of the outbox.
     (0..3).for_each(|_| drop(world.ask(back_end, &line)));
     assert_eq!(world.stats(0).slow_consumers.read(), 1);
-    // The connection is closed in the middle of the reply.
+    // The connection is closed although the reply is incomplete.
     world.read_at_most(peer, usize::MAX);
     world.settle();
     let bytes = world.take(peer);
@@ -355,7 +356,7 @@ fn answers_to_back_ends_are_written_as_they_are_read() {
         for answer in &answers {
             assert_eq!(numbers(answer), (0..KEPT).collect::<Vec<_>>());
         }
-        // Without chunks the response is the same, and the connection stays open.
+        // For HTTP/1.0 the response has the same body without chunks, and the connection stays open.
         let peer = world.connect(0, INTERNAL);
         let request = post(path, &body.to_string()).replace("HTTP/1.1", "HTTP/1.0");
         let request = request.replace("\r\n\r\n", "\r\nConnection: keep-alive\r\n\r\n");

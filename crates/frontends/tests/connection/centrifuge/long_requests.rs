@@ -1,4 +1,4 @@
-//! Requests that are longer than the protocol's usual limit, on routes that permit them.
+//! Messages that are longer than the usual limit of the protocol, on routes that permit them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{ask, publish};
 use crate::world::wire::{post, responses};
 use crate::world::{PUBLIC, PUSH, World};
 
-/// More than 64 KiB.
+/// Size of a message in bytes, more than 64 KiB.
 const LONG: usize = 70_000;
 
 fn world() -> World {

@@ -1,4 +1,4 @@
-//! History and presence replies: their work per turn, and their refusal when memory is short.
+//! Replies to history and presence commands: how many are written per turn, and their refusal while memory is short.
 
 use serde_json::{Value, json};
 
@@ -11,14 +11,14 @@ const KEPT: usize = 3;
 
 const PUBLICATION_BYTES: usize = 3_000;
 
-/// Together they request more than twice the work of a turn.
+/// Number of clients, whose commands together cause more than twice the work of a turn.
 const CLIENTS: usize = 400;
 const HISTORIES: usize = 6;
 
-/// Maximum bytes of replies in a turn, if all of its work were spent on them, and one reply.
+/// Maximum number of bytes of replies per turn: those for which the work of a turn suffices, and one reply more.
 const TURN_BYTES_MAX: usize = 10_010_000;
 
-/// A client of the channel.
+/// Returns a client that is subscribed to the channel.
 fn member(world: &mut World, user: &str) -> Peer {
     let target = format!("/centrifuge/named?user={user}");
     let (peer, _) = connect(world, 0, &target, &json!({}));
@@ -32,7 +32,7 @@ fn history() -> Value {
     json!({ "id": 3, "history": { "channel": CHANNEL, "limit": -1 } })
 }
 
-/// Fills the channel's history with publications of this length.
+/// Fills the history of the channel with publications of this size.
 fn fill(world: &mut World, bytes: usize) {
     let back_end = world.connect(0, PUSH);
     let data = "x".repeat(bytes);

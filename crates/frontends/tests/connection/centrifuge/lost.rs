@@ -1,4 +1,4 @@
-//! Clients and back ends after the engine has lost publications, or does not answer.
+//! The errors and closes that clients and back ends receive when the engine loses publications or does not answer.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{ann, ask, connect, in_seconds, take};
 use crate::world::wire::{ServerMessage, post, response, responses, server_messages, text};
 use crate::world::{INTERNAL, PUBLIC, PUSH, World};
 
-/// Returns a channel of that namespace with its home on that worker.
+/// Returns a channel of this namespace whose home is on this worker.
 fn channel_at(world: &World, worker: usize, namespace: &str) -> String {
     (0..)
         .map(|n| format!("{namespace}:{n}"))
@@ -24,7 +24,7 @@ fn call(world: &mut World, path: &str, body: &Value) -> Value {
     serde_json::from_str(&responses(&answer)[0].body).expect("JSON")
 }
 
-/// A client subscribes again to a channel that it subscribed to itself.
+/// A client that subscribed to the channel itself is unsubscribed, and can subscribe again.
 #[test]
 fn a_subscription_of_the_client_ends_and_can_be_made_again() {
     for home in 0..2 {
@@ -56,7 +56,7 @@ fn a_subscription_of_the_client_ends_and_can_be_made_again() {
     }
 }
 
-/// A server-side subscription ends with the connection, since the client can't subscribe again.
+/// A client with a server-side subscription is disconnected, since it can't subscribe again itself.
 #[test]
 fn a_subscription_of_the_server_ends_with_the_connection() {
     let mut world = super::world(2);
@@ -76,7 +76,7 @@ fn a_subscription_of_the_server_ends_with_the_connection() {
     }
 }
 
-/// Clients of protocols without subscriptions are closed with a code after which they reconnect.
+/// Clients whose protocol has no subscribe command are closed with a code after which they reconnect.
 #[test]
 fn push_users_and_application_sessions_reconnect() {
     for target in ["/ws?user=ann", "/app-user?user=ann"] {
@@ -91,7 +91,7 @@ fn push_users_and_application_sessions_reconnect() {
     }
 }
 
-/// An event stream ends, and a browser reconnects with the id of the last event.
+/// An event stream ends; the browser reconnects with the id of the last event.
 #[test]
 fn a_response_of_events_ends() {
     let mut world = super::world(2);
@@ -104,7 +104,7 @@ fn a_response_of_events_ends() {
     assert!(!world.is_open(peer));
 }
 
-/// A publish command fails when the home reports that the engine has not answered.
+/// A publish command fails if the home worker reports that the engine has not answered.
 #[test]
 fn a_publication_that_is_not_answered_fails() {
     let mut world = super::world(2);
@@ -116,7 +116,7 @@ fn a_publication_that_is_not_answered_fails() {
     let received = ask(&mut world, peer, &command.to_string());
     let error = json!({ "id": 3, "error": { "code": 100, "message": "internal server error", "temporary": true } });
     assert_eq!((received.lines, received.closed), (vec![error], None));
-    // The next command continues.
+    // The next command succeeds, since the engine answers again.
     world.is_engine_down = false;
     let received = ask(&mut world, peer, &command.to_string());
     assert!(
@@ -127,7 +127,7 @@ fn a_publication_that_is_not_answered_fails() {
     );
 }
 
-/// A back end gets an error of unknown outcome, for each target if it requested that.
+/// The back end gets an error of unknown outcome: for each target if it requested that, otherwise for all.
 #[test]
 fn a_push_that_is_not_answered_fails() {
     let mut world = super::world(2);
@@ -149,7 +149,7 @@ fn a_push_that_is_not_answered_fails() {
     assert_eq!(answer["id"], 7);
 }
 
-/// A subscription that the engine can't follow fails, and can be made again later.
+/// A subscription to which the engine does not answer fails, and can be requested again later.
 #[test]
 fn a_subscription_that_can_not_be_made_fails() {
     let mut world = super::world(2);
@@ -167,7 +167,7 @@ fn a_subscription_that_can_not_be_made_fails() {
     world.check_empty();
 }
 
-/// A session whose server-side channels are not available is closed; its client then reconnects.
+/// A session whose server-side channels are unavailable is closed, and its client reconnects.
 #[test]
 fn a_session_whose_channels_are_not_available_is_closed() {
     let mut world = super::world(2);
@@ -191,7 +191,7 @@ fn a_session_whose_channels_are_not_available_is_closed() {
         matches!(&closed[..], [ServerMessage::Close(Some(1013), _)]),
         "{closed:?}"
     );
-    // Both clients reconnect.
+    // Both clients can connect again.
     world.is_engine_down = false;
     connect(&mut world, 0, &target, &json!({}));
     world.open(0, &format!("/ws?user={user}"));

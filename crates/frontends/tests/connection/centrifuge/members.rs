@@ -14,7 +14,7 @@ fn sessions_end_with_the_protocol_s_own_codes() {
     });
     let back_end = world.connect(0, PUSH);
     let subscribe = r#"{"id":2,"subscribe":{"channel":"open:1"}}"#;
-    // A client that reads nothing.
+    // This client reads nothing and is closed as a slow consumer.
     let slow = ann(&mut world, 0);
     ask(&mut world, slow, subscribe);
     world.read_at_most(slow, 0);
@@ -26,7 +26,7 @@ fn sessions_end_with_the_protocol_s_own_codes() {
         take(&mut world, slow).closed,
         Some((3008, "slow".to_owned()))
     );
-    // Closed by the back end.
+    // This client is closed by a back end.
     let ended = ann(&mut world, 0);
     let caller = world.connect(0, INTERNAL);
     let answer = world.ask(caller, post("/api/disconnect", r#"{"user":"ann"}"#));
@@ -35,7 +35,7 @@ fn sessions_end_with_the_protocol_s_own_codes() {
         take(&mut world, ended).closed.map(|(code, _)| code),
         Some(3503)
     );
-    // A client closed by the drain.
+    // This client is closed by the drain.
     let last = ann(&mut world, 0);
     world.drain();
     assert_eq!(
@@ -50,7 +50,7 @@ fn joins_and_leaves_reach_other_members() {
         let mut world = super::world(3);
         let peer = ann(&mut world, worker);
         let subscribe = r#"{"id":2,"subscribe":{"channel":"chat:1","join_leave":true}}"#;
-        // Her own join event follows the reply, if requested.
+        // A client that requests join events receives its own join event after the reply.
         let received = ask(&mut world, peer, subscribe);
         assert_eq!(received.lines[0]["id"], 2, "{received:?}");
         let (bob, reply) = connect(
@@ -84,7 +84,7 @@ fn joins_and_leaves_reach_other_members() {
         );
         let counts = json!({ "num_clients": 2, "num_users": 2 });
         assert_eq!(stats.lines[0]["presence_stats"], counts);
-        // A client that does not request them gets no join events.
+        // A client that does not request join events receives none.
         assert_eq!(take(&mut world, bob).lines.len(), 0);
         ask(
             &mut world,
@@ -145,7 +145,7 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
         assert_eq!(lines[0]["push"]["unsubscribe"], ended);
         publish(&mut world, back_end, "chat:1", 3);
         assert_eq!(take(&mut world, peer), Received::default());
-        // Only this connection is closed.
+        // Only the connection that the call names is closed.
         call(
             &mut world,
             "disconnect",
@@ -159,8 +159,8 @@ fn a_back_end_subscribes_and_unsubscribes_connections() {
     }
 }
 
-/// Every client in the channel gets the join event: subscribed by itself, by its back end, or by its token, unless the
-/// token excludes it.
+/// With `force_push_join_leave`, every client in the channel receives join events, whether it subscribed itself or
+/// was subscribed by a back end or by its token, unless its token excludes them.
 #[test]
 fn joins_are_sent_to_all_with_force_push() {
     let mut world = super::world(3);

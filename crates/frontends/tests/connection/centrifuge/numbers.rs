@@ -1,4 +1,4 @@
-//! Limits on a client's channels and on the length of their names.
+//! Limits on the number of a client's channels and on the length of their names.
 
 use serde_json::{Value, json};
 use veche_frontends::ConnectionLimits;
@@ -20,7 +20,7 @@ fn world() -> World {
 #[test]
 fn channels_are_counted_and_names_measured_when_a_client_subscribes() {
     let mut world = world();
-    // The user's personal channel counts.
+    // The user's personal channel counts as one of the channels.
     let peer = ann(&mut world, 0);
     let mut ask = |command: Value| ask(&mut world, peer, &command.to_string()).lines[0].clone();
     for (channel, code) in [
@@ -35,7 +35,7 @@ fn channels_are_counted_and_names_measured_when_a_client_subscribes() {
     ask(json!({ "id": 3, "unsubscribe": { "channel": "open:2" } }));
     let reply = ask(json!({ "id": 4, "subscribe": { "channel": "open:3" } }));
     assert_eq!(reply["subscribe"], json!({}));
-    // The limit counts subscriptions: a channel that a client publishes to does not count.
+    // The limits apply to subscriptions, not to a channel to which a client only publishes.
     let reply = ask(json!({ "id": 5, "publish": { "channel": "open:1234", "data": 1 } }));
     assert_eq!(reply["publish"], json!({}));
 }

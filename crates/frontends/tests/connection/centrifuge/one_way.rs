@@ -1,4 +1,4 @@
-//! One-way clients: bare pushes over three transports, and events with which a browser recovers.
+//! One-way clients: bare pushes over each of three transports, and event ids with which a browser recovers.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{ask, in_seconds, publish, take, token};
 use crate::world::wire::{ServerMessage, get, post, response, responses, server_messages, text};
 use crate::world::{INTERNAL, Options, PUBLIC, PUSH, Peer, World};
 
-/// The transport of a client.
+/// The transport that a client uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     WebSocket,
@@ -23,7 +23,7 @@ pub(super) fn encoded(text: &str) -> String {
     bytes.map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Connects with a request; returns the first push. Each push is a message of its own.
+/// Connects with this request; returns the client and its first messages. Each push has to be a message of its own.
 fn connect(
     world: &mut World,
     worker: usize,
@@ -57,7 +57,7 @@ fn connect(
     }
 }
 
-/// Returns the pushes received since.
+/// Returns the pushes received since the last call.
 fn take_messages(world: &mut World, peer: Peer, by: By) -> Vec<Value> {
     match by {
         By::WebSocket => {
@@ -88,7 +88,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
                 "channels": ["news"], "subs": { "chat:1": { "data": "welcome" } } });
             let request = json!({ "token": token(&claims), "subs": {
                 "open:1": {}, "chat:1": { "join_leave": true },
-                // Channels that need a token, belong to another user, or are invalid.
+                // These channels need a token, belong to another user, or are invalid, so they are not subscribed.
                 "token:1": {}, "nowhere": {}, "#bob": {}, "open:$1": {}, "": {} } });
             let (peer, messages) = connect(&mut world, worker, by, "tokens", &request);
             let reply = &messages[0]["connect"];
@@ -106,7 +106,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             assert_eq!(names, ["#ann", "chat:1", "news", "open:1"]);
             assert_eq!(subs["chat:1"]["data"], "welcome");
             assert_eq!(subs["chat:1"]["recoverable"], true);
-            // The client's own join event may be received, and so are those of others.
+            // Of join events, only that of the client itself may have been received by now.
             let own = |one: &Value| one["join"]["info"]["client"] == reply["client"];
             assert!(messages[1..].iter().all(own), "{messages:?}");
 
@@ -133,7 +133,7 @@ fn they_get_bare_pushes_and_need_not_answer() {
             );
             assert_eq!(messages[0]["join"]["info"]["user"], "bob");
 
-            // The client's messages are ignored, and it need not send any.
+            // Messages of the client are ignored, and the client need not answer pings.
             if by == By::WebSocket {
                 world.send(peer, &text(r#"{"id":9,"ping":{}}"#));
                 world.send(peer, &text("hello"));
@@ -221,7 +221,8 @@ fn what_opens_nothing_ends_with_its_reason() {
             assert!(!world.is_open(peer));
         }
     }
-    // A silent client is not awaited, and one authenticated by the request need not send anything.
+    // A WebSocket client that sends no connect request is disconnected. A client whose HTTP request has all that is
+    // needed need not send one.
     let mut world = super::world(1);
     let peer = world.open(0, "/centrifuge/all/uni_websocket");
     world.advance(10_000);
@@ -265,7 +266,7 @@ fn too_many_requested_channels_are_rejected() {
     }
 }
 
-/// A browser's event parser: it stores the last id.
+/// A browser's parser of events, which stores the last event id.
 #[derive(Default)]
 struct Browser {
     last: Option<String>,
@@ -288,7 +289,7 @@ impl Browser {
                     other => panic!("{other:?}"),
                 }
             }
-            // The argument of `JSON.parse` in a page.
+            // A page passes the data of an event to `JSON.parse`, so an event has to be a single push.
             assert!(data.len() <= 1, "an event is one push: {event}");
             self.pushes.extend(
                 data.iter()
@@ -347,7 +348,7 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
             (&json!(1), &Value::Null)
         );
         assert_eq!(subs["chat:2"]["was_recovering"], Value::Null);
-        // It is cut off before any publication: its position is known all the same.
+        // The connection ends before any publication; the positions are known from the event with the connect push.
         assert!(browser.last.is_some());
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 11);
@@ -367,14 +368,14 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
                 (&json!(true), &json!(true)),
                 "{channel}"
             );
-            // Missed publications follow, so the position is the one before them.
+            // The missed publications follow, so the position in the push is the one before them.
             assert_eq!(
                 (&sub["offset"], &sub["publications"]),
                 (&offset, &Value::Null),
                 "{channel}"
             );
         }
-        // Channels without history are not included.
+        // Channels without history have no position.
         for channel in ["#ann", "news"] {
             assert_eq!(subs[channel], json!({}));
         }
@@ -386,7 +387,8 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
                 publication("chat:3", 31, 1)
             ]
         );
-        // Live publications advance the position; those without an offset do not.
+        // A publication with an offset advances the position, so its event has an id. One without an offset, and a
+        // ping, have none.
         publish(&mut world, back_end, "chat:2", 22);
         assert_eq!(browser.hear(&mut world, peer), 1);
         publish(&mut world, back_end, "news", 1);
@@ -401,7 +403,8 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
             browser.take()[1..],
             [publication("chat:1", 13, 3), publication("chat:2", 23, 3)]
         );
-        // Three are stored: that channel missed too many, the others none.
+        // The channel `chat:1` has missed four publications but stores only three, so its recovery is incomplete;
+        // that of `chat:3` is complete.
         world.reset(peer);
         for data in 14..18 {
             publish(&mut world, back_end, "chat:1", data);
@@ -417,7 +420,7 @@ fn a_reconnecting_eventsource_recovers_all_channels() {
         );
         assert_eq!(subs["chat:3"]["recovered"], true);
         assert_eq!(messages[1..], [publication("chat:3", 32, 2)]);
-        // The stream continues from there.
+        // The next recovery starts from the position in that reply.
         world.reset(peer);
         publish(&mut world, back_end, "chat:1", 18);
         browser.connect(&mut world, worker, &request);
@@ -440,7 +443,7 @@ fn publications_during_connecting_arrive_exactly_once() {
         for channel in &channels {
             publish(&mut world, back_end, channel, 1);
         }
-        // The second ones arrive while the reads by homes of other workers are pending.
+        // The second publications arrive while the homes on other workers have not answered yet.
         let target = format!(
             "/centrifuge/tokens/uni_sse?cf_connect={}",
             encoded(&request.to_string())
@@ -472,7 +475,7 @@ fn publications_during_connecting_arrive_exactly_once() {
                 [&publication(channel, 1, 1), &publication(channel, 2, 2)]
             );
         }
-        // The position includes early publications, too.
+        // The position after connecting includes those publications, so nothing is missed.
         world.reset(peer);
         browser.connect(&mut world, worker, &request);
         assert_eq!(browser.take().len(), 1);
@@ -509,8 +512,8 @@ fn too_many_publications_during_connecting_are_not_repeated() {
     for worker in 0..3 {
         world.turn(worker);
     }
-    // The other homes have answered, and the answers are on their way. Channels homed on its worker publish more before
-    // that than its outbox takes.
+    // The answers of the other homes are on their way. Before they arrive, the channels whose home is on the client's
+    // own worker publish more than the outbox may hold.
     let pad = "x".repeat(200);
     for channel in &channels {
         let line = format!("{{\"channel\":\"{channel}\",\"data\":\"{pad}\"}}\n");
@@ -527,7 +530,7 @@ fn too_many_publications_during_connecting_are_not_repeated() {
     assert_eq!(moved, messages.len(), "each event says where it is");
     world.settle();
     assert!(!world.is_open(peer));
-    // The stream continues after the last received event.
+    // After reconnecting, the client receives what follows its last event, and no publication twice.
     let mut received = messages.split_off(1);
     browser.connect(&mut world, 0, &request);
     received.extend(browser.take().split_off(1));
@@ -566,7 +569,8 @@ fn a_foreign_event_id_is_not_recovered() {
         );
         assert_eq!((&sub["offset"], messages.len()), (&json!(1), 1));
     }
-    // A browser repeats its first request, but its last event id is newer than the positions in that.
+    // A browser that reconnects repeats its first request. The id of its last event is newer than the positions in
+    // that request.
     let mut browser = Browser::default();
     let peer = browser.connect(&mut world, 0, &request);
     let epoch = browser.take()[0]["connect"]["subs"]["chat:1"]["epoch"].clone();
@@ -576,7 +580,8 @@ fn a_foreign_event_id_is_not_recovered() {
     publish(&mut world, back_end, "chat:1", 2);
     browser.connect(&mut world, 0, &old);
     assert_eq!(browser.take()[1..], [publication("chat:1", 2, 2)]);
-    // Without such a token the request counts, on any transport; also for a channel that the client requests itself.
+    // Without an event id the positions in the request apply, on each transport, also to a channel that the client
+    // requests itself.
     for by in ALL {
         for asks in [&old, &json!({ "subs": old["subs"] })] {
             let route = if asks["token"].is_null() {
@@ -623,7 +628,7 @@ fn a_publication_is_encoded_once_for_all_that_only_listen() {
 fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);
-    // A connect request with `subs` (3), a map of names (1) to options (2).
+    // A connect request in Protobuf with `subs` (field 3), a map of names (1) to options (2).
     let connect = b"\x1a\x0a\x0a\x06open:1\x12\x00";
     let peer = world.open(0, "/centrifuge/all/uni_websocket?cf_protocol=protobuf");
     let binary = veche_proto::websocket::MessageKind::Binary;
@@ -631,7 +636,7 @@ fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
     let ServerMessage::Binary(push) = &server_messages(&bytes)[0] else {
         panic!("not binary")
     };
-    // A push of its length, with field 10: a connection.
+    // The push begins with its length; field 10 is the connect push.
     assert_eq!((usize::from(push[0]), push[1]), (push.len() - 1, 0x52));
     publish(&mut world, back_end, "open:1", 7);
     let expected = ServerMessage::Binary(b"\x0d\x12\x06open:1\x22\x03\x22\x017".to_vec());
@@ -658,7 +663,7 @@ fn one_way_protobuf_is_spoken_where_it_is_asked_for() {
 
 #[test]
 fn a_partial_recovery_sends_what_fits() {
-    // Ids with the positions of 128 channels are larger than the events.
+    // Event ids with the positions of 128 channels are larger than the events themselves.
     let mut world = super::world(1);
     let back_end = world.connect(0, PUSH);
     let channels: Vec<String> = (0..127).map(|n| format!("chat:{n}")).collect();
@@ -673,7 +678,7 @@ fn a_partial_recovery_sends_what_fits() {
             publish(&mut world, back_end, channel, data);
         }
     }
-    // The world checks that no outbox exceeds its limit.
+    // The test's world checks after each turn that no outbox exceeds its limit.
     browser.connect(&mut world, 0, &request);
     let messages = browser.take();
     let subs = &messages[0]["connect"]["subs"];

@@ -1,4 +1,4 @@
-//! Rate limits of clients: each command of a message counts, on any transport.
+//! Rate limits of clients: each command of a message is counted, on every transport.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,11 @@ use veche_proto::websocket::MessageKind;
 use crate::world::wire::{ServerMessage, message, post, responses, server_messages, text, texts};
 use crate::world::{INTERNAL, PUBLIC, Peer, World};
 
-/// Commands in one message, the maximum.
+/// Number of commands in one message, which is the maximum.
 const MANY: u32 = 1_024;
 
-/// Returns a world in which commands also go to a channel of another worker, and a subscriber that counts.
+/// Returns a world and a client that is subscribed to all channels. The homes of some channels are on other workers
+/// than the publisher.
 fn world_and_listener() -> (World, Peer) {
     let mut world = super::world(3);
     let listener = connect(&mut world, 0, "/centrifuge", &json!({})).0;
@@ -26,7 +27,7 @@ fn world_and_listener() -> (World, Peer) {
 
 const CHANNELS: [&str; 3] = ["open:1", "open:2", "open:3"];
 
-/// Returns commands that publish 0, 1, and so on, as lines.
+/// Returns commands that publish the numbers from 0 on, one per line.
 fn publications(count: u32) -> String {
     let all = (0..count).map(|number| {
         let channel = CHANNELS[number as usize % CHANNELS.len()];
@@ -36,7 +37,7 @@ fn publications(count: u32) -> String {
     all.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the same in Protobuf: each command with its length, its id and field 7, which contains channel and data.
+/// Returns the same commands in Protobuf: each with its length, its id, and field 7 (publish) with channel and data.
 fn protobuf(count: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in 0..count {
@@ -57,7 +58,7 @@ fn protobuf(count: u32) -> Vec<u8> {
 
 const PUBLISH: u8 = 7;
 
-/// Returns what the listener received since, in order of its channels.
+/// Returns the numbers that the subscriber received since the last call, in the order of arrival.
 fn delivered(world: &mut World, listener: Peer) -> Vec<u64> {
     let lines = take(world, listener).lines;
     let data = lines
@@ -88,8 +89,8 @@ fn each_command_of_a_message_is_counted() {
                     world.ask(peer, text(&publications(MANY)))
                 }
             };
-            // The connect command counted as well. If excess commands are delayed, one of them is executed at once, and
-            // the rest waits for it.
+            // The rate permits two commands at once, and the connect command was one of them. With `delay` one more
+            // is executed, and the rest waits for that.
             assert_eq!(delivered(&mut world, listener).len(), at_once, "{what}");
             let closed =
                 server_messages(&output)
@@ -108,7 +109,7 @@ fn each_command_of_a_message_is_counted() {
                 world.blocked(peer),
                 (over == "delay").then_some(veche_frontends::WaitReason::RateLimit)
             );
-            // One message passes every four seconds; dropped ones never arrive.
+            // The rate then permits one command every four seconds. Dropped commands never arrive.
             world.advance(4_000);
             let later = usize::from(over == "delay");
             assert_eq!(delivered(&mut world, listener).len(), later, "{what}");
@@ -137,14 +138,14 @@ fn commands_that_wait_for_something_else_are_counted_once() {
     let peer = world.open(0, "/paced/delay/websocket");
     ask(&mut world, peer, CONNECT);
     ask(&mut world, peer, &publications(6));
-    // Other workers' homes answer in turns of their own.
+    // The homes on other workers answer in turns of their own.
     let mut numbers = delivered(&mut world, listener);
     for _ in 0..4 {
         world.advance(4_000);
         numbers.extend(delivered(&mut world, listener));
     }
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
-    // The last of them used up the allowed excess, so neither of two more commands is executed at once.
+    // The last of these commands exceeded the rate, so neither of two more commands is executed at once.
     let received = ask(&mut world, peer, &publications(2));
     assert_eq!(delivered(&mut world, listener).len(), 0, "{received:?}");
     world.advance(4_000);
@@ -156,7 +157,7 @@ fn commands_beside_a_response_are_counted_too() {
     for (over, at_once) in [("delay", 2), ("drop", 1), ("close", 1)] {
         let (mut world, listener) = world_and_listener();
         let target = format!("/paced/{over}");
-        // The publication is in the same request as connect.
+        // The publications are in the same request as the connect command.
         let commands = format!("{CONNECT}\n{}", publications(MANY - 1));
         let (_, messages) = open(
             &mut world,
@@ -167,7 +168,7 @@ fn commands_beside_a_response_are_counted_too() {
         let goes_on = over == "drop";
         assert_eq!(is_over(&messages), !goes_on, "{over}");
 
-        // Each client has its own request.
+        // The publications are in requests of their own.
         let (peer, messages) = open(
             &mut world,
             1,
@@ -180,7 +181,7 @@ fn commands_beside_a_response_are_counted_too() {
             let request = post(&format!("{target}/emulation"), &body.to_string());
             assert_eq!(responses(&world.ask(caller, request))[0].status, 204);
         };
-        // Requests of others in its name do not count.
+        // Requests that other clients send with a forged session do not count.
         let mut others = reply.clone();
         let session = others["session"].as_str().expect("a session").to_owned();
         let (end, other) = if session.ends_with('A') {
@@ -200,7 +201,7 @@ fn commands_beside_a_response_are_counted_too() {
     }
 }
 
-/// Returns whether a response has ended with a disconnect, and its code.
+/// Returns whether a response has ended with a disconnect for exceeding the rate.
 fn is_over(messages: &[Value]) -> bool {
     let ends = messages
         .iter()
@@ -230,7 +231,7 @@ fn each_publication_of_a_back_ends_command_is_counted() {
     let batch = json!({ "channels": CHANNELS, "data": 7 }).to_string();
     let answer = world.ask(peer, text(&batch));
     assert_eq!(server_messages(&answer).len(), 1);
-    // More than the rate is permitted once, and then nothing until that is paid for.
+    // A batch that exceeds the rate is permitted once. The next batch is refused until the first is within the rate.
     assert_eq!(delivered(&mut world, listener), [7, 7, 7]);
     world.advance(4_000);
     let answer = world.ask(peer, text(&batch));
@@ -238,7 +239,7 @@ fn each_publication_of_a_back_ends_command_is_counted() {
     assert!(delivered(&mut world, listener).is_empty());
 }
 
-/// Of a protocol whose messages are counted by their number.
+/// Messages of a protocol without commands are counted by their number.
 #[test]
 fn messages_in_one_packet_wait_for_their_rate() {
     let mut world = super::world(1);

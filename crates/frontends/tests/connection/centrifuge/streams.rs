@@ -6,7 +6,7 @@ use super::{in_seconds, publish, token};
 use crate::world::wire::{get, post, response, responses};
 use crate::world::{PUBLIC, PUSH, Peer, World};
 
-/// Returns the parts of a chunked body received so far; an empty one is its end.
+/// Returns the chunks of a body received so far; an empty chunk is the end of the body.
 pub(super) fn chunks(mut bytes: &[u8]) -> Vec<String> {
     let mut chunks = Vec::new();
     while !bytes.is_empty() {
@@ -23,7 +23,7 @@ pub(super) fn chunks(mut bytes: &[u8]) -> Vec<String> {
     chunks
 }
 
-/// Returns the objects received in a response.
+/// Returns the JSON objects that a response has received since the last call.
 pub(super) fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
     world.settle();
     let text = chunks(&world.take(peer)).concat();
@@ -35,7 +35,7 @@ pub(super) fn objects(world: &mut World, peer: Peer) -> Vec<Value> {
     lines.collect()
 }
 
-/// Begins a response; returns its first messages.
+/// Opens an endless response; returns it with its first messages.
 pub(super) fn open(world: &mut World, worker: usize, request: &str) -> (Peer, Vec<Value>) {
     let peer = world.connect(worker, PUBLIC);
     let bytes = world.ask(peer, request);
@@ -60,7 +60,7 @@ fn events() -> String {
     get("/centrifuge/all/sse?cf_connect=%7B%22id%22%3A1%2C%22connect%22%3A%7B%7D%7D")
 }
 
-/// Sends commands for a response through some worker.
+/// Sends commands for a response in a request to this worker; returns the status.
 fn relay(world: &mut World, worker: usize, reply: &Value, commands: &str) -> u16 {
     let caller = world.connect(worker, PUBLIC);
     let body = json!({ "session": reply["session"], "node": "", "data": commands });
@@ -90,7 +90,7 @@ fn responses_carry_what_sockets_do() {
         publish(&mut world, back_end, "chat:1", 7);
         let push = json!({ "push": { "channel": "chat:1", "pub": { "data": 7, "offset": 1 } } });
         assert_eq!(objects(&mut world, peer), [push]);
-        // Pings have to be answered on this transport too.
+        // The client has to answer pings on this transport too, with an empty command.
         world.advance(25_000);
         assert_eq!(objects(&mut world, peer), [json!({})]);
         assert_eq!(relay(&mut world, 1, reply, "{}"), 204);
@@ -212,7 +212,7 @@ fn unknown_endpoints_are_rejected() {
     assert_eq!(answer.header("Access-Control-Max-Age"), Some("300"));
 }
 
-/// Returns the status of a request, and the number of sessions afterwards.
+/// Returns the status of a request, and the number of sessions after it.
 fn status(request: &str) -> (u16, u64) {
     let mut world = World::new(crate::world::Options::default());
     let peer = world.connect(0, PUBLIC);

@@ -1,4 +1,4 @@
-//! Tokens of connections and subscriptions: what they permit, and for how long.
+//! Connection tokens and subscription tokens: what they permit, and for how long.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{ask, connect, in_seconds, take, token};
 use crate::world::wire::{get, handshake, response, responses};
 use crate::world::{PUBLIC, Peer, World};
 
-/// Advances the time while the client answers pings; returns other output.
+/// Advances the time while the client answers pings; returns all other output.
 pub(super) fn pass(world: &mut World, peer: Peer, mut ms: u64) -> Vec<Value> {
     let mut lines = Vec::new();
     while ms > 0 {
@@ -42,7 +42,7 @@ fn tokens_end_and_are_renewed() {
         ),
         (&json!(true), &json!(60))
     );
-    // Subscription tokens; the accepted one expires before the connection's token.
+    // Subscription tokens. The accepted one expires before the connection's token.
     let sub = |world: &World, seconds: u64, channel: &str, user: &str| {
         let exp = in_seconds(world, seconds);
         token(&json!({ "sub": user, "exp": exp, "channel": channel, "info": "guest" }))
@@ -74,13 +74,13 @@ fn tokens_end_and_are_renewed() {
         received.lines.last(),
         Some(&json!({ "id": 5, "sub_refresh": { "expires": true, "ttl": 20 } }))
     );
-    // The token has expired, and so has the grace period.
+    // The subscription ends when its token and the grace period have expired.
     assert!(pass(&mut world, peer, 44_999).is_empty());
     let lines = pass(&mut world, peer, 1);
     let push = json!({ "push": { "channel": "token:1",
         "unsubscribe": { "code": 2501, "reason": "subscription expired" } } });
     assert_eq!(lines, [push]);
-    // Connection tokens are handled alike.
+    // A connection token is treated alike.
     let short = claims(&world, 3, "ann");
     let command = json!({ "id": 6, "refresh": { "token": short } }).to_string();
     assert_eq!(ask(&mut world, peer, &command).closed, None);
@@ -129,7 +129,7 @@ fn tokens_that_do_not_hold_open_nothing() {
         assert_eq!(error, code, "{pass}");
         assert_eq!(received.closed.map(|(code, _)| code), closed, "{pass}");
         if closed.is_none() {
-            // The client may retry with another token.
+            // The client may send the connect command again, with another token.
             let command = json!({ "id": 2, "connect": { "token": good } }).to_string();
             let received = ask(&mut world, peer, &command);
             assert_eq!(received.lines[0]["connect"]["ttl"], 60);
@@ -137,7 +137,7 @@ fn tokens_that_do_not_hold_open_nothing() {
         world.reset(peer);
         world.settle();
     }
-    // A channel token is refused everywhere else.
+    // A subscription token is refused wherever a connection token is expected.
     let of_channel = token(&json!({ "sub": "ann", "exp": exp, "channel": "chat:1" }));
     for path in [
         "jwt",
@@ -156,7 +156,7 @@ fn tokens_that_do_not_hold_open_nothing() {
         let challenge = answer.header("WWW-Authenticate");
         assert_eq!(challenge, Some("Bearer error=\"invalid_token\""));
     }
-    // A token may be sent with the handshake; then the connect command accepts only a token of the same user.
+    // A handshake may have a token. The connect command then accepts only a token of the same user.
     let target = format!("/centrifuge/jwt?token={good}");
     let (_, reply) = connect(&mut world, 0, &target, &json!({}));
     assert_eq!(
@@ -172,7 +172,7 @@ fn tokens_that_do_not_hold_open_nothing() {
     );
 }
 
-/// A route decides whether clients without a user, or without a token, may connect.
+/// The route decides whether clients without a token, or whose token has no user, may connect.
 #[test]
 fn anonymous_clients_come_where_the_route_lets_them() {
     let mut world = super::world(1);
@@ -207,11 +207,11 @@ fn anonymous_clients_come_where_the_route_lets_them() {
                 (None, None) => Ok(reply["connect"]["ttl"].as_u64()),
             };
             assert_eq!(found, expected, "{path} {shown}");
-            // The client has no personal channel.
+            // An anonymous client has no personal channel.
             assert_eq!(reply["connect"]["subs"], Value::Null);
         }
     }
-    // Also in the handshake, since routes of other handlers have no later place for a token.
+    // The same applies to a token in the handshake, since routes of other protocols have no other place for it.
     let missing = missing.as_str().expect("a token");
     for (path, token, expected) in [
         ("anonymous", "", 101),
@@ -247,7 +247,7 @@ fn an_anonymous_client_renews_its_token_and_subscribes_with_one() {
     assert_eq!(refused.closed.map(|(code, _)| code), Some(3500));
 }
 
-/// A client that reconnects with an expired token is asked for another one.
+/// A client that reconnects with an expired token is requested to get a new one.
 #[test]
 fn a_refresh_ends_with_the_reason_that_its_token_is_refused() {
     let mut world = super::world(1);

@@ -1,4 +1,5 @@
-//! Events while a command waits for another worker's home: expiring tokens, back end commands, further commands.
+//! What happens while a command waits for a home on another worker: tokens expire, back ends send commands, and the
+//! client sends further ones.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use super::{ask, connect, in_seconds, take, token};
 use crate::world::wire::{post, response, responses, text};
 use crate::world::{INTERNAL, PUBLIC, Peer, World};
 
-/// Returns a channel of that namespace with its home on that worker.
+/// Returns a channel of this namespace whose home is on this worker.
 fn channel_at(world: &World, worker: usize, namespace: &str) -> String {
     (0..)
         .map(|n| format!("{namespace}:{n}"))
@@ -19,7 +20,7 @@ fn subscribe(id: u32, channel: &str, token: &str) -> String {
     json!({ "id": id, "subscribe": { "channel": channel, "token": token } }).to_string()
 }
 
-/// Sends a back end's call on a worker while the others run no turns; it is answered when they continue.
+/// Sends a back end's call to a worker while the other workers run no turns. It is answered when they continue.
 fn call_alone(world: &mut World, worker: usize, method: &str, body: &Value) {
     let caller = world.connect(worker, INTERNAL);
     world.send(
@@ -46,7 +47,7 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
     let of_first = short(&world, &first);
     let reply = ask(&mut world, peer, &subscribe(2, &first, &of_first));
     assert_eq!(reply.lines[0]["subscribe"]["ttl"], 5);
-    // The home of the second takes no turns for a minute.
+    // The home of the second channel runs no turns for a minute, so that subscription stays pending.
     let of_second = short(&world, &second);
     world.send(peer, &text(&subscribe(3, &second, &of_second)));
     world.advance_alone(0, 29_999);
@@ -66,7 +67,8 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
         (received.lines, received.closed),
         (vec![ended(&first)], None)
     );
-    // The second has expired as well, but it is still pending, and is not checked in a loop.
+    // The token for the second channel has expired as well. Its subscription is still pending, and must not cause a
+    // deadline that is always due.
     assert!(
         world
             .due_ms(peer)
@@ -84,7 +86,8 @@ fn a_token_for_a_channel_ends_in_time_also_while_a_command_waits() {
 
 #[test]
 fn what_a_back_end_wants_during_a_command_is_done_behind_it() {
-    // The user's personal channel has its home on the client's worker, and the command's channel on another one.
+    // The home of the user's personal channel is on the client's worker, that of the command's channel on another
+    // one.
     let mut world = super::world(2);
     let user = world.user_at(0);
     let target = format!("/centrifuge/named?user={user}");
@@ -186,7 +189,7 @@ fn a_client_of_which_too_much_is_wanted_meanwhile_connects_again() {
     assert_eq!(closed, Some((3010, "insufficient state".to_owned())));
 }
 
-/// Returns a response on a worker whose client has connected, and its reply.
+/// Opens a streaming response on a worker and connects; returns it with the reply.
 fn stream(world: &mut World, worker: usize) -> (Peer, Value) {
     let peer = world.connect(worker, PUBLIC);
     let connect = r#"{"id":1,"connect":{}}"#;
@@ -230,7 +233,7 @@ fn commands_that_pile_up_are_counted_by_request() {
                     .collect();
                 assert_eq!(ids, expected);
             }
-            // The number of waiting messages is limited all the same.
+            // The waiting commands exceed their limit, so the client is disconnected.
             false => {
                 let last = &messages.last().expect("the end")["push"]["disconnect"];
                 assert_eq!(last["code"], 3013);
@@ -253,7 +256,7 @@ fn a_worker_that_takes_no_commands_leaves_room_for_those_of_others() {
         while world.turn(0) {}
         responses(&world.take(caller))[0].status
     };
-    // Worker 1 takes no turns.
+    // Worker 1 runs no turns, so the number of commands that are accepted for it is limited.
     let taken = (0..5_000).take_while(|_| say(&mut world, &of_slow) == 204);
     assert!((256..2_000).contains(&taken.count()), "it is bounded");
     assert_eq!(say(&mut world, &of_slow), 503);
@@ -261,7 +264,7 @@ fn a_worker_that_takes_no_commands_leaves_room_for_those_of_others() {
     world.turn(2);
     let messages = super::streams::chunks(&world.take(other)).concat();
     assert!(messages.contains(r#""id":2"#), "{messages}");
-    // Accepted relays are executed when the worker continues.
+    // The commands that were accepted are executed when the worker continues.
     world.settle();
     assert!(!world.take(slow).is_empty());
     assert_eq!(say(&mut world, &of_slow), 204);

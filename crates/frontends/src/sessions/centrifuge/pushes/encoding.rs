@@ -1,4 +1,4 @@
-//! The push encoding of a client: its encoding, and whether it is one-way.
+//! How messages to a client are encoded: in JSON or Protobuf, with replies or as a one-way client's bare pushes.
 
 use veche_centrifuge::{Encoding, Push};
 use veche_proto::websocket::MessageKind;
@@ -7,7 +7,7 @@ use veche_proto::websocket::MessageKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PushEncoding {
     pub(crate) encoding: Encoding,
-    /// The client gets bare pushes, and no replies.
+    /// Whether the client is one-way: it receives bare pushes, and no replies.
     pub(crate) is_one_way: bool,
 }
 
@@ -29,7 +29,7 @@ impl PushEncoding {
     }
 }
 
-/// Returns the kind of message for this encoding.
+/// Returns the kind of WebSocket message for this encoding.
 pub(crate) fn kind(encoding: Encoding) -> MessageKind {
     match encoding {
         Encoding::Json => MessageKind::Text,

@@ -1,4 +1,4 @@
-//! Publications and clients in the protocol's types.
+//! Conversion of publications and public client data to the types of the wire format.
 
 use std::borrow::Cow;
 
@@ -8,8 +8,8 @@ use veche_hub::{ClientInfo, PayloadKind, PayloadRef, Position, PublicationInfo};
 
 use crate::outbox::PublicationFilter;
 
-/// Converts a payload for clients. Bytes that are JSON are sent as JSON, since some publishers can only send it as
-/// base64.
+/// Converts a payload for clients. Binary data that is valid JSON is sent as JSON, since some publishers can only
+/// send their JSON as base64.
 pub(crate) fn data(payload: PayloadRef<'_>) -> PublicationData<'_> {
     match (payload.kind, str::from_utf8(payload.bytes)) {
         (PayloadKind::Json, Ok(json)) => PublicationData::Json(json),
@@ -18,14 +18,15 @@ pub(crate) fn data(payload: PayloadRef<'_>) -> PublicationData<'_> {
     }
 }
 
-/// Returns whether a delta from or to this payload can be sent in this encoding: JSON clients get binary data as
-/// base64.
+/// Returns whether this payload can be sent as a delta in this encoding, and a delta can be based on it. Binary data
+/// can't in JSON, where it is base64.
 pub(crate) fn has_deltas(payload: PayloadRef<'_>, encoding: Encoding) -> bool {
     encoding == Encoding::Protobuf || !matches!(data(payload), PublicationData::Binary(_))
 }
 
-/// Returns a text as the JSON string that JSON clients get, also for Protobuf clients: bytes have no kind, and a reader
-/// of JSON should not depend on how a publication was published.
+/// Returns the text of a payload as a JSON string, as JSON clients receive it, for Protobuf clients; `None` for other
+/// payloads and for JSON. In Protobuf, data is bytes without a kind; a client that reads them as JSON should not
+/// depend on how the publication was published.
 pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<String> {
     if payload.kind != PayloadKind::Text || encoding != Encoding::Protobuf {
         return None;
@@ -34,8 +35,8 @@ pub(crate) fn quoted(payload: PayloadRef<'_>, encoding: Encoding) -> Option<Stri
     Some(serde_json::Value::from(text).to_string())
 }
 
-/// Returns the data of a publication between which deltas are computed: the same in both encodings, with texts as by
-/// [`quoted`].
+/// Returns the data of a publication that deltas are computed from. It is the same in both encodings: text is a JSON
+/// string, as returned by [`quoted`].
 pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
     match quoted(payload, Encoding::Protobuf) {
         Some(text) => Cow::Owned(text.into_bytes()),
@@ -43,7 +44,7 @@ pub(crate) fn whole(payload: PayloadRef<'_>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Converts a delta for clients: to text if it is UTF-8, as deltas between texts are.
+/// Converts a delta for clients. It is sent as text if it is valid UTF-8, as deltas between texts are.
 pub(crate) fn patch(bytes: &[u8]) -> PublicationData<'_> {
     match str::from_utf8(bytes) {
         Ok(text) => PublicationData::Text(text),
@@ -58,7 +59,7 @@ pub(crate) fn as_json(text: &str) -> PayloadRef<'_> {
     }
 }
 
-/// Converts a client's public data.
+/// Converts a client's public data to the wire format's type.
 pub(crate) fn client(info: &ClientInfo) -> wire::ClientInfo<'_> {
     wire::ClientInfo {
         user: &info.user,
@@ -68,10 +69,11 @@ pub(crate) fn client(info: &ClientInfo) -> wire::ClientInfo<'_> {
     }
 }
 
-/// The tag with the channel's name for wildcard subscribers, since not all SDKs expose the protocol's field.
+/// The tag that contains the channel's name, for wildcard subscribers: not all SDKs expose the field of the protocol
+/// for it.
 const CHANNEL_TAG: &str = "channel";
 
-/// Borrows the tags of a publication.
+/// Returns the tags of a publication, borrowed.
 pub(crate) fn tags(info: Option<&PublicationInfo>) -> Vec<(&str, &str)> {
     let tags = info.map_or(&[][..], |info| &info.tags);
     let mut tags: Vec<_> = tags.iter().map(|(name, tag)| (&**name, &**tag)).collect();
@@ -83,7 +85,7 @@ pub(crate) fn tags(info: Option<&PublicationInfo>) -> Vec<(&str, &str)> {
     tags
 }
 
-/// Filters by the tags that clients see.
+/// Matches the filter against the tags that clients receive.
 impl PublicationFilter for TagsFilter {
     fn selects(&self, info: Option<&PublicationInfo>) -> bool {
         self.matches(|name| {

@@ -1,4 +1,5 @@
-//! Publications as pushes: a format per encoding, encoded once for all receivers.
+//! Publications as pushes. There is a format per encoding, and a publication is encoded once per format for all
+//! receivers.
 
 mod encoding;
 pub(super) mod forms;
@@ -28,7 +29,7 @@ const ONE_WAY_PROTOBUF: PushEncoding = PushEncoding {
     ..PROTOBUF
 };
 
-/// SDKs accept several pushes at once, one per line.
+/// The format for JSON clients with an SDK, which accepts several pushes in a message, one per line.
 static JSON_FORMAT: PushFormat = PushFormat {
     kind: MessageKind::Text,
     is_single: false,
@@ -40,7 +41,8 @@ static JSON_FORMAT: PushFormat = PushFormat {
     deltas: Some(&FOSSIL),
 };
 
-/// Protobuf messages are length-prefixed, and whole data are the same with and without deltas.
+/// The format for Protobuf clients. Its messages contain their length, and the data of a whole publication is the
+/// same for clients with and without deltas.
 static PROTOBUF_FORMAT: PushFormat = PushFormat {
     kind: MessageKind::Binary,
     separator: b"",
@@ -50,8 +52,8 @@ static PROTOBUF_FORMAT: PushFormat = PushFormat {
     ..JSON_FORMAT
 };
 
-/// A page without an SDK passes each message to `JSON.parse`. Only clients that subscribe themselves can agree on
-/// deltas.
+/// The format for one-way JSON clients. A page without an SDK passes each message to `JSON.parse`, so a push is a
+/// message of its own. There are no deltas, since only a subscribe command can request them.
 static ONE_WAY_JSON_FORMAT: PushFormat = PushFormat {
     is_single: true,
     has_cursors: true,
