@@ -13,7 +13,7 @@ use veche_types::network;
 
 /// The number of shards of the table.
 const SHARDS: usize = 16;
-/// A shard is purged when it has at least this size and has doubled since the last purge.
+/// A shard is purged when it has at least this many addresses, and twice as many as after the last purge.
 const PURGE_FROM: usize = 1_024;
 
 /// Connection counts and rates by address.

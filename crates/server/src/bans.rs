@@ -26,7 +26,8 @@ use veche_clock::now;
 use veche_files::WriteOptions;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 
-/// Limits of banned users, of revoked tokens, and of users with invalidated tokens.
+/// The most banned users in the table; the most revoked tokens and the most users with invalidated tokens are limited
+/// to the same number, each by itself.
 const BLOCKS_MAX: usize = 100_000;
 
 /// The number of expired lines after which the file is rewritten.
@@ -35,13 +36,13 @@ const OVER_MAX: usize = 1000;
 /// The time after the start before which no line is removed: the clock may not be set yet.
 const SETTLED: Duration = Duration::from_secs(3600);
 
-/// The interval of checking the file.
+/// The interval at which the control thread reads the other process's lines and syncs the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The most bans that wait to be written.
 const UNWRITTEN_MAX: usize = 100_000;
 
-/// The number of attempts, and the delay of each, with which a worker waits for the other process's lock.
+/// How often a worker tries to lock the file while another process has locked it, and the pause between two attempts.
 const LOCK_TRIES: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(1);
 
@@ -54,7 +55,8 @@ pub(crate) struct Bans {
     /// False while nothing was ever banned, which makes the usual check free.
     is_used: AtomicBool,
     table: RwLock<BanTable>,
-    /// Locked while the file is written, so that it has the order of the table.
+    /// Locked until both the file and the table are changed, so that the file's lines have the order of the table's
+    /// changes.
     file: Mutex<Option<BanFile>>,
 }
 
@@ -62,15 +64,15 @@ pub(crate) struct Bans {
 #[derive(Debug)]
 struct BanFile {
     path: PathBuf,
-    /// The part that the table contains: the file's identity, and the number of bytes.
+    /// The part of the file that has been read into the table: the file's identity (inode), and the number of bytes.
     known: (u64, u64),
-    /// The number of lines.
+    /// The number of lines in the file.
     lines: usize,
-    /// The number of unreadable lines, after a power cut.
+    /// The number of lines that a power cut has made unreadable.
     holes: usize,
-    /// Bans in force that could not be written, in order.
+    /// Bans in force that are not in the file because writing failed, in order.
     unwritten: Vec<Ban>,
-    /// Some writes may not be on disk.
+    /// True while the file may have writes that are not synced to disk.
     is_unsynced: bool,
     /// When the file was opened.
     opened: Instant,
@@ -100,7 +102,7 @@ impl Bans {
             lines: 0,
             holes: 0,
             unwritten: Vec::new(),
-            // A killed process may not have synced.
+            // The previous process may have been killed before it synced the file.
             is_unsynced: true,
             opened: now(),
         };
@@ -130,7 +132,7 @@ impl Bans {
         let log = file.as_mut()?;
         let result = self.catch_up(log, now_s);
         let unsynced = std::mem::take(&mut log.is_unsynced).then(|| log.path.clone());
-        // No worker waits for the disk.
+        // The file is unlocked during the sync, so that no worker waits for the disk.
         drop(file);
         let synced = unsynced.map_or(Ok(()), |path| self.sync(&path));
         Some((now() + LOOK_EVERY, result.and(synced)))
@@ -227,7 +229,7 @@ impl Bans {
                 return Err(BanError::TooMany);
             }
         }
-        // Checks by other workers don't wait for the disk.
+        // The table is locked only after this write, so that other workers' checks don't wait for the disk.
         let written = log.as_mut().map_or(Ok(()), |log| log.write(block));
         self.table.write().add(block);
         self.is_used.store(true, Relaxed);

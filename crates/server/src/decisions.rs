@@ -50,7 +50,7 @@ struct DecisionWatcher {
 }
 
 impl DecisionLog {
-    /// Returns whether decisions are written anywhere.
+    /// Returns whether any decision is used: by a watcher, or by the log at level `debug`.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched.load(Relaxed) || tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
     }
@@ -112,7 +112,7 @@ impl DecisionWatcher {
         true
     }
 
-    /// Returns whether its thread has ended.
+    /// Returns whether the watcher's thread has ended.
     fn is_gone(&self) -> bool {
         matches!(
             self.lines.try_send(String::new()),
@@ -160,7 +160,7 @@ fn write(lines: &Receiver<String>, to: OwnedFd) {
     }
 }
 
-/// Returns whether the other end of a socket is open. It never sends data.
+/// Returns whether the other end of a socket is open. The other end never sends data.
 fn is_open(socket: &impl AsFd) -> bool {
     let peeked = rustix::net::recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
     peeked.is_err_and(|error| error == rustix::io::Errno::AGAIN)

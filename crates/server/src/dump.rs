@@ -90,7 +90,7 @@ fn refuse(to: &OwnedFd, why: String) {
         rows: 0,
         error: Some(why),
     });
-    // If the client does not read even that, it sees the end.
+    // If the error does not fit the socket's buffer, the client sees only the end of the connection.
     let _ = rustix::net::send(to, &end, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
@@ -109,7 +109,7 @@ fn write(store: &Store, wanted: &DumpRequest, mut to: File) {
         Err(StopReason::Gone) => return,
         Err(StopReason::Error(why)) => Some(why),
     };
-    // A reader that is gone now has received everything.
+    // If the reader has gone by now, nothing is lost: it has received all rows.
     let _ = to.write_all(&ending(&DumpEnd { rows, error }));
 }
 

@@ -60,7 +60,7 @@ struct DevPages;
 #[derive(Default)]
 pub(crate) struct DiskFiles {
     cache: FileCache,
-    /// Whether this is `veche dev`: pages get its script, and every file is checked.
+    /// Whether this is `veche dev`: pages get its script, and every file is checked for changes at each request.
     dev: bool,
     /// Whether `openat2` is not available (an old kernel, a container's filter).
     is_openat2_refused: bool,
@@ -89,7 +89,8 @@ impl Files for DiskFiles {
         encoding: ContentCoding,
         now_ms: u64,
     ) -> Result<Option<File>, OpenError> {
-        // Under `veche dev` a variant would be an earlier build, and a page's variant would lack the script.
+        // Under `veche dev` a compressed variant may belong to an earlier build, and the variant of a page lacks the
+        // script.
         if self.dev || builtin(root).is_some() {
             return Ok(None);
         }

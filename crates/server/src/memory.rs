@@ -86,7 +86,8 @@ impl MemoryMonitor {
         self.is_short.load(Relaxed)
     }
 
-    /// Does the same with a new reading each time, since scripts may allocate much within an interval.
+    /// Like [`is_short`](Self::is_short), but with a new reading at each call, since scripts may allocate much within
+    /// an interval.
     pub(crate) fn is_short_now(&self) -> bool {
         let limit = self.limit();
         if limit > 0 {

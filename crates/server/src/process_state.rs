@@ -47,11 +47,11 @@ pub(crate) struct ProcessState {
     pub(crate) started: Instant,
     ready: AtomicBool,
     connections: AtomicUsize,
-    /// Workers whose applications have not stopped, in a shutdown.
+    /// In a shutdown, the number of workers whose applications have not stopped.
     unstopped: AtomicUsize,
-    /// Workers that may still have clients, in a drain.
+    /// In a drain, the number of workers that may still have clients.
     with_clients: AtomicUsize,
-    /// Workers with running services, in a drain.
+    /// In a drain, the number of workers with running services.
     with_services: AtomicUsize,
     connections_max: AtomicUsize,
     /// Limits by client address.
@@ -68,7 +68,7 @@ pub(crate) struct ProcessState {
     wakers: Mutex<Vec<Waker>>,
     /// Trusted certificates of outgoing TLS connections.
     pub(crate) trusts: Arc<TrustStores>,
-    /// TLS of our listeners.
+    /// The time of the last line of `warn_throttled` in seconds since the start, plus one; 0 before the first line.
     pub(crate) tls_listeners: Arc<TlsListeners>,
     /// Certificates ordered by ACME.
     pub(crate) orders: CertificateManager,
@@ -256,7 +256,8 @@ impl ProcessState {
         self.connections.load(Relaxed) >= self.connections_max.load(Relaxed)
     }
 
-    /// Returns whether accepting may be resumed. Slightly below the limit, for hysteresis.
+    /// Returns whether accepting may be resumed: only slightly below the limit, so that it does not alternate with
+    /// pausing.
     pub(crate) fn is_below_cap(&self) -> bool {
         let max = self.connections_max.load(Relaxed);
         self.connections.load(Relaxed) < max - (max / 64).min(max.saturating_sub(1)).min(64)

@@ -44,10 +44,11 @@ use crate::worker::{WorkerLoop, WorkerMail};
 /// Descriptors reserved for listeners, logs, epoll and libraries.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// The interval of expiring scripts' shared data; the second applies while there is more.
+/// The intervals of removing expired data that scripts share: the first one if none is left, the second while there is
+/// more to remove.
 const EXPIRED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(20)];
 
-/// Retained compression contexts may use one part in this many of `memory_limit`.
+/// Retained compression contexts may use at most `memory_limit` divided by this number.
 const CONTEXTS_PART: u64 = 4;
 
 /// The running server, held by the control thread.
@@ -132,7 +133,7 @@ pub(crate) fn start(
         control_max: 1 << 26,
         ..veche_mailbox::Options::default()
     };
-    // Workers, the node, the control thread.
+    // A lane for each worker, one for the thread of the node in a cluster, and one for the control thread.
     let lanes = workers + usize::from(has_cluster);
     let mut ends = Mailbox::mesh(lanes + 1, &options);
     let control = ends.pop().ok_or("no mailbox for the control thread")?;

@@ -68,7 +68,7 @@ pub(crate) fn build(
                 .filter(|route| route.listeners.contains(&listener.index));
             let mut indexes: Vec<u16> = of_config.map(|route| route.index as u16).collect();
             if listener.role == config::ListenerRole::Internal {
-                // After the configured ones, so that a configuration can override `/health`.
+                // The built-in routes follow the configured ones, so that a configuration can override `/health`.
                 indexes.extend(&own);
             }
             indexes.extend(&for_pages);
@@ -233,7 +233,7 @@ fn route(
     }
 }
 
-/// Returns the hook settings; no URL is set.
+/// Returns the settings that all hooks share, such as headers; the URLs of the hooks are not set here.
 fn hook_targets(hooks: &config::HooksConfig) -> HookTargets {
     let mut hook_targets = HookTargets::default();
     hook_targets.headers.clone_from(&hooks.headers);

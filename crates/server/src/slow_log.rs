@@ -27,7 +27,7 @@ struct SlowWindow {
 struct SlowEntry {
     slow: SlowEvent,
     worker: usize,
-    /// The time of its end, in Unix milliseconds.
+    /// The time at which the operation ended, in Unix milliseconds.
     at_ms: u64,
 }
 

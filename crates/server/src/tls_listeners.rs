@@ -43,7 +43,7 @@ pub(crate) struct CertificateInUse {
     pub(crate) listener: String,
     pub(crate) file: PathBuf,
     pub(crate) valid_until_s: i64,
-    /// The remaining validity in seconds below which something is wrong.
+    /// A warning is logged when the remaining validity in seconds is lower than this.
     warn_before_s: i64,
 }
 
@@ -146,7 +146,7 @@ impl TlsListeners {
             changed |= tls_listener.reload_changed();
         }
         if kept.reminded.is_none_or(|at| now >= at + REMIND_EVERY) {
-            // Files read at a start or a reload are checked then.
+            // The first call logs nothing: certificates were checked when they were read at the start or the reload.
             if kept.reminded.is_some() {
                 kept.log_expiring();
             }
@@ -215,7 +215,7 @@ impl TlsListener {
         let tickets = match Tickets::new() {
             Ok(tickets) => tickets,
             Err(error) => {
-                // The process can't work without random numbers.
+                // Never happens in practice: without random numbers the process would not have started.
                 error!("{error}");
                 return None;
             }

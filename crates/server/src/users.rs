@@ -20,7 +20,7 @@ pub(crate) struct UserCounters {
 }
 
 impl UserCounters {
-    /// Counts a connection if the user has fewer than `max`; returns whether it did.
+    /// Counts a connection if the user has fewer than `max`; returns whether it was counted.
     pub(crate) fn opened(&self, user: &str, max: u32) -> bool {
         let mut shard = self.shard(user).lock();
         let Some(count) = shard.get_mut(user) else {

@@ -63,10 +63,10 @@ struct WorkerState<A: WorkerApps> {
     worker: veche_worker::Worker<A, ConnectionTransport>,
     mailbox: Mailbox<WorkerMail<A::Message>>,
     common: Arc<ProcessState>,
-    /// The configured listener of each of the driver's.
+    /// For each listener of the driver, the index of the configured listener.
     listeners: Vec<u16>,
     accepting: AcceptPolicy,
-    /// Buffer for decrypted bytes, between two events.
+    /// A buffer for decrypted bytes, kept from one event to the next so that it is not allocated again.
     plain: Vec<u8>,
     handshakes: tls::HandshakeQueue,
     trust_loader: TrustLoader,
@@ -81,7 +81,7 @@ struct WorkerState<A: WorkerApps> {
     hook_executor: Option<Box<dyn HookExecutor>>,
     /// Receives completions of other threads.
     completions: Arc<CompletionInbox>,
-    /// Connections closed in this turn that are still counted.
+    /// The number of connections that were closed in this turn and not yet subtracted from the process's count.
     closed: usize,
     /// Progress for the control thread.
     pulse: Arc<WorkerPulse>,
@@ -147,12 +147,12 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.driver.waker()
     }
 
-    /// The hub's engine is outside the process.
+    /// Sets the port to the hub's engine, which is outside the process.
     pub(crate) fn set_engine(&mut self, port: crate::engine::HomePort) {
         self.rest.engine = Some(Box::new(port));
     }
 
-    /// Accepts connections on a socket for the configured listener with an index.
+    /// Accepts connections on `socket`, with the settings of the configured listener of index `listener`.
     pub(crate) fn listen(
         &mut self,
         listener: u16,
@@ -171,7 +171,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
                 let me = self.rest.index();
                 error!(worker = me, %error, "the worker's loop failed");
                 eprintln!("veche: worker {me}: the loop failed: {error}");
-                // The log is written by another thread.
+                // Another thread writes the log: give it time before the process ends.
                 std::thread::sleep(Duration::from_millis(200));
                 std::process::abort();
             }
@@ -207,7 +207,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.index()
     }
 
-    /// Returns how long the driver may wait for events.
+    /// Returns for how many milliseconds the driver may wait for events; `None` without a limit.
     fn wait_ms(&mut self) -> Option<u64> {
         // Applications may have received completions since the turn ended.
         match self.worker.state() {
@@ -246,7 +246,7 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 
     fn event<D: Driver>(&mut self, driver: &mut D, event: DriverEvent<'_>) {
-        // The first event ends the wait.
+        // The worker waited until this event: the turn is measured from here.
         if self.began.is_none() {
             self.began = Some(clock_now());
             self.pulse.set(TurnStep::Events);

@@ -76,7 +76,7 @@ fn a_new_process_knows_them() {
     assert!(second.has_user("bob", 9) && !second.has_user("bob", 10));
     assert!(!second.has_user("eve", 10));
     assert!(second.has_token(&issued("кот\n", "", Some(4)), 10));
-    // A start removes nothing: its clock may be ahead.
+    // Opening the file removes no expired line, because the clock may be ahead at a start.
     let lines = fs::read(&path).expect("a file");
     assert_eq!(lines, text);
 

@@ -232,7 +232,7 @@ fn replace(
             answer["drain_ms"].as_u64().unwrap_or(0).div_ceil(1_000),
         ))?;
     }
-    // The supervisor closes the connection when it is replaced.
+    // The supervisor closes the connection when it executes the new program.
     let deadline = now() + CHANGE_WAIT;
     while !is_closed(&mut connection) && now() < deadline {
         thread::sleep(STOP_LOOK);
@@ -270,7 +270,8 @@ pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
     match config::load(file) {
         _ if now => STOP_GRACE,
         Ok(config) => config.limits.lame_duck_time + config.limits.drain_time + STOP_GRACE,
-        // The server's values are unknown then: a minute exceeds the default.
+        // The configuration can't be read, so the server's times are unknown: a minute is longer than the default
+        // times.
         Err(_) => Duration::from_secs(60) + STOP_GRACE,
     }
 }
@@ -281,7 +282,7 @@ pub(super) fn stop(
     now: bool,
     wait: Duration,
 ) -> Result<(), CommandFailure> {
-    // Requested first, since the server may be gone afterwards.
+    // The status is requested before the stop, since the server may be gone afterwards.
     let status = control.ask(ControlCommand::Status).unwrap_or_default();
     let pid = pid_of(&status);
     let (answer, mut connection) = control.open(&ControlRequest {

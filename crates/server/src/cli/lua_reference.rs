@@ -106,12 +106,12 @@ fn split_type(text: &str) -> (&str, &str) {
 /// The declarations of one comment.
 #[derive(Debug, Default)]
 struct Block {
-    /// The class, or the alias with its definition.
+    /// The class that the comment declares, or the alias with its definition.
     title: String,
     text: String,
     entries: Vec<Entry>,
     results: Vec<Entry>,
-    /// Lines after an entry, which describe that entry or the next one.
+    /// Lines after an entry, not yet assigned: they describe that entry or the next one.
     pending: Vec<String>,
 }
 

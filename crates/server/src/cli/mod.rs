@@ -196,7 +196,7 @@ fn suggest(error: &mut clap::Error) {
 /// The configuration in the current folder, and that of the package.
 const FILES: [&str; 2] = ["./veche.toml", "/etc/veche/veche.toml"];
 
-/// Returns the first of these files that exists; the first one if none does.
+/// Returns the first of these files that exists; if none does, the first one.
 fn found_of(files: [&str; 2]) -> PathBuf {
     let there = files.iter().find(|file| Path::new(file).exists());
     PathBuf::from(there.unwrap_or(&files[0]))

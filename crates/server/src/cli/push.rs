@@ -54,7 +54,7 @@ const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 /// The longest response in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Pushes as `args` say.
+/// Sends the pushes that `args` describe, and prints the result.
 pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
     let address = match args.address {
         Some(address) => address,
@@ -305,9 +305,9 @@ fn stream(
     };
     let sent = sender.all(builder, input);
     let skipped = sender.skipped;
-    // Without its other end the reader stops after the last pending response.
+    // This closes the channel of tokens, so the reader stops after the last pending response.
     drop(sender);
-    // If both failed, the reader's error is more useful: it has seen the server's action.
+    // If both threads failed, the reader's error is more useful: it contains what the server responded.
     let sum = reader
         .join()
         .expect("the reader returns errors instead of panicking")?;

@@ -244,7 +244,7 @@ impl Thread {
         }
     }
 
-    /// Has the workers, or the process, execute a message.
+    /// Passes a message of another node to the workers, or to the part of the process that executes it.
     fn perform(&mut self, message: NodeMessage) {
         match message {
             NodeMessage::Block(command) => {
@@ -299,7 +299,8 @@ impl Thread {
         }
     }
 
-    /// Commands of clients are dropped if a worker lags: their senders notice by their own time limit.
+    /// Sends a message to a worker. Commands of clients are dropped if the worker lags: their senders notice it by
+    /// their own time limits.
     fn post(&mut self, to: WorkerId, message: WorkerMessage<veche_apps::AppWorkerMessage>) {
         let class = match message.is_data() {
             true => Class::Data,

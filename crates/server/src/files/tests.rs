@@ -73,7 +73,8 @@ fn nothing_outside_of_the_root() {
         0,
     )
     .unwrap();
-    // The second column with `openat2`, the third component by component.
+    // Each row has a name, the result of opening it with `openat2`, and the result of opening it component by
+    // component.
     let rows = [
         ("", Ok("folder"), Ok("folder")),
         ("a.txt", Ok("aaa"), Ok("aaa")),

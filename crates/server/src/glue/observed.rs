@@ -23,9 +23,9 @@ pub(super) struct RecordingDriver {
     record: OutputRecord,
     /// Open transports, and whether they are paused.
     open: BTreeMap<ConnectionId, bool>,
-    /// The bytes that an outgoing transport accepts before its peer reads.
+    /// The number of bytes that an outgoing transport accepts while its peer does not read.
     room_bytes: usize,
-    /// A turn is starting: its wait time is recorded.
+    /// True when a turn starts, so that its wait time is recorded.
     pub(super) is_turn: bool,
 }
 

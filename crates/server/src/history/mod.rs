@@ -175,7 +175,8 @@ fn log_loaded(warnings: &[Warning]) {
     }
 }
 
-/// Channels with the oldest last publication come first, since of channels of equal size they are evicted first.
+/// Loads the channels into their hubs, those with the oldest last publication first: of channels of equal size, a hub
+/// evicts the one loaded first.
 fn restore(loaded: LoadedStreams, hubs: &mut [Hub]) {
     let mut channels: Vec<_> = loaded.collect();
     channels.sort_by_key(|channel| channel.publications.last().map_or(0, |last| last.at_ms));

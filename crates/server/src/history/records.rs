@@ -277,7 +277,7 @@ mod tests {
         let whole = write_info(&info());
         for length in 0..whole.len() {
             let cut = whole.slice(..length);
-            // Tags end where the bytes end.
+            // The metadata has no number of tags: if it is cut between two tags, it is valid and has fewer.
             let read = read_info(&cut);
             assert!(read.is_none_or(|read| read.tags.len() < 2), "{length}");
         }

@@ -15,7 +15,7 @@ use super::{WorkerApps, WorkerState};
 #[derive(Debug)]
 pub(super) struct CompletionInbox {
     pending: Mutex<Vec<(ConnectionId, CompletionEvent)>>,
-    /// The worker was woken and has not looked since.
+    /// True if the worker was woken and has not taken the completions since.
     is_announced: AtomicBool,
     waker: Waker,
 }

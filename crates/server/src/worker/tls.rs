@@ -41,11 +41,11 @@ pub(super) struct TlsLayer {
     tls: TlsStream,
     /// The deadline of a client's handshake.
     until_ms: u64,
-    /// The handshake is not complete.
+    /// True until the handshake is complete or has failed.
     is_handshaking: bool,
     /// Received bytes of a queued handshake.
     waiting: Vec<u8>,
-    /// The client's FIN followed them.
+    /// True if the client's FIN has followed the bytes in `waiting`.
     waits_to_end: bool,
 }
 

@@ -16,7 +16,7 @@ use veche_tls::{ClientTrust, TrustSource, TrustStores};
 #[derive(Default)]
 pub(super) struct TrustLoader {
     under_way: Vec<TrustRead>,
-    /// In tests the worker reads by itself, so that nothing depends on the timing of other threads.
+    /// True in tests: the worker reads the certificates itself, so that nothing depends on the timing of other threads.
     pub(super) is_own: bool,
 }
 
@@ -26,7 +26,7 @@ struct TrustRead {
     outgoing: Vec<OutgoingConnection>,
 }
 
-/// Wakes the worker however the read ends, after the result is stored.
+/// Wakes the worker when dropped: after the result is stored, and also if the read fails.
 struct WakeOnDrop(Waker);
 
 impl Drop for WakeOnDrop {
