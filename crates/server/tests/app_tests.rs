@@ -327,7 +327,7 @@ fn each_expectation_fails_in_its_own_words() {
     }
 }
 
-/// The test itself succeeds, the application does not.
+/// The test's expectations hold, but the application logs an error that the test does not expect.
 #[test]
 fn an_unexpected_error_fails_the_test() {
     let error = failure("test.connect('/w'):send('fail')");

@@ -174,7 +174,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
         let (code, _, err) = folder.run(&["check"]);
         assert_eq!((code, err.as_str()), (0, ""), "{key}");
     }
-    // Warnings are not errors.
+    // Warnings alone do not make the check fail.
     file("keys/api.key", 0o644);
     folder.write(&config("site", "keys/api.key"));
     let (code, _, err) = folder.run(&["check"]);
@@ -182,7 +182,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     assert_eq!((code, err.as_str()), (0, warning));
 }
 
-/// People start from the examples.
+/// The configuration of every example is valid: users start from the examples.
 #[test]
 fn the_examples_are_good() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -569,7 +569,7 @@ fn reload_says_that_scripts_were_looked_at() {
     assert_eq!(server.join().expect("it answered").len(), 3);
 }
 
-/// For Valgrind: a single process that serves and drains.
+/// `--unsupervised`, for tools such as Valgrind: one process serves and drains.
 #[test]
 fn without_a_supervisor_one_process_serves() {
     let folder = Folder::new("unsupervised");

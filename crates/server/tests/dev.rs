@@ -150,7 +150,7 @@ fn pages_show_what_looks_wrong() {
         dev.until("the new code", || dev.says().as_deref() == Some(key));
     };
     app("mesage");
-    // A page that connects late receives the error too.
+    // A page that connects seconds after the start still receives the warning.
     thread::sleep(Duration::from_secs(4));
     let warning = notice(&mut dev.listen(), "warning");
     let text = warning["text"].as_str().expect("text");
@@ -176,7 +176,7 @@ fn the_log_is_short_and_says_what_to_open() {
     let is_time = time.len() == 8 && time.split(':').all(|part| part.parse::<u8>().is_ok());
     assert!(is_time, "{log}");
     assert!(!log.contains('\x1b'), "no terminal: {log}");
-    // The format for operators is unchanged.
+    // `veche serve` keeps the log format for operators.
     let serve = Dev::start("serve", "dev-log-serve");
     serve.until("the start", || serve.says().as_deref() == Some("one"));
     serve.until("its log", || {

@@ -178,7 +178,7 @@ fn a_drain_without_time_closes_with_a_code() {
     }
 }
 
-/// Requests during the start of the server process are not lost.
+/// A SIGTERM during the start of the server process is not lost.
 #[test]
 fn sigterm_right_after_the_start_drains() {
     for delay_ms in [20, 22, 25, 30, 40] {
@@ -278,7 +278,7 @@ fn sighup_with_a_bad_config_changes_nothing() {
     );
 }
 
-/// The supervisor finds the folder, the server process no longer does.
+/// The folder exists when the supervisor checks the configuration, and no longer when the server process does.
 #[test]
 fn what_the_server_refuses_is_not_in_force() {
     let veche = Veche::start("refuse", "connections = 100");
@@ -353,7 +353,7 @@ fn a_second_start_is_one_clear_line() {
 fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
     let veche = Veche::prepare("fail", "");
     veche.write_config("", "workers = 24");
-    // Enough for the supervisor's sockets, not for 24 loops.
+    // The limit of descriptors is sufficient for the supervisor's sockets, but not for 24 workers.
     let serve = veche.command();
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""]);

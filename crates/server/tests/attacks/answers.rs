@@ -20,7 +20,7 @@ const LIMIT_KIB: u64 = 64 << 10;
 /// The tolerated excess: data written between two memory readings, and memory released late.
 const OVER_KIB: u64 = 32 << 10;
 
-/// The tolerated rest afterwards.
+/// How much more memory than before the attack the server may still use afterwards.
 const GIVEN_BACK_KIB: u64 = 12 << 10;
 
 const ROUTES: &str = "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\"\n\
@@ -64,7 +64,7 @@ fn deaf(target: &Target<'_>) -> TcpStream {
     socket
 }
 
-/// Fills the channel's history.
+/// Publishes until the channel's history is full.
 fn fill(server: &Server) {
     let mut lines = Lines::connect(server.push);
     let data = json!({ "number": 1, "text": "x".repeat(380) });
@@ -235,7 +235,7 @@ fn outboxes_up_to_the_memory_limit() {
         server.log().contains("memory_limit is reached")
     });
     assert!(peak > LIMIT_KIB, "{peak} KiB: nothing was published");
-    // File pages are resident too, but don't count.
+    // `memory_limit` does not count file pages, but the measured peak does: they are part of `before`.
     assert!(
         peak <= before + LIMIT_KIB + OVER_KIB,
         "{before} KiB grew to {peak}"

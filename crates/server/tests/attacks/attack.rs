@@ -55,7 +55,7 @@ pub(crate) struct Attack<'a> {
     pub(crate) options: Options<'a>,
     /// The number of concurrent attackers.
     pub(crate) attackers: usize,
-    /// The first round allocates lasting resources such as threads, so it runs before the measurement.
+    /// Whether the first round allocates lasting resources such as threads; if so, it runs before the measurement.
     pub(crate) is_first_costly: bool,
     /// The tolerated growth of memory during the attack.
     pub(crate) memory_mib_max: u64,
@@ -189,7 +189,7 @@ impl Attack<'_> {
             ended,
         };
 
-        // The server keeps no state of the attack.
+        // After the attack the server keeps no state of it.
         attacked.await_connections(bystanders.count());
         until("descriptors to be closed", || {
             process::descriptors(pid) <= before.0
@@ -220,7 +220,7 @@ impl Attack<'_> {
         thread::scope(|scope| {
             for seed in 0..self.attackers {
                 scope.spawn(move || {
-                    // Attackers would have machines of their own, so they yield to the server.
+                    // Real attackers use other machines, so these threads have a lower priority than the server.
                     let _ = rustix::process::nice(10);
                     let mut rng = Rng::with_seed(seed as u64);
                     while target.lasts() {

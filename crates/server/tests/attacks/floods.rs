@@ -20,7 +20,7 @@ const CLIENTS: usize = 5;
 /// The bytes passed to a socket at once.
 const FLOOD_BYTES: usize = 64 * 1024;
 
-/// An unsolicited pong, which is allowed and has no effect.
+/// The first byte of an unsolicited pong, which is allowed and has no effect.
 pub(crate) const PONG: u8 = 0x8a;
 
 const CENTRIFUGE: &str =

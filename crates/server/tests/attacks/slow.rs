@@ -86,7 +86,8 @@ fn unread_answers() {
             let _ = socket.write_all(&request);
         }
         target.outlast();
-        // Closed after `write_timeout`, which is shorter, or when they are dropped here.
+        // The server closes the connections after `write_timeout`, which is shorter than the attack; those that are
+        // left are closed here.
         target.landed();
     });
 }

@@ -217,7 +217,7 @@ fn garbage_after_the_handshake() {
     });
 }
 
-/// Each byte in a record of its own: twenty-two bytes and a decryption for one.
+/// Each byte is sent in a TLS record of its own, which costs the server 22 more bytes and a decryption.
 #[test]
 fn records_of_a_byte() {
     let whole = Whole::new();

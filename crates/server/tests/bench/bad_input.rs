@@ -51,7 +51,7 @@ fn invalid_urls() {
             &["push", "ws://127.0.0.1/", "--publish", "nonsense"],
             "\"nonsense\" can't be tested",
         ),
-        // The published data would be undefined.
+        // `--recover` needs publications that are answered: otherwise it is undefined which data was published.
         (
             &[
                 "broadcast",
@@ -134,7 +134,8 @@ fn servers_that_speak_something_else() {
     let outcome = run(&["echo", &format!("ws://{garbage}/")]);
     assert_ends(&outcome, REFUSED, &["no connection was opened"]);
 
-    // Whether the request has arrived at the close decides between FIN and a reset.
+    // Depending on whether the request has arrived before the close, the client sees a FIN or a reset: the result is
+    // the same.
     let closes = serve(drop);
     let outcome = run(&["echo", &format!("ws://{closes}/")]);
     assert_ends(&outcome, REFUSED, &["no connection was opened"]);

@@ -156,7 +156,7 @@ fn serve(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     address
 }
 
-/// Starts a server that reads the request, sends these bytes, and waits for the client's end.
+/// Starts a server that reads the request, sends these bytes, and waits until the client closes the connection.
 fn answer_with(bytes: &'static [u8]) -> SocketAddr {
     serve(move |mut socket| {
         let _ = socket.read(&mut [0; 4096]);
@@ -165,7 +165,7 @@ fn answer_with(bytes: &'static [u8]) -> SocketAddr {
     })
 }
 
-/// Reads until the end and never sends anything.
+/// Reads until the client closes the connection, and never sends anything.
 fn silence(mut socket: TcpStream) {
     while matches!(socket.read(&mut [0; 4096]), Ok(1..)) {}
 }

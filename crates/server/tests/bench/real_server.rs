@@ -53,7 +53,7 @@ fn storm_and_echo() {
         outcome.assert_clean();
         assert_eq!(outcome.count("/connections/asked"), 10);
     }
-    // Two servers in one run: connections are divided.
+    // With two servers in one run, the connections are divided between them.
     let outcome = run(&["echo", &url, &url, "-n", "7"]);
     outcome.assert_clean();
     assert_eq!(outcome.count("/connections/opened"), 7);

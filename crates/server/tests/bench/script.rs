@@ -76,7 +76,7 @@ fn failures_are_counted_to_the_request() {
     assert_eq!(outcome.action("act", "/latency_us/count"), good);
     assert_eq!(outcome.action("act", "/failed"), bad);
     assert_eq!(outcome.count("/errors/script"), bad);
-    // The script caught them: its sessions have ended well.
+    // The script has caught these errors, so its sessions count as successful.
     assert_eq!(outcome.count("/script/sessions_failed"), 0);
     assert!(outcome.count("/script/sessions") > 0, "{outcome:#?}");
     assert_eq!(outcome.count("/connections/opened"), 5);
@@ -154,7 +154,7 @@ fn a_script_without_users_is_refused() {
     );
 }
 
-/// The example, against its demo.
+/// Runs the example of a load script against the demo.
 #[test]
 fn the_example_plays_users_of_the_demo() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

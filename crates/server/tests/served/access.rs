@@ -53,7 +53,7 @@ fn networks_that_are_not_let_in_are_closed_before_they_speak() {
         let mut inside = Socket::open(server.public, "/ws?user=ann");
         assert!(inside.is_alive());
 
-        // A reload admits one and excludes the other; open connections stay.
+        // A reload admits one client and excludes the other; open connections stay.
         server.configure(&options("allow = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         // Workers apply the reload one after the other.
@@ -94,7 +94,7 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         assert_eq!(status_of_handshake(&server, "/office", ""), 403);
         assert_eq!(turned_away(&server, "network"), 3.0);
 
-        // A malformed header hides nothing and admits nothing.
+        // A malformed entry in front does not hide the entry of the nearest proxy, whose client is denied.
         let mut http = Http::connect(server.public);
         http.raw(
             b"GET /whoami HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: \xff, 192.0.2.66\r\n\r\n",
@@ -150,7 +150,8 @@ fn the_proxys_own_header_is_the_only_one_that_counts() {
 #[test]
 fn a_foreign_name_for_loopback_is_not_answered() {
     on_all(|setup| {
-        // The keyword overrides the tests' default.
+        // The tests allow every host name unless `listen` has the word `hosts`; a comment with it leaves the server's
+        // default.
         for (listen, named, expected) in [
             ("# hosts: the default", "localhost:8080", 200),
             ("# hosts: the default", "127.0.0.1", 200),
@@ -367,7 +368,8 @@ fn a_reload_reaches_connections_that_are_kept() {
             );
             http
         };
-        // Counted as before, then each as its own client.
+        // Both connections count for their own address when they are opened, and for a client of the proxy after the
+        // reload.
         let (first, second) = (kept(), kept());
         server.configure(&options("trusted_proxies = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);

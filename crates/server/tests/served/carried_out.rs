@@ -63,8 +63,8 @@ fn commands_of_a_batch_see_what_those_before_have_done() {
             let mut ann = Socket::open(server.public, &format!("/push?user={user}"));
             let say = |data: &str| json!({ "publish": { "channel": channel, "data": data } });
             let one = json!({ "user": user, "channel": channel });
-            // A publication is in flight to the subscriber when the batch is answered: it arrives before those of the
-            // next batch.
+            // The publication is still in flight to the subscriber when the batch is answered; it arrives before those
+            // of the next batch.
             let answer = batch(&server, json!([{ "subscribe": one }, say("one")]));
             assert_eq!(answer[1]["publish"]["handed"], 1, "{answer}");
             assert_eq!(ann.text(), "one");

@@ -58,7 +58,7 @@ fn hear(socket: &mut Socket, is_it: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-/// Returns the responses so far.
+/// Returns the responses that have arrived; waits at most `wait` for each connection.
 fn answers(flood: &mut [Http], wait: Duration) -> Vec<Response> {
     let mut answers = Vec::new();
     for http in flood {
@@ -122,7 +122,7 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
         assert!(tries < 50, "Ann was never let in");
         thread::sleep(Duration::from_millis(200));
     }
-    // She did not wait for all of them.
+    // Ann's login did not have to wait for the logins of the flood.
     let first = answers(&mut flood, Duration::from_millis(1));
     let of = |answers: &[Response], status| {
         let is = |answer: &&Response| answer.status == status;

@@ -68,7 +68,7 @@ fn written(server: &Server, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Returns the exit code and the error of a failed one.
+/// Returns the exit code and the error of a failed dump.
 fn refused(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
     let output = veche(server, arguments);
     assert!(output.stdout.is_empty());

@@ -35,7 +35,7 @@ fn echo() {
     });
 }
 
-/// The output of `veche new`, with back ends as far as their languages are installed.
+/// Runs the folders that `veche new` creates, with those of their back ends whose languages are installed.
 #[test]
 fn templates_with_back_ends() {
     for (template, program, to, handed) in [
@@ -316,7 +316,7 @@ fn push_backends() {
         for user in &mut users {
             assert_eq!(user.text(), "test");
         }
-        // A malformed frame is answered, and the connection stays.
+        // An invalid message is answered with an error, and the connection stays open.
         for bad in [
             "",
             "no JSON",
@@ -387,7 +387,7 @@ fn feed_from(server: &Server, source: std::net::SocketAddr) {
     server.signal(Signal::HUP);
 }
 
-/// Returns the feed's next message, skipping prices of another symbol.
+/// Returns the feed's next message.
 fn next_of(feed: &mut Socket) -> Value {
     serde_json::from_str(&feed.text()).expect("JSON")
 }
@@ -406,7 +406,8 @@ fn lapps_benchmark() {
             ),
         );
         assert!(text.contains(from), "{text}");
-        // The copy listens elsewhere: its services restart with the right address.
+        // The copy of the example listens on another port. With the right address in its configuration, its services
+        // restart.
         server.write_config(&text.replace(from, &to));
         server.signal(Signal::HUP);
         until("the connections", || {
@@ -461,7 +462,7 @@ fn feed_of_its_own_source() {
             }
             received.push(list);
         }
-        // All of them have received the same, by number.
+        // All listeners have received the same message for each number.
         let mut by_number = std::collections::HashMap::new();
         for one in received.iter().flatten() {
             let number = one["n"].as_u64().expect("a number");

@@ -211,7 +211,7 @@ fn its_handlers_for_centrifuge_clients_decide() {
         rest.split("```").next().expect("an end").to_owned()
     };
     let (routes, script) = (block("```toml\n"), block("```lua\n"));
-    // A logged-in user.
+    // Inserts a session, as the login of a real site would.
     let script = script.replace("return app", "sessions:set('5d7f', 'ann')\nreturn app");
     on_all(|setup| {
         let server = Server::serving(setup, &routes, &[("app.lua", &script)]);

@@ -138,7 +138,7 @@ fn personal_channels_recover_and_report_incomplete_recovery() {
     push(4);
     let ann = Follower::open(&server, "ann", channel, Some(&since));
     assert_eq!(ann.recovered, false);
-    // The rest can be read.
+    // The position is older than the history, but the publications in the history can be read.
     let body = json!({ "channel": channel, "limit": -1 });
     let page = call(server.internal, "history", &body);
     let page = &page["result"]["publications"];

@@ -55,7 +55,7 @@ fn a_kill_costs_a_client_nothing() {
     on_all(|setup| {
         let server = start(setup, "1s");
         let channels = ["chat:1", "chat:2", "chat:3"];
-        // Nothing was published to the last one.
+        // Nothing is published to `chat:9`.
         let silent = Follower::open(&server, "ann", "chat:9", None).position;
         let mut since = BTreeMap::new();
         for channel in channels {
@@ -102,7 +102,7 @@ fn removed_history_is_removed_on_disk() {
         publish(&server, "#ann", &json!(number));
         publish(&server, "chat:1", &json!(number));
     }
-    // A state, of which older versions are rejected.
+    // A publication with a version: the server rejects older versions afterwards.
     let body = |version: u32| json!({ "channel": "chat:2", "data": version, "version": version });
     call(server.internal, "publish", &body(7));
     let removed = call(
@@ -186,7 +186,7 @@ fn damage_is_reported_and_does_not_prevent_the_start() {
     let restarted = publish(&server, "chat:1", &json!(2));
     assert_eq!(restarted["offset"], 1);
     assert_ne!(restarted["epoch"], first["epoch"]);
-    // A single row of known size.
+    // One row with a recognisable text, of which one bit is changed on disk.
     publish(&server, "chat:2", &json!("a text that stands out"));
     server.stop();
     let mut bytes = fs::read(&file).expect("read");
@@ -222,7 +222,7 @@ fn a_folder_has_one_server() {
     let printed = String::from_utf8_lossy(&output.stderr);
     let why = format!("kept belongs to another running process ({})", server.pid());
     assert!(printed.contains(&why), "{printed}");
-    // For the same reason there is no upgrade, which is logged and reported.
+    // A history on disk has one owner, so there is no upgrade either; the refusal is logged and reported.
     let answer = server.ask("upgrade").expect("an answer");
     assert_eq!(answer["ok"], false);
     let error = answer["error"].to_string();
@@ -347,7 +347,7 @@ fn a_full_disk_delays_only_stored_publications() {
             server.log().contains("history can't be written")
         });
         let error = || server.status().expect("it runs")["report"]["history_error"].take();
-        // A busy server may be too late for the report.
+        // The server is busy, so its report may come too late: the status is requested again until it has the error.
         until("the status to name the error", || error().is_string());
         let waiting = metric("veche_history_pending");
         assert!(waiting > 0.0);

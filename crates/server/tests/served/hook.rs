@@ -197,7 +197,7 @@ fn a_back_end_that_fails_is_left_alone() {
         until("it to be tried again", || {
             status(&server, "/hook", &sid("ann")) == 101
         });
-        // The counters show each failed attempt and each success; no other request reached it.
+        // The counters show each failed attempt and each success; the back end has received no other request.
         assert_eq!(asked(&server, "failed"), 3.0);
         assert_eq!(asked(&server, "named"), 1.0);
         assert_eq!(back_end.count(), 4);
@@ -367,7 +367,8 @@ fn the_back_end_s_word_holds_until_expire_at() {
                     Seen::Close(Some(3005), "connection expired".to_owned())
                 );
             }
-            // The answer was not cached for longer either. Server and test round milliseconds differently.
+            // The answer is not cached beyond the session's expiry. The pause covers that server and test round
+            // milliseconds differently.
             std::thread::sleep(Duration::from_millis(50));
             let again = open(&server, "/hook", name);
             assert_eq!(back_end.count(), before + 2);

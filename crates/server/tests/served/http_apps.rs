@@ -127,7 +127,7 @@ fn responses_come_in_parts() {
         assert_eq!(first, b"part 1\n");
         while http.chunk().expect("a chunk").is_some() {}
         assert!(began.elapsed() > Duration::from_millis(150));
-        // The responses have neither bodies nor chunks.
+        // The responses to HEAD have neither bodies nor chunks.
         http.raw(b"HEAD /web/parts?count=3 HTTP/1.1\r\nHost: a\r\n\r\n")
             .expect("sent");
         assert_eq!(http.head().expect("a head").status, 200);
@@ -176,7 +176,7 @@ fn a_client_that_does_not_read_holds_its_writer_back() {
         }
         assert_eq!(bytes, 30_000_000);
         assert_eq!(count(&server, "slow done"), 1);
-        // A disconnect ends it.
+        // A disconnect of the client ends the handler.
         http.raw(b"GET /web/much?name=gone&count=3000 HTTP/1.1\r\nHost: a\r\n\r\n")
             .expect("sent");
         http.head().expect("a head");
@@ -303,7 +303,7 @@ fn files_lie_below_the_folder_that_the_configuration_names() {
         assert_eq!(ask("large.txt", "").body.len(), 500_000);
         assert_eq!(ask("nothing", "").status, 404);
         assert_eq!(ask("inside.txt", "").text(), "a note\n");
-        // Files beside the script, the script itself, and paths out of the folder.
+        // Not served: files beside the script, the script itself, and paths that lead out of the folder.
         for path in [
             "app.lua",
             "key.txt",

@@ -175,7 +175,7 @@ fn subscription_tokens_may_have_keys_of_their_own() {
             let reply = ask(&mut socket, &json!({"id": 2, "subscribe": request}));
             assert_eq!(reply["error"]["code"], expected, "{reply}");
         }
-        // A subscription key does not open connections.
+        // The key for subscription tokens is not accepted for connection tokens.
         let mut socket = Socket::open(server.public, "/c");
         let forged = signed("two", &json!({"sub": "ann", "iss": "rooms"}));
         socket.say(&json!({"id": 1, "connect": {"token": forged}}).to_string());

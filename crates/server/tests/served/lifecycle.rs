@@ -36,7 +36,7 @@ fn a_killed_server_restarts_without_refusing_connections() {
                         while !done.load(Ordering::Relaxed) {
                             let connected = std::net::TcpStream::connect(server.public);
                             let socket = connected.expect("no connection is refused");
-                            // Reset by the kill, which is expected. It reconnects as clients do.
+                            // The kill may reset this connection, which is expected; the client connects again.
                             opened += u32::from(
                                 Socket::upgrade(socket, &format!("/ws?user=u{i}"), &[]).is_ok(),
                             );
@@ -378,7 +378,7 @@ fn reloads_under_load_lose_nothing() {
                 });
                 let answer = server.ask("reload").expect("an answer");
                 assert_eq!(answer["ok"], true, "{answer}");
-                // A push that started after this reload's response arrives before the next one.
+                // A push that starts after the response to this reload has to arrive before the next reload.
                 let seen = arrived.load(Ordering::Relaxed);
                 until("the pushes to go on", || {
                     pushing.is_finished() || arrived.load(Ordering::Relaxed) > seen + 1

@@ -61,10 +61,10 @@ fn lines_reach_their_users() {
         let server = Server::start(setup);
         let mut crowd = crowd(&server);
         let mut lines = Lines::connect(server.push);
-        // Without a response.
+        // A push line without `ack` gets no response.
         lines.raw(b"{\"user\":\"tester01\",\"message\":\"test\"}\n");
         everyone_sees(&mut crowd, |user| user == "tester01", &text("test"));
-        // With a response.
+        // A push line with `ack` gets one.
         let handed = json!({"result": {"handed": 2}});
         for awkward in AWKWARD {
             let answer = lines.ask(&json!({"user": "tester02", "message": awkward, "ack": true}));

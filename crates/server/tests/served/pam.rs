@@ -284,7 +284,7 @@ fn pam_names_the_user() {
 fn rules_have_the_last_word() {
     let Some(rules) = Rules::new() else { return };
     let server = rules.serve(USUAL, "ended", "");
-    // The password is right, the account is not.
+    // The password is right, but the account is not admitted.
     assert_eq!(status(&server, "ann:right:ann"), 401);
     assert_eq!(rules.asked(), 1);
     let server = rules.serve(USUAL, "mapped", "");
@@ -379,7 +379,7 @@ fn a_slow_module_does_not_delay_other_clients() {
             echo.say(&number.to_string());
             assert_eq!(echo.text(), number.to_string());
         }
-        // No further request may wait.
+        // The limit of waiting requests is reached: a further one is rejected.
         let crowded = handshake(&server, "/pam", &basic("bob:right:bob"));
         assert_eq!(crowded.status, 503);
         assert_eq!(crowded.header("retry-after"), Some("1"));
@@ -445,7 +445,7 @@ fn a_helper_that_dies_is_replaced() {
             assert_eq!(status(&server, "ann:right:ann"), 101);
         }
         assert_eq!(checks(&server, "failed"), 3.0);
-        // An idle helper.
+        // An idle helper is killed.
         let before = helpers(server.pid());
         assert_eq!(before.len(), 1);
         process::end(before[0]);
@@ -494,14 +494,14 @@ fn right_passwords_are_known_for_a_moment_and_until_a_reload() {
         assert_eq!(status(&server, "ann:right:ann"), 101);
     }
     assert_eq!((rules.asked(), checks(&server, "cached")), (1, 2.0));
-    // Wrong ones too, for a minute; each service, name and password is a separate entry.
+    // Results for wrong passwords are cached too, for a minute; each service, name and password has a separate entry.
     for _ in 0..3 {
         assert_eq!(status(&server, "ann:right:bob"), 401);
     }
     assert_eq!((rules.asked(), checks(&server, "cached")), (2, 4.0));
     assert_eq!(status(&server, "bob:right:bob"), 101);
     assert_eq!(rules.asked(), 3);
-    // The rules may have changed.
+    // A reload discards cached results, since the rules may have changed.
     rules.write(
         "usual",
         "auth required pam_deny.so\naccount required pam_permit.so\n",
@@ -524,7 +524,7 @@ fn right_passwords_are_known_for_a_moment_and_until_a_reload() {
     assert_eq!(refused["ok"], false, "{refused}");
     assert!(refused.to_string().contains("does not exist"), "{refused}");
     assert_eq!(status(&server, "ann:right:ann"), 101);
-    // New helpers start and the old ones end; without a PAM route there are none.
+    // A reload starts new helpers and ends the old ones; without a PAM route there are no helpers.
     let before = helpers(server.pid());
     assert_eq!(
         reconfigure("other-one", "helpers = 2\ncache_time = \"off\"")["ok"],

@@ -161,7 +161,7 @@ fn one_process_waits_for_many_statements_at_once() {
     }
     let world = serve(USUAL, 100);
     let public = world.server.public;
-    // The connections of the pool exist from here on.
+    // The first round opens the connections of the pool, so that the second one measures only the statements.
     let ask_all = || {
         let started = now();
         std::thread::scope(|scope| {

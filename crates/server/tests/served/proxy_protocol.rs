@@ -60,12 +60,12 @@ fn a_connection_is_its_clients() {
         assert_eq!(taken_for(&server, &binary([192, 0, 2, 8])), "192.0.2.8");
         let v6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 1 2\r\n";
         assert_eq!(taken_for(&server, v6), "2001:db8::7");
-        // The proxy's own connections, and those of unknown clients.
+        // Connections of the proxy itself, and of unknown clients, have the proxy's address.
         let local = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
         assert_eq!(taken_for(&server, local), "127.0.0.1");
         assert_eq!(taken_for(&server, b"PROXY UNKNOWN\r\n"), "127.0.0.1");
 
-        // Byte by byte; together with the request; and several requests after one header.
+        // The header arrives byte by byte, or together with a request; one header serves several requests.
         for header in [text("192.0.2.9"), binary([192, 0, 2, 9])] {
             let mut socket = proxied(&server, b"");
             for byte in &header {

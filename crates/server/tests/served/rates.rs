@@ -18,7 +18,7 @@ function app.request() return { code = closed:get("code") } end
 return app
 "#;
 
-/// An echo in Rust and one in Lua, both with these rates.
+/// Starts a server with an echo in Rust and an echo in Lua, both with these rates.
 fn serve(setup: Setup, rates: &str) -> Server {
     let routes = format!(
         "[[route]]\npath = \"/paced\"\nhandler = \"echo\"\n{rates}\n\
@@ -172,7 +172,7 @@ fn pongs_that_were_asked_for_cost_nothing() {
     });
 }
 
-/// Returns the number of publications in the channel `open:ID`, from its history.
+/// Returns the number of publications that a channel has had, from the offset of its history.
 fn published(server: &Server, channel: &str) -> u64 {
     let place = json!({ "channel": channel });
     let answer = call(server.internal, "history", &place);
@@ -212,7 +212,8 @@ fn each_command_of_a_message_counts() {
             socket.say("{\"id\":1,\"connect\":{}}");
             assert!(socket.text().contains("\"connect\""));
             socket.say(&publications(1_000, &channel));
-            // Three more are within the rate; if excess waits, the fourth is the one it waits for.
+            // Three more commands are within the rate. With `delay`, the server reads one beyond the rate before it
+            // pauses, and answers it.
             let in_time = if over == "delay" { 4 } else { 3 };
             let mut replies = 0;
             while replies < in_time {

@@ -255,7 +255,7 @@ fn services_are_asked_to_stop_at_a_shutdown() {
         assert_eq!(closed, Some(1001));
         client.close(1001);
         assert_eq!(server.exit_code(), Some(0));
-        // All clients were closed: the server waited for them.
+        // `app.stop` has run on every worker: the server waited for it.
         assert_eq!(count(&server, "stopped"), setup.workers);
         assert_eq!(count(&server, "ends  one"), 4);
     });
@@ -334,7 +334,7 @@ fn a_service_that_does_not_stop_is_ended() {
         let mut server = Server::serving(setup, routes, &[("deaf.lua", script)]);
         until("the service", || count(&server, "begins") == 1);
         server.signal(Signal::TERM);
-        // Within `drain_time` on its own: a killed process has another code.
+        // The process ended by itself within `drain_time`: a killed process has another code.
         assert_eq!(server.exit_code(), Some(0));
         assert_eq!(
             count(&server, "the service did not stop in time: ending it"),

@@ -251,7 +251,7 @@ fn connections_are_reached_by_their_ids_from_every_worker() {
     });
 }
 
-/// Clients name their user themselves.
+/// An application whose clients choose their user names.
 const USERS: &str = r#"
 local veche = require "veche"
 local app = {}
@@ -354,7 +354,7 @@ script = \"users.lua\"",
             of_others,
             "of this application alone"
         );
-        // Connections found this way are used like any others.
+        // The connections of a user are used like any others.
         bobs[0].0.say("say ann");
         for (socket, _) in &mut anns {
             assert_eq!(socket.text(), "to ann");

@@ -51,7 +51,7 @@ fn a_slow_reader_is_closed_alone() {
                 }
                 latencies
             });
-            // Far more than the kernel and the outbox hold; the last ones have no receiver.
+            // The pushes are far more than the kernel and the outbox hold; the last ones have no receiver.
             let data = "x".repeat(8 << 10);
             let mut handed = 0;
             for _ in 0..4000 {
@@ -82,7 +82,7 @@ fn a_slow_reader_is_closed_alone() {
             rss_after < rss_before + 16 * 1024,
             "{rss_before} KiB grew to {rss_after}"
         );
-        // Data held by the kernel comes first, complete, and then the reason.
+        // The client first receives the complete messages that the kernel holds, and then the close with its reason.
         let mut messages = 0;
         let code = loop {
             match slow.next() {
@@ -194,7 +194,7 @@ fn a_slow_reader_misses_publications_of_lossy_namespaces() {
             published += 100;
             assert!(published < 100_000, "nothing is missed");
         }
-        // There is room left for other channels.
+        // The outbox has room for other channels.
         lines.ask(&json!({"channel": "news", "data": "news", "ack": true}));
         let mut seen = 0;
         while slow.text() != "news" {

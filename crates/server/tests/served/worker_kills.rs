@@ -36,7 +36,7 @@ const CLIENTS: usize = 40;
 const PROCESSES: usize = 4;
 const KILLS: usize = 12;
 
-/// What one client has seen.
+/// The account of one client's messages and connections.
 #[derive(Default)]
 struct Account {
     /// Messages that were answered, as written in the ledger.

@@ -46,7 +46,7 @@ fn setup() -> Setup {
         workers: 2,
     }
 }
-/// Shorter runs end during the warm-up.
+/// The shortest duration after which the growth of memory is checked: shorter runs end during the warm-up.
 const JUDGES_MEMORY_FROM: Duration = Duration::from_secs(30);
 
 /// The tolerated growth of memory from a quarter of the time to the end. Memory held by allocators grows for some
@@ -124,7 +124,7 @@ impl Samples {
             .push((process::rss_kib(pid), process::descriptors(pid)));
     }
 
-    /// Returns the median memory of a part, given in eighths.
+    /// Returns the median memory of a part of the run, from eighth `from` to eighth `to`.
     fn memory_kib(&self, from: usize, to: usize) -> u64 {
         let count = self.0.len();
         let part = &self.0[count * from / 8..count * to / 8];
@@ -179,7 +179,7 @@ fn resources_return_to_their_level() {
             scope.spawn(move || load.request(seed));
         }
         scope.spawn(|| load.hog());
-        // The others have to end even if this fails.
+        // The threads of the load have to end even if this panics.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             reload_and_look(&server, now() + duration)
         }));
@@ -202,7 +202,7 @@ fn resources_return_to_their_level() {
     until("errors to be counted", || {
         metrics().sum("veche_app_errors_total", &[]) >= failures as f64
     });
-    // The failing one may wait for half a minute before it restarts.
+    // The failing service may wait for half a minute before it restarts.
     until("the services to run", || {
         metrics().sum("veche_services_running", &[]) >= 2.0
     });

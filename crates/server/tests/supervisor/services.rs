@@ -36,7 +36,7 @@ return service
 struct Ledger {
     address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
-    /// Services that were requested to stop may end.
+    /// True while services that were requested to stop may end.
     may_end: Arc<AtomicBool>,
 }
 
@@ -157,7 +157,7 @@ fn the_newest_waits_for_all_that_still_drain() {
     assert_eq!(ledger.lives(), ["begins/1"]);
     ledger.may_end.store(true, Ordering::Relaxed);
     until("the third service", || ledger.lives().len() == 3);
-    // That of the second never started: its process was replaced before the first's had ended.
+    // The second process's service never started: that process was replaced before the first one's service had ended.
     assert_eq!(ledger.lives(), ["begins/1", "ends/1", "begins/3"]);
     // A restarted process has nothing to wait for.
     kill(veche.server_pid(), Signal::KILL);
@@ -212,7 +212,7 @@ fn an_old_process_that_says_nothing_is_waited_for_until_it_is_dead() {
 fn services_continue_if_the_new_process_fails() {
     let ledger = Ledger::open();
     let veche = ledger.first("services-refused");
-    // Its server process gets ready, and then the rehearsal of its supervisor fails.
+    // The new program's server process becomes ready, but its supervisor fails when it is started on trial.
     let half = "test \"$1\" = server-process && exec PROGRAM \"$@\"; sleep 0.3; exit 7";
     veche.install_script(&half.replace("PROGRAM", env!("CARGO_BIN_EXE_veche")));
     let error = ledger.upgrade(&veche, "2").expect_err("no supervisor");
@@ -222,7 +222,7 @@ fn services_continue_if_the_new_process_fails() {
         ledger.count("beat/1") > before + 3
     });
     assert_eq!(ledger.lives(), ["begins/1"]);
-    // The next good one takes over.
+    // An upgrade to a working program succeeds afterwards.
     veche.install();
     ledger.upgrade(&veche, "3").expect("upgraded");
     until("the third service", || ledger.lives().len() == 3);

@@ -17,7 +17,7 @@ use crate::support::process::descriptors;
 use crate::support::{SOON, Socket, free_address, now, until};
 use crate::veche::{REQUEST, Veche};
 
-/// Descriptors that a shell moves to those from 3 on.
+/// The lowest number of the stored descriptors, which a shell then moves to the numbers from 3 on.
 const FIRST_SOURCE: i32 = 200;
 
 /// A simulated service manager, as far as the store is concerned.
@@ -171,7 +171,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
     // The inherited descriptors are closed once they have been duplicated.
     let mut other = Veche::start("stored-not", "");
     until("the same descriptors as without a store", || {
-        // The socket of the notifier is one more.
+        // The notifier's socket is one more descriptor.
         descriptors(veche.pid()) <= descriptors(other.pid()) + 1
     });
     other.signal(Signal::TERM);

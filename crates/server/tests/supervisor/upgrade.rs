@@ -274,7 +274,7 @@ fn more_workers_than_sockets_take_a_stop() {
     );
 }
 
-/// Even while a server process without a supervisor still closes its connections.
+/// The addresses are free even while a server process without a supervisor is still closing its connections.
 #[test]
 fn addresses_are_free_as_soon_as_the_supervisor_is_gone() {
     let mut veche = start("orphan", "drain_time = \"20s\"");
@@ -401,7 +401,7 @@ fn upgrades_under_load() {
     });
 }
 
-/// Kills outside of the backoff's window, with or without upgrades.
+/// Kills of the server process at intervals that cause no backoff, with or without upgrades.
 #[test]
 fn kills_under_load() {
     let veche = start("kills", DRAIN);

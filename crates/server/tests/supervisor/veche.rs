@@ -82,7 +82,7 @@ impl Veche {
         self.spawn_with(|command| command);
     }
 
-    /// Starts Veche with a modified command, without waiting.
+    /// Starts Veche with a command that `change` modifies, without waiting until it is ready.
     pub(crate) fn spawn_with(&mut self, change: impl FnOnce(&mut Command) -> &mut Command) {
         let mut command = self.command();
         self.run(change(&mut command));
@@ -150,7 +150,7 @@ impl Veche {
         self.install_copy(PROGRAM.as_ref());
     }
 
-    /// Installs a shell script in its place.
+    /// Installs a shell script in place of the program.
     pub(crate) fn install_script(&self, script: &str) {
         self.install_text(&format!("#!/bin/sh\n{script}\n"));
     }
@@ -264,7 +264,7 @@ impl Veche {
         child.wait().expect("reaped");
     }
 
-    /// Waits for its end.
+    /// Waits until the supervisor has exited; returns its exit code.
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         let mut child = self.child.take().expect("started");
         let deadline = now() + SOON;

@@ -45,7 +45,7 @@ impl Lines {
         self.answer()
     }
 
-    /// Sends FIN and waits for the server's: all earlier lines are complete then.
+    /// Sends FIN and waits for the server's: the server has processed all earlier lines by then.
     pub(crate) fn finish(mut self) {
         self.socket
             .shutdown(Shutdown::Write)

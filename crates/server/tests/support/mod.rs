@@ -91,7 +91,7 @@ pub(crate) fn setups() -> impl Iterator<Item = Setup> {
         .filter(move |setup| has_uring || setup.io != "io_uring")
 }
 
-/// For tests about processes rather than bytes.
+/// The setup of tests about processes rather than bytes.
 pub(crate) const USUAL: Setup = Setup {
     io: "epoll",
     workers: 3,

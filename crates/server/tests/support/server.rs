@@ -90,7 +90,7 @@ impl Server {
         Self::copy_with(setup, folder, &Options::default())
     }
 
-    /// Starts such a copy with options.
+    /// Starts a copy like [`copy_of`](Self::copy_of), with options.
     pub(crate) fn copy_with(setup: Setup, folder: &Path, options: &Options<'_>) -> Self {
         let mut server = Self::prepare(setup);
         copy(folder, &server.folder);
@@ -225,7 +225,7 @@ impl Server {
         } else {
             "hosts = [\"*\"]"
         };
-        // Listeners keep their addresses over a restart, and may keep the wildcard.
+        // Each listener asks for a free port. A running server keeps the ports that it has when it is reloaded.
         let text = format!(
             "[server]\nworkers = {workers}\nio = \"{io}\"\nlog = \"{log}\"\n{server}\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\n{hosts}\n{listen}\n\
@@ -278,7 +278,7 @@ impl Server {
         self.ask("status").map(|mut answer| answer["status"].take())
     }
 
-    /// Returns the serving process.
+    /// Returns the process id of the server process.
     pub(crate) fn pid(&self) -> u32 {
         self.try_pid().expect("a server process runs")
     }
@@ -318,7 +318,7 @@ impl Server {
         }
     }
 
-    /// Waits for the supervisor's end.
+    /// Waits until the supervisor has exited; returns its exit code.
     #[track_caller]
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         let mut child = self.child.take().expect("it runs");

@@ -200,7 +200,7 @@ impl Socket {
         }
     }
 
-    /// Returns the next text other than this one, which may or may not come before it.
+    /// Returns the next text; if that is `skipped`, the one after it.
     #[track_caller]
     pub(crate) fn text_after(&mut self, skipped: &str) -> String {
         let text = self.text();
@@ -227,7 +227,7 @@ impl Socket {
         }
     }
 
-    /// Returns whether a ping is answered.
+    /// Returns whether the server answers a ping.
     pub(crate) fn is_alive(&mut self) -> bool {
         let mut out = Vec::new();
         encode_control(&mut out, Opcode::Ping, b"?", MASK);

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::imports::{Modules, crates, tokens};
 use super::{assert_none, sources};
 
-/// Why a name stands for a configured thing and for the used one.
+/// The reason why one name stands for a configured thing and for the thing in use.
 const AS_CONFIGURED: &str =
     "one thing as configured and as used; the server converts one into the other";
 
-/// Why a name stands for a message and for its content.
+/// The reason why one name stands for a message and for its content.
 const AS_SENT: &str = "one thing in Centrifugo's protocol and in the server";
 
-/// Why runtimes of applications share a name.
+/// The reason why runtimes of applications share a name.
 const OF_RUNTIMES: &str = "each runtime of applications has its own form of the same thing";
 
-/// Why the main type of a module has a plain name.
+/// The reason why the main type of a module has a plain name.
 const OF_MODULES: &str = "the word of its crate or module, which is named with it where two meet";
 
 /// Names that several crates define, with the reasons.

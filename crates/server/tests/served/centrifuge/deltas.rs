@@ -22,7 +22,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// Returns a state that changes little.
+/// Returns a state whose text differs little from one number to the next.
 fn state(number: u64) -> Value {
     json!({ "n": number, "what": "the part of it that is the same „each time“, and 😀 too", "even": number.is_multiple_of(2) })
 }

@@ -150,7 +150,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
     on_all(|setup| {
         let back_end = Asked::new(decide);
         let server = start(setup, &back_end, "client_headers = [\"x-token\"]\n");
-        // Connect.
+        // The connect hook.
         let headers = [
             ("Cookie", "sid=ann"),
             ("X-Real-IP", "6.6.6.6"),
@@ -199,7 +199,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
             refused["error"],
             json!({"code": 1001, "message": "who are you?"})
         );
-        // Subscribe.
+        // The subscribe hook.
         let mut bob = connect(&server, "bob");
         let request = json!({"channel": "asked:1", "data": {"as": "guest"}});
         let joined = bob.ask(json!({"id": 2, "subscribe": request}));
@@ -226,7 +226,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
         let closed = bob.ask(json!({"id": 4, "subscribe": {"channel": "asked:closed"}}));
         let expected = json!({"code": 1003, "message": "closed", "temporary": true});
         assert_eq!(closed["error"], expected);
-        // Publish.
+        // The publish hook.
         for (data, published) in [("hi", "hi"), ("darn", "****"), ("passing", "passing")] {
             let reply = ann.ask(json!({"id": 5, "publish": {"channel": "asked:1", "data": data}}));
             assert_eq!(reply["publish"], json!({}), "{reply}");
@@ -238,7 +238,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
         let kept = history["history"]["publications"].as_array().expect("all");
         let kept: Vec<&Value> = kept.iter().map(|one| &one["data"]).collect();
         assert_eq!(kept, ["hi", "****"]);
-        // RPC.
+        // The RPC hook.
         let reply = ann.ask(rpc(6, "m"));
         assert_eq!(
             reply["rpc"]["data"],
@@ -348,7 +348,8 @@ fn what_speaks_protobuf_is_asked_about_and_answered_alike() {
                 other => panic!("{other:?}"),
             }
         };
-        // Each preceded by its length: id 1, connect {}; id 2, rpc { data: 00 ff, method: "m" }.
+        // Two Protobuf commands, each preceded by its length: connect {} with id 1; rpc { data: 00 ff, method: "m" }
+        // with id 2.
         let connected = ask(&[0x04, 0x08, 0x01, 0x22, 0x00]);
         assert_eq!(&connected[1..4], &[0x08, 0x01, 0x2a], "{connected:x?}");
         let reply = ask(&[
@@ -390,11 +391,11 @@ fn one_that_takes_its_time_holds_up_one_client_and_his_order_is_kept() {
         ann.socket.say(&format!("{}\n{ping}", rpc(2, "wait")));
         ann.say(&rpc(4, "m"));
         until("it to be asked", || waiting(&server) == 1.0);
-        // Other clients are served, including those it decides about.
+        // Other clients are served, including those about which the hook decides.
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
         let asks: Vec<Client> = (0..8).map(|_| connect(&server, "dan")).collect();
         drop(asks);
-        // The maximum wait; the next one is rejected at once.
+        // Two requests wait for the hook, which is the limit: the next one is rejected at once.
         bob.say(&rpc(3, "wait"));
         until("both to wait", || waiting(&server) == 2.0);
         let mut dan = connect(&server, "dan");
@@ -425,7 +426,7 @@ fn a_client_that_leaves_during_a_hook_request_leaves_no_state() {
         server.await_connections(0);
         let mut bob = connect(&server, "bob");
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
-        // A permanently closed client need not wait for it.
+        // A client that the API disconnects is closed at once, without waiting for the hook's decision.
         bob.say(&rpc(3, "wait"));
         until("it to wait", || waiting(&server) == 1.0);
         call(server.internal, "disconnect", &json!({"user": "bob"}));
@@ -564,7 +565,7 @@ fn connections_and_subscriptions_last_as_long_as_it_says() {
             count(&server, "refresh", "granted") == 1.0
         });
         assert_eq!(ann.ask(json!({"id": 3, "ping": {}}))["ping"], json!({}));
-        // The other refresh is denied.
+        // For this channel, the refresh of the subscription disconnects the client.
         ann.ask(json!({"id": 4, "subscribe": {"channel": "asked:2"}}));
         assert_eq!(ann.socket.closed(), 4009);
     });

@@ -43,7 +43,7 @@ fn a_start_with_a_wrong_clock_costs_nothing() {
         publish(&on, 1);
         on.server.stop();
         on.start_again(wrong_s);
-        // By that clock the ban has expired, or still holds.
+        // With the clock ahead the ban seems to have expired; with the clock behind it is in force.
         assert_eq!(is_let_in(&on.server, "eve"), wrong_s > 0);
         publish(&on, 2);
         // Other commands don't remove bans that seem expired.

@@ -17,7 +17,7 @@ use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Setup, USUAL, get, process, setups, until};
 
 const NAME: &str = "push.veche.test";
-/// The name of its files in the cache: the first name, and the beginning of a hash of all.
+/// The name of the certificate's files in the cache: the first name, and the beginning of a hash of all names.
 const FILE: &str = "push.veche.test-c7916f37";
 const LISTEN: &str = "tls = { acme = [\"push.veche.test\", \"www.veche.test\"] }";
 
@@ -34,7 +34,7 @@ fn open(server: &Server, trust: &Arc<ClientConfig>) -> std::io::Result<Client> {
     Client::open(server.public, NAME, trust)
 }
 
-/// Retries at once, as an impatient operator would.
+/// Deletes the record of attempts, so that the server retries at once.
 fn try_now(cache: &Path) {
     let _ = fs::remove_file(cache.join(format!("{FILE}.attempts")));
 }
@@ -143,7 +143,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     echo.upgrade("/echo").expect("it opens");
     assert_eq!(orders(&server, "issued"), 0.0);
 
-    // An old one is renewed without closing a connection.
+    // A certificate that is due for renewal is renewed without closing a connection.
     let authority = Authority::new("old");
     put_old(&authority, &cache);
     try_now(&cache);

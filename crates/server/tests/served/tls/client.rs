@@ -30,7 +30,8 @@ const LIMITS: MessageLimits = MessageLimits {
 
 pub(super) type Versions = &'static [&'static SupportedProtocolVersion];
 
-/// Returns the configuration of clients, which stores their tickets.
+/// Returns a client configuration that trusts the authority, with a client certificate if given. It stores session
+/// tickets.
 pub(super) fn trust(
     authority: &Authority,
     versions: Versions,
@@ -39,7 +40,7 @@ pub(super) fn trust(
     trust_file(&authority.file(), versions, shown)
 }
 
-/// Returns the configuration with the authorities of a PEM file.
+/// Returns a client configuration that trusts the authorities of a PEM file.
 pub(super) fn trust_file(
     authorities: &Path,
     versions: Versions,
@@ -112,7 +113,7 @@ impl Client {
         self.stream.conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Returns the server's certificate.
+    /// Returns the certificate that the server presented.
     pub(super) fn shown(&self) -> Vec<u8> {
         self.stream.conn.peer_certificates().expect("shown")[0].to_vec()
     }
@@ -127,7 +128,7 @@ impl Client {
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
-    /// Opens a WebSocket; returns the status if it is refused.
+    /// Opens a WebSocket; the error has the status if the server refuses it.
     pub(super) fn upgrade(&mut self, target: &str) -> io::Result<()> {
         let mut request = Vec::new();
         let headers = [("Origin", "https://test")];

@@ -25,7 +25,7 @@ fn knock(fixture: &TlsFixture, bytes: &[u8]) -> Vec<u8> {
     socket.set_read_timeout(Some(SOON)).expect("a socket");
     socket.write_all(bytes).expect("it reads");
     let mut answer = Vec::new();
-    // A reset is an end too.
+    // A reset ends the connection too.
     let _ = socket.read_to_end(&mut answer);
     answer
 }

@@ -37,7 +37,7 @@ fn new_certificates_are_loaded_without_dropping_connections() {
         until("the new certificate", || stranger().shown() != old);
         first.echoes(b"still there");
 
-        // With a reload, at once; earlier tickets remain valid.
+        // A reload uses the new certificate at once; earlier tickets remain valid.
         let trust = trust(&fixture.authority, BOTH, None);
         let again = || Client::open(fixture.server.public, "localhost", &trust).expect("it opens");
         again().last_request("/index.html").expect("an answer");
@@ -53,7 +53,7 @@ fn new_certificates_are_loaded_without_dropping_connections() {
         assert!(again().is_resumed());
         first.echoes(b"still there");
 
-        // One file of the pair, and an invalid certificate: the old one stays.
+        // With only one file of the pair replaced, or with an invalid certificate, the old certificate stays in use.
         let before = stranger().shown();
         let certificate = fixture.server.folder.join("tls/own.pem");
         fs::write(&certificate, "nothing").expect("written");

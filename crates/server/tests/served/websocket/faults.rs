@@ -77,7 +77,7 @@ fn failed_handshakes() {
 fn refused_and_unanswered_dials() {
     on_all(|setup| {
         let server = start(setup);
-        // A port that was just free.
+        // A port on which nothing listens any more.
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("bound");
         drop(free);

@@ -310,7 +310,7 @@ fn pings_are_answered_and_a_silent_server_is_asked() {
                     peer.say("alive");
                     peer.echo();
                 }
-                // Sends nothing, not even a pong.
+                // The peer sends nothing, not even a pong.
                 _ => while peer.hear() != PeerEvent::End {},
             }
         });

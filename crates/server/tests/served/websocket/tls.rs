@@ -104,7 +104,7 @@ fn a_worker_goes_on_while_certificates_are_read() {
         let pipe = server.config().with_file_name("ca.pem");
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("mkfifo").success());
-        // Two that wait for the same file, and one that is abandoned.
+        // Two connections wait for the same file, and one is abandoned by the script.
         let script = format!(
             r#"
             local function dial()
