@@ -15,7 +15,7 @@ use veche_archive::FsyncPolicy;
 const WORKERS: u32 = 3;
 const FOLDER: &str = "VECHE_ARCHIVE_KILL_FOLDER";
 
-/// The killed process: not a test, unless its parent asks.
+/// The process that the test kills. It does nothing unless the test has started it.
 #[test]
 fn child() {
     let Ok(folder) = env::var(FOLDER) else {

@@ -42,7 +42,7 @@ pub struct PoolGauges {
     pub starting: u64,
     /// Processes that accept events and are handling none.
     pub idle: u64,
-    /// Processes with events in hand.
+    /// Processes that are handling events.
     pub busy: u64,
     /// Processes that were asked to end or have ended and are not reaped yet.
     pub stopping: u64,
@@ -235,7 +235,7 @@ impl GaugeShare {
         }
         let changes = gauges.fields().into_iter().zip(self.set.fields());
         for (cell, (new, old)) in self.figures.gauges.iter().zip(changes) {
-            // Wraps below 0 and back: only the sum of all shares counts.
+            // A difference below 0 wraps around, and so does the sum: only the sum of all shares is meaningful.
             cell.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
         }
         self.set = gauges;

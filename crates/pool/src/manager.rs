@@ -186,7 +186,7 @@ impl Manager {
         }
     }
 
-    /// Ends overdue events and processes, and replaces worn processes.
+    /// Ends overdue events and processes, and starts the replacement of worn processes.
     fn tend(&mut self, now: Instant) {
         while let Some(job) = self.queue.pop_late(self.options.queue_timeout, now) {
             let timeout = self.options.queue_timeout;
@@ -275,7 +275,7 @@ impl Manager {
         self.is_leaving() && self.queue.is_empty() && self.processes.is_empty()
     }
 
-    /// Starts processes if some are missing or worn.
+    /// Starts processes if some are missing or have to be replaced.
     fn fill(&mut self, now: Instant) {
         if self.is_leaving() && self.queue.is_empty() {
             return;
@@ -344,7 +344,8 @@ impl Manager {
         link.start(key.0, &self.options.name, instance)
     }
 
-    /// Notes the ends of processes that the spawner reports. Its own end is that of all its processes.
+    /// Records the ends of processes that the spawner reports. If the spawner itself has ended, so have all its
+    /// processes.
     fn note_ends(&mut self) {
         let Some(link) = &mut self.link else { return };
         let processes = &mut self.processes;

@@ -25,7 +25,7 @@ impl WaitingEvents {
             self.ends.push_back((now, job));
             return None;
         }
-        // A message was already read, and its connection is paused meanwhile.
+        // A message has been read already, so it waits even if the queue is full; its connection is paused meanwhile.
         let must_wait = matches!(job.name, EventName::Message | EventName::ClientMessage);
         if !must_wait && self.jobs.len() >= max {
             return Some(job);
@@ -59,7 +59,7 @@ impl WaitingEvents {
         self.jobs.pop_front().map(|(_, job)| job)
     }
 
-    /// Removes an event whose answer is no longer needed.
+    /// Removes an event whose answer is no longer needed; returns whether it was waiting.
     pub(crate) fn cancel(&mut self, number: u64, outlet: &Arc<ThreadOutlet>) -> bool {
         let before = self.jobs.len();
         let is_it = |job: &EventJob| job.number == number && Arc::ptr_eq(&job.outlet, outlet);

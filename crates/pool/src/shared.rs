@@ -70,7 +70,7 @@ pub(crate) enum PoolMessage {
         /// The process that was handling the event, if any.
         process: Option<LogProcess>,
     },
-    /// The first process of the pool takes events, and which is known now.
+    /// The first process of the pool accepts events, and the set of handled events is known from now on.
     Ready,
     /// No process has become ready to accept events; the text is for the log.
     NotStarted(String),
@@ -186,7 +186,7 @@ impl Shared {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    /// Returns whether such events are handled; true until that is known.
+    /// Returns whether the application handles an event; true until that is known.
     pub(crate) fn handles(&self, event: EventName) -> bool {
         !self.is_ready() || self.events.load(Ordering::Acquire) & bit(event) != 0
     }

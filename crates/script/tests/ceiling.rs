@@ -44,7 +44,7 @@ fn memory_has_a_cap() {
             effects[0].contains("not enough memory") || effects[0].contains("string too large"),
             "{body}: {effects:?}"
         );
-        // Afterwards there is memory again, for large messages too.
+        // The VM has memory again afterwards, for large messages too.
         let large = "y".repeat(1 << 20);
         for _ in 0..100 {
             bench.text(BOB, &large);

@@ -130,7 +130,7 @@ fn contexts_of_hooks_that_are_refused_or_withdrawn_are_not_kept() {
     assert_eq!(bench.vm.log_contexts(), 1);
     bench.vm.fail_undecided(7, bench.now);
     assert_eq!(bench.vm.log_contexts(), 0);
-    // There is no such handler.
+    // The script has no handler for this hook.
     let asked = AppHookRequest {
         hook: Hook::Rpc,
         ..asked()

@@ -23,7 +23,7 @@ fn an_echo() {
         bench.effect_lines(),
         ["send ann text hi", "send ann binary \0\u{fffd}"]
     );
-    // A connection that was never opened, and one of an earlier generation.
+    // Messages of a connection that was never opened, and of one of an earlier generation, are ignored.
     bench.text(BOB, "who?");
     let stale = ConnectionId {
         generation: 0,

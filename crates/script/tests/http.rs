@@ -240,7 +240,7 @@ fn streams_are_read_piece_by_piece() {
         client.reply(token, Ok(CallReply::Chunk(piece)));
     }
     assert_eq!(client.0.effect_lines(), ["nil"]);
-    // `app.start` has ended.
+    // `app.start` has ended, so the body was released.
     assert_eq!(Arc::strong_count(&life), 1);
 }
 

@@ -161,7 +161,7 @@ fn script(filler: &str, place: &str) -> String {
 /// of LuaJIT (issue 1502), fixed after the release that we build. It can occur here at any time, but rarely.
 const KNOWN_FAULT: &str = "unbalanced stack after hot instruction";
 
-/// Runs in its own process, because that bug ends the process.
+/// Runs in its own process, because the known fault ends the process.
 #[test]
 fn memory_that_is_filled_to_the_brim_ends_a_run_alone() {
     for _ in 0..5 {

@@ -102,7 +102,7 @@ fn an_error_aborts_a_begun_response() {
     );
     let effects = effect_lines("return function(write) ('x'):gsub('x', write) end");
     assert!(effects[1].contains("can't wait here"), "{effects:?}");
-    // A script that returns a value of another type gets an error.
+    // A value of another type as the body is an error.
     let effects = effect_lines("return 200, {}, 7");
     assert!(
         effects[0].contains("a file or a function that writes it, not a"),

@@ -1,4 +1,4 @@
-//! Tests of client connections that are dialed again: only their script can end that.
+//! Tests of client connections that are dialed again: only the script can end that.
 
 mod support;
 

@@ -9,7 +9,7 @@ use support::{ANN, BOB, Bench, limits, request};
 use veche_calls::{CallOutcome, CallReply};
 use veche_script::{AppWorld, ConnectionId, Effect, MessageKind, ScriptLimits, Token};
 
-/// Returns what was printed.
+/// Returns the lines that the script has printed.
 fn lines(bench: &mut Bench) -> Vec<String> {
     let effects = bench.effect_lines().into_iter();
     effects.filter(|line| !line.starts_with("ready ")).collect()
@@ -113,7 +113,7 @@ fn a_reply_waits_at_most_two_turns() {
                 break token;
             }
         };
-        // The result comes when the calls of the turn have used their share of it.
+        // The result is delivered after the calls of the turn have used their share of the turn.
         turn_with_messages(&mut bench, 100);
         bench.vm.replied(token, addresses(), bench.now);
         bench.vm.turn(bench.now);

@@ -10,7 +10,7 @@ use super::world::World;
 use crate::Failure;
 use crate::failure::{PromiseResult, promise};
 
-/// Kinds of moves of a port, and of a node.
+/// The number of kinds of moves of a port, and of a node.
 const MOVES: u8 = 6;
 
 /// The maximum number of moves after which a cluster that does not come to rest counts as failed.
@@ -85,7 +85,8 @@ impl World {
         })
     }
 
-    /// Moves something of a port. Returns whether there was anything.
+    /// Makes a move of this kind on a worker's port: connects it, or lets an order, an answer or an item of the feed
+    /// arrive. Returns whether there was anything to move.
     fn move_port(
         &mut self,
         node: usize,
@@ -167,7 +168,7 @@ impl World {
         Ok(true)
     }
 
-    /// Moves something of a node's own port. Returns whether there was anything.
+    /// Makes a move of this kind on the port of a node itself. Returns whether there was anything to move.
     fn move_control(&mut self, node: usize, kind: u8) -> Result<bool, Failure> {
         let (now_ms, primary) = (self.now_ms, self.primary);
         let is_cut = self.nodes[node].is_cut;
@@ -244,7 +245,7 @@ impl World {
         let worker = random.usize(..self.nodes[node].workers());
         match random.u8(..6) {
             0..=1 => {
-                // Some of the orders are carried out, whose answers are lost.
+                // The server executes some of the orders, whose answers are lost.
                 let count = self.nodes[node].port(worker).link.orders.len();
                 for _ in 0..random.usize(..=count) {
                     if self.serve(node, worker, random).is_err() {
@@ -278,7 +279,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, in steps in which nothing is due twice.
+    /// Advances the clock, in steps so short that nothing is due twice within a step.
     pub(super) fn advance(&mut self, ms: u64) -> PromiseResult {
         let mut left = ms;
         while left > 0 {
@@ -295,7 +296,7 @@ impl World {
     fn tick(&mut self, at: usize) -> PromiseResult {
         let now_ms = self.now_ms;
         if !self.setup.can_lose {
-            // No order waits for a connection until it is given up.
+            // In worlds without losses, connections are restored before an order that waits for them is abandoned.
             for worker in 0..self.nodes[at].workers() {
                 if self.nodes[at].port(worker).link.server.is_none() {
                     self.connect_link(at, worker);

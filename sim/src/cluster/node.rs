@@ -91,7 +91,7 @@ pub(super) struct SimulatedNode {
     pub(super) is_cut: bool,
     /// Whether messages in flight to the node and from it stand still.
     pub(super) is_stalled: bool,
-    /// The last second in which its hubs were maintained.
+    /// The last second for which maintenance was due.
     second: u64,
 }
 
@@ -151,7 +151,7 @@ impl SimulatedNode {
         self.end_turn(worker);
     }
 
-    /// Subscribes a session; an outcome at once comes as a reply too.
+    /// Subscribes a session. An immediate outcome is recorded as a reply too.
     pub(super) fn subscribe(
         &mut self,
         worker: usize,

@@ -22,7 +22,7 @@ use crate::failure::promise;
 /// Entries that the control stream stores.
 const CONTROL_SIZE: usize = 10_000;
 
-/// What a port knows of the server that it was connected to.
+/// What a port knew about the server at its last connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     replication: u64,
@@ -40,7 +40,7 @@ pub(super) struct Server {
     pub(super) is_refusing: bool,
 }
 
-/// The id and the position of a publication with an idempotency key.
+/// The number of a publication with an idempotency key, and its position.
 type FirstPublication = (u64, Option<Position>);
 
 /// Everything that a server stores.
@@ -70,7 +70,7 @@ struct Channel {
     generation: u64,
     top: u64,
     top_id: u64,
-    /// The entry of the ledger that is the top.
+    /// The channel's last entry in the ledger.
     serial: Serial,
     stored: BTreeMap<u64, Stored>,
     /// Numbers of all publications of this epoch.
@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    /// Returns whether its identity is recorded.
+    /// Returns whether the server's identity is recorded in its own data.
     pub(super) fn is_known(&self) -> bool {
         self.state.identity == Some(self.replication)
     }

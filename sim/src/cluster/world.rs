@@ -51,7 +51,7 @@ pub(super) struct World {
     /// Whether the store has lost nothing since the cluster was last at rest.
     pub(super) is_sound: bool,
     pub(super) bans: u32,
-    /// Bans that a node may have taken along when it ended.
+    /// Bans of nodes that have ended: they may not have reached the other nodes.
     pub(super) doubtful_bans: BTreeSet<u32>,
     pub(super) seen: Coverage,
     pub(super) hash: u64,
@@ -232,7 +232,7 @@ impl World {
         server.expect("there is always one that new connections lead to")
     }
 
-    /// From here to the next rest acknowledged publications may be missing.
+    /// Records that acknowledged publications may be missing from now on, until the cluster is at rest.
     fn lose_writes(&mut self) {
         self.is_sound = false;
         for publication in &mut self.publications {
@@ -247,7 +247,8 @@ impl World {
         }
     }
 
-    /// Puts another server in place of the one that runs. `split`: as its replica; some connections stay with the old one.
+    /// Replaces the current server by another one. With `split` it is a replica of the old server, to which some
+    /// connections still lead.
     fn replace(&mut self, state: Stored, split: Option<&mut Rng>) {
         self.end_old_servers();
         let before = self.server().replication;
@@ -403,7 +404,7 @@ impl World {
         self.nodes[node].publish(worker, from, channel, publication as u64, options.as_ref());
     }
 
-    /// Repeats what may not be stored and has a key.
+    /// Publishes again, with the same key, what may not be stored.
     pub(super) fn retry(&mut self, node: usize) {
         for publication in 0..self.publications.len() {
             let one = self.publications[publication];
@@ -446,7 +447,7 @@ impl World {
         self.seen.note(ClusterEvent::Crashed);
     }
 
-    /// Clients and back ends take what hubs have for them.
+    /// Passes the effects of hubs to clients and back ends.
     pub(super) fn react(&mut self) -> PromiseResult {
         for node in 0..self.nodes.len() {
             self.react_to(node)?;
@@ -471,7 +472,7 @@ impl World {
         Ok(())
     }
 
-    /// A client subscribes again where its state is insufficient.
+    /// Subscribes a client again to channels in which its state is insufficient.
     fn subscribe_lost(&mut self, node: usize, client: usize) {
         if self.clients[client]
             .location
@@ -661,8 +662,8 @@ impl World {
         Ok(())
     }
 
-    /// A subscriber hears that something is missing: not where everything behind its position is stored, in a world without
-    /// losses.
+    /// Checks a subscriber's notice that publications are missing: in a world without losses it is wrong if a channel
+    /// with much history has stored everything after the subscriber's position, within the limit of recoveries.
     fn check_gap(&mut self, client: usize, channel: usize) -> PromiseResult {
         let subscription = &self.clients[client].subscriptions[channel];
         let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {

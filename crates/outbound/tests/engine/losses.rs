@@ -80,7 +80,8 @@ fn a_server_that_lost_the_end_begins_new_epochs() {
     assert_eq!(bench.outlet.texts(1), ["a", "b"]);
 }
 
-/// The same for a channel that no node uses any more: a client may still have its position.
+/// A restart from an older file also begins a new epoch in a channel that no node uses any more: a client may still
+/// have a position in it.
 #[test]
 fn a_channel_that_is_not_compared_begins_a_new_epoch() {
     let server = Arc::new(Server::start(&[]));

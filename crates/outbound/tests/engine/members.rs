@@ -17,7 +17,8 @@ fn events_of(texts: &[&str], client: u32) -> Vec<String> {
     texts.iter().filter(of).map(ToString::to_string).collect()
 }
 
-/// Ends a second node with a member. Returns the time until its members are removed.
+/// Ends a second node that has a member: after it has left the cluster if `is_clean`, else without. Returns the time
+/// until its members are removed.
 fn end_of_a_node(is_clean: bool) -> Duration {
     let server = Arc::new(Server::start(&[]));
     let mut bench = node(&server, 1);

@@ -18,7 +18,7 @@ fn a_dead_connection_is_never_handed_out() {
     for count in 1..=20 {
         assert_eq!(bench.text(post(&server.url("/"))), "once");
         server.until_empty();
-        // The FIN is on its way to us.
+        // The FIN has time to arrive here.
         sleep(Duration::from_millis(20));
         assert_eq!(server.accepted(), count);
     }

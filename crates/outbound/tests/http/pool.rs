@@ -94,7 +94,7 @@ fn a_cancelled_request_closes_its_connection() {
         bench.port.flush();
         server.until_empty();
     }
-    // The last of them are just ending.
+    // The last connections may still be closing.
     until(|| bench.figures().connections() == 0);
 }
 

@@ -204,7 +204,7 @@ impl Runtime for Workers {
     }
 
     fn deadline_ms(&self) -> u64 {
-        // Orders of a turn are announced by the next one at the latest.
+        // The orders of a turn are announced at the beginning of the next turn at the latest.
         if self.links().any(PoolHandle::has_news) || self.leaves() {
             return 0;
         }

@@ -11,7 +11,7 @@ use super::{
     ATTEMPTS, EXCESS_BYTES_MAX, MEMORY_BYTES_MAX, RUN_MAX, cpu, limits_of_costs, measure, resident,
 };
 
-/// Rows, publications and so on in a reply.
+/// The number of rows, publications and so on in a reply.
 const COUNT: u32 = 500_000;
 
 /// A call in Lua, and its reply.

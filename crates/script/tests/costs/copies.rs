@@ -16,7 +16,7 @@ const SETUP: &str = "local veche = require 'veche'
     local url, ws = 'http://127.0.0.1:9/', 'ws://127.0.0.1:9/'
     local app = {}";
 
-/// Memory of the VM, of the test itself and of errors' texts.
+/// The memory of the VM itself, of the test and of the texts of errors.
 const OTHER_BYTES: usize = 8 * MIB;
 
 /// Calls, and a part of the error of each.
@@ -235,7 +235,7 @@ fn of_calls_in_progress(before: usize) -> Option<String> {
         limits_of_costs(),
     );
     bench.open(BOB);
-    // Sent, and waiting for their replies.
+    // The calls were sent, and wait for their replies.
     let (mut tokens, mut calls) = (Vec::<Token>::new(), Vec::new());
     let mut effects = Vec::new();
     let cost = measure(before, || {

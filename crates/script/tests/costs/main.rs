@@ -56,7 +56,8 @@ const SENDING: &[&str] = &[
 /// Number of measurements of one call, of which the smallest counts.
 const ATTEMPTS: usize = 8;
 
-/// Functions that are not called here, because they need another server, with the reason.
+/// Functions that are not called here because they need another server; each with what it copies out of Lua, or with
+/// the function here that does the same work.
 const NOT_CALLED: &[(&str, &str)] = &[
     ("answer:chunks", "nothing"),
     ("answer:close", "nothing"),
@@ -90,7 +91,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Memory of the process in bytes: the peak or the current value.
+/// Returns the process's memory in bytes: the peak (`VmHWM:`) or the current value (`VmRSS:`).
 fn resident(field: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("the process's status");
     let line = status.lines().find_map(|line| line.strip_prefix(field));

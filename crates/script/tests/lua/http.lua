@@ -1,4 +1,4 @@
--- `veche.http`: what it takes. Answers are tested with the server and with others' servers.
+-- `veche.http`: valid and invalid arguments. Responses are tested with the server, and with other servers.
 local veche = require "veche"
 local check = require "check"
 local http = veche.http

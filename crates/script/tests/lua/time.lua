@@ -48,7 +48,7 @@ function t.iso_dates()
     check.equal(seconds, nil)
     check.equal(type(why), "string")
   end
-  -- A long text is not parsed, nor repeated in the error.
+  -- A long text is neither parsed nor repeated in the error.
   local long = "2023-11-14T22:13:20." .. ("0"):rep(1e6) .. "Z"
   local seconds, why = time.parse_iso(long)
   check.equal(seconds, nil)

@@ -142,7 +142,7 @@ impl Bench {
         }
     }
 
-    /// Creates a VM whose turns are measured in runs.
+    /// Creates a VM whose turns are measured by the number of runs instead of by time.
     pub(crate) fn counting(script: &str) -> Self {
         let (world, folder) = (AppWorld::counting_runs(), Folder::new());
         let vm = load_in(&world, AppRole::Clients, &folder, script, limits());
