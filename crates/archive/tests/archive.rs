@@ -334,7 +334,7 @@ fn free_pages_are_released() {
         ]);
     }
     worker.wait(last);
-    // Maintenance follows the last commit.
+    // Maintenance follows the last commit, so the test waits for it.
     while archive.stats().checkpoints == 0 || archive.stats().file_bytes < 30_000_000 {
         assert_eq!(archive.stats().errors, 0);
         std::thread::yield_now();

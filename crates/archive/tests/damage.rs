@@ -384,7 +384,7 @@ fn damage_that_reading_does_not_touch_is_found_at_the_start() {
 fn damage_that_comes_while_it_is_open_ends_the_archive_and_is_set_aside_at_the_next_start() {
     let folder = Folder::new("rotten");
     let (archive, _) = open(&folder, FsyncPolicy::Never);
-    // More data than SQLite caches in memory.
+    // The data exceeds SQLite's cache in memory.
     let long = (1..=150).map(|offset| published("news", 9, offset, vec![1; 200_000]));
     Worker::new(&archive).append(long.collect());
     archive.close().expect("closed");

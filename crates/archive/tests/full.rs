@@ -376,7 +376,7 @@ fn a_failed_start_is_tried_again_after_a_pause() {
     let folder = support::Folder::new("late-start");
     let (archive, _) = veche_archive::open(folder.path(), &patient()).expect("an archive");
     archive.close().expect("closed");
-    // No file may grow, so the state of the run can't be written where there is none.
+    // With this limit no file may grow. The file `run` is removed, so that a new one would have to be written.
     fs::remove_file(folder.path().join("run")).expect("a file");
     let shell = "trap '' XFSZ; ulimit -S -f 0; exec \"$@\"";
     assert!(this_test_again(
@@ -399,7 +399,7 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
             batch = worker.append(vec![record]);
             worker.wait(batch);
             assert!(batch < 100, "it is never full");
-            // Longer than the delay of maintenance.
+            // The pause exceeds the delay of maintenance.
             thread::sleep(Duration::from_millis(5));
         }
         let checkpoints = archive.stats().checkpoints;

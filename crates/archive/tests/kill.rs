@@ -77,7 +77,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a child");
-        // From its first output on, the process may be killed at any moment.
+        // The process may be killed at any moment after its first output.
         let mut left = random.u32(1..150);
         let mut its_checkpoints = 0;
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
@@ -94,7 +94,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             std::hint::black_box(step);
         });
         child.kill().expect("killed");
-        // All records that it reported before its end count.
+        // All records count that the child reported as durable before its end.
         for line in lines.map_while(Result::ok) {
             its_checkpoints = note(&line, &mut acknowledged).unwrap_or(its_checkpoints);
         }

@@ -101,7 +101,7 @@ pub(crate) fn handle_frame(
             }
             Ok(())
         }
-        // The call has no result that could be cancelled: the process ignores it.
+        // The process no longer needs the result of a call. The call continues, and the process ignores the result.
         (FrameKind::Cancel, true) => Ok(()),
         _ => Err("an unexpected frame".to_owned()),
     }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
     items: Mutex<Vec<T>>,
-    /// Changes only under the lock.
+    /// Changed only while `items` is locked.
     is_announced: AtomicBool,
 }
 

@@ -251,7 +251,7 @@ impl Manager {
         }
     }
 
-    /// Logs how a process has ended, and removes it.
+    /// Logs how a process has ended, and removes the process.
     fn bury(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let Some(status) = process.status else {

@@ -1,11 +1,11 @@
-//! An application's settings of its processes.
+//! The settings of an application's processes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use veche_calls::Databases;
 
-/// An application's settings of its processes.
+/// The settings of an application's processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Name of the application in the configuration.

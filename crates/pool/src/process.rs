@@ -1,4 +1,4 @@
-//! One process: its socket, its output and its current events.
+//! A process: its socket, its output and the events that it is handling.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -61,7 +61,7 @@ pub(crate) struct PoolProcess {
     pub(crate) key: ProcessKey,
     pub(crate) instance: u32,
     pub(crate) state: PoolProcessState,
-    /// The process that is ended once this one is ready.
+    /// The process that this one replaces, which is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
     /// The reason why the process has to be replaced, if it has.
     pub(crate) worn: Option<RestartReason>,

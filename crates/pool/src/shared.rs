@@ -45,7 +45,7 @@ pub(crate) enum Unanswered {
     Failed,
     /// The queue was full, or no process was free in time.
     Busy,
-    /// The application has no handler for it.
+    /// The application has no handler for the event.
     Unhandled,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum PoolMessage {
         /// The event's number.
         number: u64,
         why: Unanswered,
-        /// For the log.
+        /// A description of the cause, for the log.
         text: Option<String>,
         /// The process that was handling the event, if any.
         process: Option<LogProcess>,
@@ -111,7 +111,7 @@ impl ThreadOutlet {
     }
 }
 
-/// A pool as seen by its users.
+/// A pool as seen by the server threads that use it.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) orders: Inbox<PoolOrder>,
@@ -152,7 +152,7 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // A counter at its maximum wakes as well.
+        // If the counter is at its maximum, the write fails, but the thread is woken all the same.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }
 

@@ -205,7 +205,7 @@ fn memory_near_its_limit_is_collected_in_slices() {
         full > max / 8 * 7,
         "{full}: nothing is collected within a call"
     );
-    // Each turn checks a limited number of handlers.
+    // A turn collects only a part of the garbage, so this takes several turns.
     let mut turns = 0;
     while bench.vm.memory_bytes() > max / 4 {
         bench.advance(1);

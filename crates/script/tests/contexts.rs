@@ -111,7 +111,7 @@ fn a_task_outlives_its_request_with_its_context() {
     for (_, about) in &effects {
         assert_eq!(about.connection.as_deref(), Some("0.3.1"));
         assert_eq!(about.method.as_deref(), Some("POST"));
-        // A long path is shortened.
+        // The path in the log is shortened if it is long.
         let expected = format!("/{}…", "я".repeat(127));
         assert_eq!(about.path.as_deref(), Some(expected.as_str()));
     }

@@ -151,7 +151,7 @@ fn a_close_before_the_end_of_start_is_delivered() {
     );
     bench.open(ANN);
     bench.close(ANN);
-    // Another connection already uses the slot.
+    // Another connection already uses the index of the closed one.
     let next = ConnectionId {
         generation: ANN.generation + 1,
         ..ANN

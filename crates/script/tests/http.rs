@@ -278,7 +278,7 @@ fn nothing_is_left_open() {
     drop(client);
     assert!(!is_open(&life), "the VM is gone");
 
-    // A response that no handler reads.
+    // Cancelled tasks: the first sends no request, and the response to the second is released.
     let mut client = Client::new(
         "veche.spawn(function() http.get('http://a.test/', { stream = true }) end):cancel()",
     );

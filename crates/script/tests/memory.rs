@@ -210,7 +210,7 @@ fn fill_with(fillers: &[(&str, &str)]) {
                 bench.advance(1);
                 bench.effect_lines();
             }
-            // Runs that have begun end, and then there is memory for others.
+            // Runs that were under way end, and then other runs have memory.
             for _ in 0..2000 {
                 bench.advance(10);
                 bench.effect_lines();

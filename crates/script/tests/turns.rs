@@ -23,8 +23,8 @@ fn client(number: u32) -> ConnectionId {
     }
 }
 
-/// Runs one turn of a worker: messages of all clients, each of which always has the next one ready, and then the VM's
-/// turn.
+/// Runs one turn of a worker: handles a message of each client that is not busy, and then runs the VM's turn. Each
+/// client always has a further message.
 fn turn_with_messages(bench: &mut Bench, clients: u32) {
     bench.now.mono_ms += 20;
     for number in 0..clients {

@@ -176,7 +176,7 @@ fn cancelled_timers_leave_nothing() {
         bench.pass_time();
     }
     assert_eq!(bench.vm.tasks(), 0);
-    // Only a number too small to be scanned may remain.
+    // Cancelled timers are removed by a scan, which starts only above a number; up to that number may remain.
     assert!(bench.vm.sleepers() <= 1024 + 1, "{}", bench.vm.sleepers());
 }
 

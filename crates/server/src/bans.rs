@@ -107,7 +107,8 @@ impl Bans {
             opened: now(),
         };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
-        // Only another process can hold the lock here. A full disk must not prevent the start.
+        // Only another process can hold the lock here. A full disk, on which the lock file can't be created, does not
+        // prevent the start.
         let _lock = or_retry_later(log.lock()).map_err(failed)?;
         let table = log.read().map_err(failed)?;
         if log.holes > 0 {
@@ -374,8 +375,8 @@ impl BanFile {
                 break;
             };
             self.lines += 1;
-            // After a power cut the file system may have extended the file without writing all of it. JSON never
-            // contains this byte.
+            // After a power cut the file system may have extended the file without writing all of it: the missing part
+            // is zeros, which JSON never contains.
             if line.contains(&0) {
                 self.holes += 1;
                 continue;
@@ -429,7 +430,7 @@ impl BanFile {
 
     fn append(&mut self, block: &Ban) -> io::Result<()> {
         let _lock = self.lock_within()?;
-        // Opened each time, since the other process may have replaced it.
+        // The file is opened for each write, since the other process may have replaced it.
         let mut file = WriteOptions::private()
             .append()
             .readable()
@@ -443,7 +444,8 @@ impl BanFile {
             file.seek(SeekFrom::End(-1))?;
             file.read_exact(&mut last)?;
             if last != *b"\n" {
-                // An incomplete line of a killed process must not become part of the next one.
+                // A killed process may have left an incomplete line, which would become part of the next line: it is
+                // cut off.
                 before = whole_bytes(&mut file)?;
                 file.set_len(before)?;
             }
@@ -451,7 +453,7 @@ impl BanFile {
         let mut line = Vec::new();
         write_line(&mut line, block)?;
         if let Err(error) = file.write_all(&line) {
-            // An incomplete line would corrupt the next one.
+            // A failed write may leave an incomplete line, which would become part of the next line.
             let _ = file.set_len(before);
             return Err(error);
         }

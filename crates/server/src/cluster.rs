@@ -52,7 +52,7 @@ impl Cluster {
         self.seen.read().has(id)
     }
 
-    /// Announces to the other nodes that this one ends.
+    /// Announces to the other nodes that this node ends, and waits until that is sent, within a time limit.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
         self.waker.notify();

@@ -30,7 +30,7 @@ const FRAME_ROWS_MAX: usize = 1_000;
 const LENGTH_BYTES: usize = 4;
 /// The longest [`DumpEnd`] in bytes.
 const END_BYTES_MAX: u64 = 64 << 10;
-/// The priority of the thread, lower than that of others.
+/// The priority (nice value) of the dumping threads, lower than that of other threads.
 const NICE: i32 = 10;
 /// The most names listed in an error.
 const NAMES_SHOWN_MAX: usize = 20;
@@ -63,19 +63,19 @@ impl Dumps {
             .name("dump".to_owned())
             .spawn(move || {
                 let _place = place;
-                // On Linux this applies to the thread only; errors are ignored.
+                // On Linux this sets the priority of the thread alone; errors are ignored.
                 let _ = rustix::process::nice(NICE);
                 write(&store, &wanted, File::from(to));
             });
         match spawned {
             Ok(_) => tracing::info!(table = name, "a table is dumped"),
-            // The descriptor was dropped with the thread, so the client sees the end.
+            // The descriptor was dropped with the failed thread, so the client sees the end of the connection.
             Err(error) => tracing::warn!(%error, "can't start a thread for a dump"),
         }
     }
 }
 
-/// One of [`DUMPS_MAX`] slots, freed when it is dropped.
+/// One of [`DUMPS_MAX`] slots, released when the value is dropped.
 struct DumpSlot(Arc<AtomicUsize>);
 
 impl Drop for DumpSlot {

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The interval of checks: allocations between two of them may exceed the limit.
+/// The interval of checks in milliseconds: allocations between two checks may exceed the limit.
 const LOOK_INTERVAL_MS: u64 = 20;
 
 /// The part of the limit, in thousandths, below which new work is accepted again.

@@ -33,7 +33,7 @@ use crate::slow_log::SlowLog;
 use crate::tls_listeners::TlsListeners;
 use crate::users::UserCounters;
 
-/// Returns the rate of wrong keys of one address that are answered with 401.
+/// Returns the rate of wrong keys of one address up to which the response is 401; beyond it, it is 429.
 fn wrong_keys_rate() -> Rate {
     Rate::new(10, 60_000)
 }
@@ -91,7 +91,7 @@ pub(crate) struct ProcessState {
     pub(crate) decisions: DecisionLog,
     /// The other nodes, if this process belongs to a cluster.
     pub(crate) cluster: Option<Arc<Cluster>>,
-    /// The time of the last line of `warn_throttled` in seconds since the start, plus one.
+    /// The time of the last line of `warn_throttled` in seconds since the start, plus one; 0 before the first line.
     warned: AtomicU64,
 }
 

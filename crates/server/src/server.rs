@@ -275,7 +275,7 @@ fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<V
         };
         hub.set_history(Arc::clone(&namespaces), bytes_max);
         hub.set_now(Now {
-            // The same clock as in workers.
+            // The clock has to be the one that workers use.
             mono_ms: veche_clock::monotonic_ms(),
             wall_ms: unix_now_ms(),
         });

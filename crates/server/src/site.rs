@@ -37,7 +37,7 @@ pub(crate) fn build(
         .iter()
         .map(|route| Arc::new(self::route(route, config, library, identities, hooks)))
         .collect();
-    // The admin page requires keys.
+    // The admin page exists only if keys are configured.
     let admin = (!config.admin.keys.is_empty()).then_some(("/admin/*", RouteHandler::Admin));
     let own: Vec<u16> = [
         ("/api/*", RouteHandler::Api),

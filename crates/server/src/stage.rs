@@ -165,7 +165,7 @@ impl FuzzStage<Simulated> {
             assert!(posted.is_ok(), "the worker accepts commands");
         }
         self.control.flush();
-        // Messages wake a worker; here it does not sleep.
+        // A message would wake a sleeping worker. This worker does not sleep: setting the clock has the same effect.
         let now_ms = self.network().now_ms();
         self.network().set_now_ms(now_ms);
         Ok(())

@@ -28,7 +28,7 @@ const REMIND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Debug)]
 pub(crate) enum ListenerMode {
     Plain,
-    /// With TLS, by the current certificates.
+    /// The listener accepts connections with TLS and the current certificates.
     Tls(Acceptor),
     /// Rejects TLS: it is configured, but there is no certificate.
     Closed,

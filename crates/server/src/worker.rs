@@ -185,7 +185,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         let Self { driver, rest } = self;
         let began = rest.began.take().unwrap_or_else(clock_now);
         rest.worker.set_now(rest.clock.at(driver.now_ms()));
-        // Also in a turn without events: work that waited for memory may continue.
+        // The check also runs in a turn without events, since work that waited for memory may continue.
         rest.check_memory(driver.now_ms());
         rest.finish_turn(driver);
         rest.record_turn(began.elapsed());
@@ -341,8 +341,8 @@ impl<A: WorkerApps> WorkerState<A> {
         self.pulse.set(TurnStep::Logs);
         self.log();
         self.write_access_log();
-        // Not earlier: when the last connection is uncounted the process may end, and its log lines should be written
-        // by then.
+        // Connections are subtracted only now: when none is left the process may end, and its log lines should be
+        // written by then.
         for _ in 0..std::mem::take(&mut self.closed) {
             self.common.connection_closed();
         }

@@ -406,7 +406,7 @@ fn some_seed_finds_what_depends_on_an_order() {
     assert!((3..=17).contains(&failed.len()), "{failed:?}");
     let (code, out, _) = folder.run(&["--runs", "100"]);
     assert_eq!(code, 1);
-    // The report names the first failing seed, and that one reproduces the failure.
+    // The report names the first failing seed, and a run with that seed fails in the same way.
     let again = format!("veche test --seed {} --filter it app_test.lua\n", failed[0]);
     assert!(out.contains(&again), "{again}{out}");
     assert!(

@@ -110,7 +110,8 @@ veche.toml:9:8: root: Veche has no built-in files \"builtin:x\"; did you mean \"
     );
 }
 
-/// Neither a check nor a start accepts files that a route with this root, or a file beside it, could expose.
+/// Neither a check nor a start accepts a static route that could expose the configuration, or a file that the
+/// configuration names.
 #[test]
 fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     let folder = Folder::new("served");
@@ -367,7 +368,7 @@ fn push_from_standard_input_is_pipelined() {
     for line in 1..LINES {
         writeln!(input, "line {line}").unwrap();
     }
-    // The last line has no newline.
+    // The last line of the input has no newline.
     write!(input, "line {LINES}").unwrap();
     drop(input);
     let (code, out, err) = seen(child.wait_with_output().unwrap());

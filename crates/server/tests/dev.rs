@@ -128,7 +128,7 @@ impl Drop for Dev {
 
 const PAGE: &str = "<!doctype html><title>x</title><p>hello</p>";
 
-/// Returns the next notice of a kind; each is repeated, with others in between.
+/// Returns the next notice of a kind. Each notice is repeated, and notices of other kinds come in between.
 #[track_caller]
 fn notice(socket: &mut Socket, kind: &str) -> Value {
     loop {
@@ -239,7 +239,7 @@ fn pages_show_errors() {
     );
     assert_eq!(notice(&mut dev.listen(), "error")["id"], error["id"]);
 
-    // A rejected reload is shown until one succeeds.
+    // The notice of a rejected reload is repeated until a reload succeeds.
     fs::write(dev.folder.join("lib/words.lua"), "return = 'two'").expect("written");
     let refused = notice(&mut early, "refused");
     assert!(
@@ -281,7 +281,7 @@ fn serve_shows_no_errors_on_pages() {
     let serve = Dev::start("serve", "dev-not");
     serve.until("the start", || serve.says().as_deref() == Some("one"));
     assert_eq!(serve.get("/site/").text(), PAGE);
-    // These paths belong to the application, like any other.
+    // Under `veche serve` these paths belong to the application, like any other.
     assert_eq!(serve.get("/_veche/dev.js").text(), "one");
     assert_eq!(serve.get("/_veche/dev").text(), "one");
 }
@@ -290,7 +290,7 @@ fn serve_shows_no_errors_on_pages() {
 fn saved_changes_take_effect() {
     let dev = Dev::start("dev", "dev");
     dev.until("the start", || dev.says().as_deref() == Some("one"));
-    // As editors save: a new file replaces the old one.
+    // Editors save in this way: a new file replaces the old one.
     fs::write(dev.folder.join("lib/words.lua~"), "return 'two'").expect("written");
     let words = dev.folder.join("lib/words.lua");
     fs::rename(dev.folder.join("lib/words.lua~"), &words).expect("renamed");

@@ -85,7 +85,7 @@ fn killing_the_server_refuses_no_connection() {
             thread::spawn(move || {
                 let mut connects = 0;
                 while !done.load(Ordering::Relaxed) {
-                    // A refused connection is a failure; one of a killed server may be reset.
+                    // A refused connection is a failure, but a connection to a killed server may be reset.
                     let mut client = veche.connect().expect("no connection is refused");
                     let _ = client
                         .write_all(veche::REQUEST)
@@ -411,7 +411,7 @@ fn bad_clients_of_the_control_socket_block_nothing() {
         answer.contains("\"ok\":false") && answer.contains("invalid request"),
         "{answer}"
     );
-    // Enough to reach the client limit: they time out, and others are accepted.
+    // The clients are enough to reach the limit: they time out, and then other clients are accepted.
     let more: Vec<_> = (0..40)
         .map(|_| UnixStream::connect(veche.control()).expect("queued"))
         .collect();

@@ -287,10 +287,10 @@ const TURN_STEPS: &[&str] = &[
     ".handle_relay(",
 ];
 
-/// Where the order of a turn's steps is defined, once.
+/// The folder in which the order of a turn's steps is defined, once.
 const TURN: &str = "crates/worker/src/";
 
-/// Where the calls of a turn's steps are defined, and the tests of one crate.
+/// Places that may contain these calls: their definitions, and the tests of one crate.
 const TURN_PARTS: &[&str] = &[
     "crates/hub/",
     "crates/frontends/src/",
@@ -312,7 +312,7 @@ const DEFINED_ONCE: &[&str] = &[
 /// Names of types that were replaced by those above.
 const REPLACED: &[&str] = &["SessionId", "TransportId"];
 
-/// Where unsafe code is allowed: system calls, Lua, PAM, and a test with a counting allocator.
+/// Files that may contain unsafe code: system calls, Lua, PAM, and a test with a counting allocator.
 const UNSAFE: &[&str] = &[
     "crates/net/src/sys",
     "crates/net/tests/allocation.rs",

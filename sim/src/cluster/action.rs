@@ -16,7 +16,7 @@ pub(super) enum Action {
     Subscribe { client: u8, channel: u8, node: u8 },
     /// A client ends a subscription.
     Unsubscribe { client: u8, channel: u8 },
-    /// A client ends its connection.
+    /// A client closes its connection.
     Disconnect { client: u8 },
     /// A back end publishes through this node.
     Publish {
@@ -39,7 +39,7 @@ pub(super) enum Action {
     Heal { node: u8 },
     /// Messages in flight to a node and from it stop, or continue.
     Stall { node: u8, is_stalled: bool },
-    /// A node ends, and another one takes its place.
+    /// A node ends, and another node takes its place.
     Crash { node: u8 },
     /// The store is copied: to a file, or to a replica that lags behind.
     Copy,

@@ -20,7 +20,7 @@ const MOVES_MAX: usize = 1 << 20;
 const RETURN_MS: u64 = 1_000;
 
 impl World {
-    /// Some messages in flight arrive.
+    /// Lets some messages in flight arrive.
     pub(super) fn round(&mut self, random: &mut Rng) -> PromiseResult {
         let ports = self.nodes.len() * usize::from(self.setup.workers);
         for _ in 0..random.usize(1..=8 * ports) {
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// All messages in flight arrive.
+    /// Lets all messages in flight arrive.
     pub(super) fn drain(&mut self, random: &mut Rng) -> PromiseResult {
         for _ in 0..MOVES_MAX {
             let mut is_idle = true;

@@ -5,7 +5,7 @@ use veche_hub::ConnectionId;
 use super::channels::CHANNELS;
 use super::ledger::Chain;
 
-/// A session: its node, its worker, its id there.
+/// The place of a session: its node, its worker, and its id there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionLocation {
     pub(super) node: usize,

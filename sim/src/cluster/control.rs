@@ -65,7 +65,7 @@ impl NodeControl {
         self.node.id()
     }
 
-    /// Returns whether the node has carried out the commands of all others, as far as it knows.
+    /// Returns whether the node has executed the commands of all other nodes, as far as it knows.
     pub(super) fn is_current(&self) -> bool {
         self.node.is_current()
     }

@@ -24,7 +24,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     entries: Vec<Entry>,
-    /// By channel and position.
+    /// The serials of the publications stored at a position, by channel and position.
     places: BTreeMap<(usize, u64, u64), Vec<Serial>>,
 }
 

@@ -1,4 +1,4 @@
-//! From a seed to a report.
+//! Runs a cluster from a seed and reports the result.
 
 use std::cell::Cell;
 use std::fmt;
@@ -26,7 +26,7 @@ pub struct Summary {
 /// A cluster that broke a promise.
 #[derive(Clone, Debug)]
 pub struct BrokenCluster {
-    /// The index of the action that broke it; [`ACTIONS`] for the end.
+    /// The index of the action that broke the promise; [`ACTIONS`] if it broke at the end.
     pub step: usize,
     /// The broken promise.
     pub failure: Failure,

@@ -67,7 +67,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the world: all clients leave, and no state of them may remain.
+    /// Ends the world: all clients leave, and none of their state may remain.
     pub(super) fn end(&mut self) -> PromiseResult {
         self.settle()?;
         for client in 0..self.clients.len() {

@@ -33,7 +33,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) replication: u64,
-    /// The replication id of the server that this one was a replica of.
+    /// The replication id of the server whose replica this server was.
     before: u64,
     pub(super) state: State,
     /// Whether the server currently refuses all commands.

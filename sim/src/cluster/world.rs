@@ -37,7 +37,7 @@ pub(super) struct World {
     pub(super) now_ms: u64,
     pub(super) servers: BTreeMap<u32, Server>,
     pub(super) primary: u32,
-    /// The last copy on disk, and the one of the replica.
+    /// The last copy of the store on disk, and the replica's copy.
     copy: Option<Stored>,
     replica: Option<Stored>,
     pub(super) ledger: Ledger,
@@ -422,7 +422,7 @@ impl World {
         self.nodes[node].remove_history(worker, (BACK_END, ticket), name(channel));
     }
 
-    /// Ends a node; another one takes its place, and has its bans.
+    /// Ends a node; another node takes its place, with the same bans.
     fn crash(&mut self, at: usize) {
         for client in 0..self.clients.len() {
             if self.clients[client]

@@ -30,7 +30,7 @@ fn a_server_that_lost_all_begins_new_epochs() {
     assert_eq!(bench.outlet.lost, [1]);
     let after = bench.publish_and_settle("b").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
-    // Nothing of the new epoch reaches a subscription of the old one.
+    // A subscription in the old epoch receives no publication of the new one.
     assert_eq!(bench.outlet.texts(1), ["a"]);
 }
 

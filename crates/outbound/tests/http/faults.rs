@@ -163,7 +163,7 @@ fn after_a_request_was_sent_no_kind_says_that_nothing_was() {
     assert!(fault.words.contains("connecting to"), "{fault:?}");
     assert_eq!(fault.kind, CallErrorKind::Timeout, "{fault:?}");
 
-    // Nothing listens there.
+    // Nothing listens on this port.
     let unused = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let at = unused.local_addr().expect("an address");
     drop(unused);

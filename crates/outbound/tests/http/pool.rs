@@ -159,7 +159,7 @@ fn streams() {
     drop(bench.outcome(id));
     waiting.until_empty();
 
-    // A body over the limit, and a truncated one.
+    // A call whose body exceeds the limit, and a call whose body is truncated.
     let server = Server::saying_once("HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\nshort");
     let mut limited = get(&server.url("/"));
     limited.body_bytes_max = 3;

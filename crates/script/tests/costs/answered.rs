@@ -183,7 +183,7 @@ pub(super) fn problems() -> Vec<String> {
     problems
 }
 
-/// Each task spawns two, so that there are more than can ever run.
+/// Starts tasks that each start two more, so that there are more tasks than can ever run.
 pub(super) fn spawn_forever() {
     let before = resident("VmRSS:");
     for body in [
@@ -227,7 +227,7 @@ pub(super) fn spawn_forever() {
             most <= MEMORY_BYTES_MAX + EXCESS_BYTES_MAX,
             "{body}: {most}"
         );
-        // A core shared with others makes single turns late.
+        // If the core is shared with other processes, single turns are late.
         assert!(late <= 10, "{body}: {late} turns of 200 took too long");
         assert!(answers >= 10, "{body}: {answers}");
     }

@@ -215,7 +215,7 @@ fn of_hooks(before: usize) -> Vec<String> {
     results.iter().filter_map(problem).collect()
 }
 
-/// Any number of tasks may send one long string.
+/// Any number of tasks may send the same long string, which must not be copied for each of them.
 fn of_calls_in_progress(before: usize) -> Option<String> {
     let mut bench = Bench::with(
         &format!(

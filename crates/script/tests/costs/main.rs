@@ -197,7 +197,7 @@ fn each_function_has_a_bound_in_the_guide() {
         .iter()
         .filter(|row| !functions.iter().any(|name| is_of(name, row)))
         .collect();
-    // Operators are not functions.
+    // These rows of the guide are operators, not functions.
     assert_eq!(strange, ["..", "#"], "rows without a function");
     for name in WORST.iter().flat_map(|(names, ..)| names.split(' ')) {
         assert!(functions.contains(name), "there is no {name}");

@@ -40,7 +40,7 @@ pub(super) struct ControlTarget {
     file: PathBuf,
 }
 
-/// Returns the control socket: as given, or from the configuration, even one with errors elsewhere.
+/// Returns the control socket: the given one, or that of the configuration, which may have errors elsewhere.
 pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<ControlTarget, CommandFailure> {
     let socket = match given {
         Some(socket) => socket,
@@ -64,7 +64,8 @@ impl ControlTarget {
             .map(|(answer, _)| answer)
     }
 
-    /// Also returns the connection, which the server keeps open as long as the client does.
+    /// Sends a request like [`ask`](Self::ask), and also returns the connection, which the server keeps open as long as
+    /// the client does.
     fn open(
         &self,
         request: &ControlRequest,
@@ -209,7 +210,7 @@ pub(super) fn restart(control: &ControlTarget) -> Result<(), CommandFailure> {
     replace(control, ControlCommand::Restart, "limits.drain_time")
 }
 
-/// Replaces the server process by `command`; `directive` names the old one's drain time.
+/// Replaces the server process by `command`; `directive` names the drain time of the old process.
 fn replace(
     control: &ControlTarget,
     command: ControlCommand,

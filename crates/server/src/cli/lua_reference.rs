@@ -143,7 +143,7 @@ impl Block {
                 self.settle();
                 self.results.push(Entry::result(rest));
             }
-            // Only for type checks in editors.
+            // These tags matter only for type checks in editors.
             "generic" | "operator" | "meta" => {}
             other => panic!("the types have a tag that the reference does not support: {other}"),
         }

@@ -164,7 +164,7 @@ impl Template {
 /// Creates the folder and prints the next steps.
 pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
     let NewArgs { folder, template } = args;
-    // Also fails for existing inaccessible folders and dangling links.
+    // This also fails for existing folders without access, and for dangling links.
     fs::create_dir(folder).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::AlreadyExists => "it already exists: choose another name".to_owned(),

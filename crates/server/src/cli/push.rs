@@ -333,7 +333,7 @@ fn stream(
 struct Sender {
     address: SocketAddr,
     out: BufWriter<TcpStream>,
-    /// One token for each push without a response.
+    /// The tokens of pushes that have no response yet.
     tokens: SyncSender<()>,
     skipped: u64,
 }

@@ -39,7 +39,7 @@ pub(super) fn run(control: &ControlTarget, form: OutputFormat) -> Result<(), Com
     }
 }
 
-/// A line for each node, this one first.
+/// Returns a line for each node, starting with this one.
 fn cluster(cluster: &Value) -> String {
     let Some(nodes) = cluster["nodes"].as_array() else {
         return "not a node of a cluster: [engine] type is \"memory\"\n".to_owned();
@@ -131,7 +131,7 @@ fn slow(kinds: &Value) -> String {
     text
 }
 
-/// The first rows, by their path in the response; the others follow in its order.
+/// The first rows, by their path in the response; other rows follow in the order of the response.
 const ROWS: [(&str, &str); 12] = [
     ("state", "/state"),
     ("pid", "/pid"),

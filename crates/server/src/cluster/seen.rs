@@ -38,7 +38,7 @@ impl Seen {
         self.peers.len() + 1
     }
 
-    /// Returns the number of other nodes that conflict with this one.
+    /// Returns the number of other nodes whose name or settings conflict with those of this node.
     pub(crate) fn disagreeing(&self) -> usize {
         let peers = self.peers.iter();
         peers

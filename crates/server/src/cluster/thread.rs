@@ -279,7 +279,7 @@ impl Thread {
                 }
             }
             NodeMessage::Relay(relay) => {
-                // A client can forge the worker in its address.
+                // A client's request names the worker, so the number may be forged.
                 let home = Some(relay.to.worker).filter(|worker| worker.0 < self.workers);
                 self.send_to_home(home, NodeMessage::Relay(relay));
             }

@@ -130,7 +130,7 @@ impl FileCache {
             .then(|| entry.found.as_ref().map(|(file, _)| file.clone()))
     }
 
-    /// Returns the cached file if its version is unchanged.
+    /// Returns the cached file if its version is still `version`, and renews the time of its check.
     pub(super) fn confirm(
         &mut self,
         root: &Path,

@@ -52,11 +52,11 @@ struct FuzzClient {
     wire: Vec<u8>,
     /// True while the script has not modified the client's bytes.
     is_honest: bool,
-    /// The server answered without TLS, so nothing further can be decrypted.
+    /// True once the server has answered without TLS, so that nothing further can be decrypted.
     is_lost: bool,
 }
 
-/// Runs one script; panics on a finding.
+/// Runs one script; panics if it has found a fault.
 pub fn tls_server(data: &[u8]) {
     let trust = ClientTrust::new(&TrustSource::Insecure).expect("nothing is read");
     let mut stage = FuzzStage::new(&good(CONFIG));

@@ -18,7 +18,7 @@ use super::OutputRecord;
 /// A driver that wraps the simulated network.
 pub(super) struct RecordingDriver {
     network: Simulated,
-    /// Replaces the network while its events are handled.
+    /// A network that takes the place of `network` while the network's events are handled.
     spare: Option<Simulated>,
     record: OutputRecord,
     /// Open transports, and whether they are paused.

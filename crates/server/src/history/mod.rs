@@ -45,10 +45,10 @@ pub(crate) struct HistoryArchive {
 }
 
 impl HistoryArchive {
-    /// Opens the configured folder and loads each hub's channels. All hubs already have their namespaces and the time.
+    /// Opens the configured folder and loads each hub's channels. All hubs must have their namespaces and the time.
     ///
     /// # Errors
-    /// The server can't start, as one line.
+    /// The server can't start; the error is one line.
     pub(crate) fn begin(
         store: Option<&HistoryStore>,
         boot: Option<String>,

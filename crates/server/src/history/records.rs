@@ -9,7 +9,7 @@ use veche_hub::{
     PublicationInfo, RestoredStream, Version,
 };
 
-/// The format of a publication's metadata; others may follow.
+/// The format of a publication's metadata, as a number; later versions may have other formats.
 const INFO_FORMAT: u8 = 1;
 
 /// Converts a batch of the hub to records.

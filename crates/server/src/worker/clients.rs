@@ -15,7 +15,7 @@ use super::{WorkerApps, WorkerState};
 const GOING_AWAY: &str = "the server is going away";
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Dials the connections requested by applications, and abandons unwanted ones.
+    /// Dials the connections requested by applications, and drops those that are no longer needed.
     pub(super) fn dial<D: Driver>(&mut self, driver: &mut D) {
         for (outgoing, trust) in self.trust_loader.take_ready() {
             self.dial_one(driver, outgoing, trust.map(Some));

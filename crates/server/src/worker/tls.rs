@@ -19,7 +19,7 @@ use super::transport::ConnectionTransport;
 use super::{LOG, WorkerApps, WorkerState};
 use crate::tls_listeners::ListenerMode;
 
-/// Decrypted bytes of one event beyond which the buffer is freed.
+/// The limit of the buffer of decrypted bytes: it is freed if an event exceeds it.
 const KEPT_BYTES: usize = 256 << 10;
 
 /// The most handshake steps in a turn: about a millisecond of signing and key exchange.

@@ -46,7 +46,7 @@ fn say(socket: &mut TcpStream, command: &Value) {
     socket.write_all(&frame).expect("the server reads");
 }
 
-/// Connects a client and subscribes it to the channel.
+/// Connects a client and subscribes it to the channel `long:1`; `more` has further fields of the command.
 fn join(socket: &mut TcpStream, more: &Value) {
     say(socket, &json!({ "id": 1, "connect": {} }));
     let mut subscribe = json!({ "channel": "long:1" });

@@ -62,7 +62,7 @@ fn names_that_collide() {
     };
     posts(&[
         names(&|n| format!("k{n}")),
-        // All of these collide for hashes that use only the ends and the middle of a name.
+        // Hashes that use only the ends and the middle of a name give all of these names the same value.
         names(&|n| format!("aaaaaaaa{n:08}aaaaaaaaaaaaaaaaaaaaaaaa")),
         names(&|n| format!("aaaaaaaaaaaaaaaaaaaaaaaa{n:08}aaaaaaaa")),
     ]);

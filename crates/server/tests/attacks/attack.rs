@@ -130,7 +130,7 @@ impl Attack<'_> {
             },
             ..self.options
         };
-        // All clients belong to one worker.
+        // With one worker, all clients share the worker that is attacked.
         let setup = Setup {
             io: self.io,
             workers: 1,

@@ -75,7 +75,7 @@ fn lengths_that_lie() {
         (lies((1 << 63) - 1), 1009),
         (lies((1 << 32) + 1), 1009),
         (lies(1 << 17), 1009),
-        // Not in the shortest form: RFC 6455, section 5.2.
+        // Lengths that are not in the shortest form, which RFC 6455, section 5.2, forbids.
         (lies(5), 1002),
         (lies(0xffff), 1002),
         ([&[BINARY, 0xfe, 0, 125][..], &[0; 130]].concat(), 1002),

@@ -77,7 +77,7 @@ impl Whole {
         self.run_as(attack, attempt);
     }
 
-    /// Runs an attack with other parameters on such a server.
+    /// Runs an attack with other parameters on a server with a certificate of the authority.
     fn run_as(&self, attack: Attack<'_>, attempt: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
         let files = self.files();
         let files: Vec<_> = (files.iter())
@@ -269,7 +269,7 @@ fn keys_that_change_without_end() {
     });
 }
 
-/// Endless records to decrypt, from as many clients as in the other floods.
+/// Clients send TLS records endlessly, as many clients as in the other floods.
 #[test]
 fn records_as_fast_as_they_go() {
     let whole = Whole::new();

@@ -1,4 +1,4 @@
-//! Input that can't be measured: one clear line for each, and an exit code.
+//! Input that can't be measured: each run ends with one clear line and an exit code.
 
 use std::net::TcpListener;
 use std::sync::Arc;

@@ -175,7 +175,7 @@ fn the_example_plays_users_of_the_demo() {
     let outcome = bench(&[&run[..], &["--threads", "2", "--pid", &pid]].concat());
     outcome.assert_clean();
     assert_eq!(outcome.at("/kind"), "script");
-    // Each user loads the page once, some of them before the measured time begins.
+    // Each user loads the page once; some do so before the measured time begins.
     let at_least = [
         ("page", 1),
         ("connect", 1),

@@ -102,7 +102,7 @@ fn a_scenario_stops_at_a_promise_that_is_broken_for_good() {
             .any(|line| line.starts_with("the phase runs to its end: ")),
         "{broken:#?}"
     );
-    // Without the option all phases run.
+    // Without the option that stops at the first broken promise, all phases run.
     let outcome = file(false, "400ms");
     assert_eq!(outcome.at("/stopped"), false);
     assert_eq!(outcome.at("/phases").as_array().map(Vec::len), Some(2));

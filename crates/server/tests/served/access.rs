@@ -56,7 +56,7 @@ fn networks_that_are_not_let_in_are_closed_before_they_speak() {
         // A reload admits one client and excludes the other; open connections stay.
         server.configure(&options("allow = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
-        // Workers apply the reload one after the other.
+        // Workers apply a reload one after the other, so the test waits for all of them.
         until("other clients to be rejected", || {
             is_closed(TcpStream::connect(server.public).expect("a connection"))
         });
@@ -90,7 +90,7 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         assert_eq!(status("/echo", "198.51.100.7"), 101);
         // The listener's own rules apply to clients too.
         assert_eq!(status("/echo", "192.0.2.66"), 403);
-        // Without the header the request is the proxy's own.
+        // A request without the header counts as the proxy's own.
         assert_eq!(status_of_handshake(&server, "/office", ""), 403);
         assert_eq!(turned_away(&server, "network"), 3.0);
 
@@ -219,7 +219,7 @@ fn behind_a_proxy_each_client_has_its_own_share() {
             429
         );
         let _other = open("192.0.2.8").expect("another client");
-        // A /64 counts as one client.
+        // IPv6 addresses of one /64 count as one client.
         let _third = open("2001:db8::1").expect("the first");
         let _fourth = open("2001:db8::2").expect("the second");
         assert!(open("2001:db8::3").is_err());
@@ -267,7 +267,7 @@ fn trying_again_on_the_same_connection_counts() {
             },
         );
         let mut http = Http::connect(server.public);
-        // No user: 401, and the connection stays open.
+        // A handshake without a user is answered with 401, and the connection stays open.
         let mut statuses = Vec::new();
         for _ in 0..7 {
             let response = http.request("GET", "/ws", UPGRADE, b"").expect("an answer");

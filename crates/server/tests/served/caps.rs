@@ -22,7 +22,7 @@ fn at_the_cap_the_next_one_waits() {
         let mut inside: Vec<Socket> = (0..50)
             .map(|i| Socket::open(server.public, &format!("/ws?user=u{i}")))
             .collect();
-        // Gives the other workers time to notice.
+        // The pause gives the other workers time to notice the limit.
         thread::sleep(Duration::from_millis(100));
         let public = server.public;
         let waiting: Vec<_> = (0..10)
@@ -41,7 +41,7 @@ fn at_the_cap_the_next_one_waits() {
             "a connection was accepted over the cap"
         );
         assert_eq!(server.connections(), 50);
-        // Existing clients are served meanwhile.
+        // Existing clients are served while the limit is reached.
         assert!(inside.iter_mut().step_by(7).all(Socket::is_alive));
         for leaving in inside.drain(..25) {
             leaving.leave();

@@ -40,7 +40,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// Calls over a persistent connection, which stays with one worker.
+/// Makes a call over a persistent connection, which stays with one worker.
 fn ask(http: &mut Http, method: &str, body: &Value) -> Value {
     let path = format!("/api/{method}");
     let body = body.to_string();

@@ -100,7 +100,7 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
         login.raw(request.as_bytes()).expect("it is taken");
     }
 
-    // Connected users continue.
+    // Users who are already connected are served during the flood.
     for number in 0..20 {
         let publish = json!({"id": 3, "publish": {"channel": "dialog:#ann,bob", "data": number}});
         ann.say(&publish.to_string());

@@ -30,7 +30,7 @@ fn churn(server: &Server, clients: usize) {
                     let mut socket =
                         TcpStream::connect(server.public).expect("the server takes connections");
                     let _ = socket.write_all(HALVES[(number + share) % HALVES.len()].as_bytes());
-                    // Every fourth closes gracefully, the others with RST.
+                    // One of four clients closes gracefully, the others with RST.
                     if number % 4 != 0 {
                         socket2::SockRef::from(&socket)
                             .set_linger(Some(Duration::ZERO))

@@ -123,7 +123,7 @@ fn chat_of_a_room() {
     on_all(|setup| {
         let server = example(setup, "rooms");
         page(&server, "<title>Chat</title>");
-        // Enough for three workers to have some each.
+        // The guests are enough for each of three workers to have some.
         let names = ["Анна", "Boris", "c", "d", "e", "f"];
         let mut guests: Vec<Guest> = Vec::new();
         for nick in names {
@@ -153,7 +153,7 @@ fn chat_of_a_room() {
         for guest in &mut guests {
             assert_eq!(guest.hear(), event);
         }
-        // Another room receives none of it and can't reply.
+        // A guest of another room receives none of the messages and can't reply.
         stranger.say(&json!({"type": "here", "to": guests[0].id}));
         stranger.say(&json!({"type": "say", "text": "alone"}));
         assert_eq!(stranger.hear()["text"], "alone");
@@ -226,7 +226,7 @@ fn chat_refuses_bad_names_and_lives_with_bad_messages() {
 
 #[test]
 fn rest_api() {
-    // The notes are in one worker's memory, as the configuration explains.
+    // With one worker, since the notes are in the memory of a worker, as the configuration explains.
     for setup in setups().filter(|setup| setup.workers == 1) {
         let server = example(setup, "rest-api");
         let mut http = Http::connect(server.public);
@@ -392,7 +392,7 @@ fn next_of(feed: &mut Socket) -> Value {
     serde_json::from_str(&feed.text()).expect("JSON")
 }
 
-/// Both sides of LAppS's benchmark, with fewer connections and a shorter time.
+/// Runs the client and the server of LAppS's benchmark, with fewer connections and a shorter time.
 #[test]
 fn lapps_benchmark() {
     on_all(|setup| {
@@ -413,7 +413,7 @@ fn lapps_benchmark() {
         until("the connections", || {
             server.log().contains("all 20 are connected")
         });
-        // Other routes are served alongside.
+        // Other routes of the example are served too.
         let mut socket = Socket::open(server.public, "/echo");
         socket.say("hello");
         assert_eq!(socket.text(), "hello");
@@ -446,7 +446,7 @@ fn feed_of_its_own_source() {
     on_all(|setup| {
         let server = example(setup, "feed");
         page(&server, "<title>Feed</title>");
-        // The copy listens elsewhere, and so does its source.
+        // The copy of the example listens on another port, and so does its source.
         feed_from(&server, server.public);
         let mut listeners: Vec<Socket> = (0..6)
             .map(|_| Socket::open(server.public, "/feed"))

@@ -328,7 +328,7 @@ fn applications_read_history_and_presence() {
             let answer = get(server.public, &format!("/read?{query}"));
             (answer.status, answer.text().to_owned())
         };
-        // The connections reach different workers.
+        // Each request is on a new connection, so that the requests reach different workers.
         for _ in 0..4 {
             let all = "1@1en 2@2en 3@3en 4@4en 5@5en | 5".to_owned();
             assert_eq!(ask("what=history&channel=chat:1"), (200, all));

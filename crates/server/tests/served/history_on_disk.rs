@@ -280,7 +280,7 @@ fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     let after = publish(&server, "chat:1", &json!(2));
     assert_eq!(after["offset"], 2, "the history is there");
     assert_ne!(after["epoch"], before["epoch"]);
-    // The epochs are renewed only once.
+    // The command renews the epochs once, not at each start.
     server.stop();
     server.start_again(&options);
     let later = publish(&server, "chat:1", &json!(3));
@@ -326,7 +326,7 @@ fn a_full_disk_delays_only_stored_publications() {
     on_all(|setup| {
         let options = Options {
             routes: ROUTES,
-            // Otherwise the signal for a file at its size limit would kill the process.
+            // The shell ignores SIGXFSZ, which would otherwise kill the process when a file reaches its size limit.
             shell: "trap '' XFSZ",
             ..Options::default()
         };
@@ -453,7 +453,7 @@ fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
             continue;
         };
         if client.recovered == false {
-            // More than a recovery sends: the history has the rest.
+            // The client has missed more than one recovery sends: the rest is read from the history.
             received.extend(read(server, channel, &since));
             continue;
         }
@@ -585,7 +585,7 @@ return ticker
         let routes = format!("{ROUTES}\n[[service]]\nname = \"ticker\"\nscript = \"ticker.lua\"\n");
         let options = Options {
             routes: &routes,
-            // Otherwise the signal for a file at its size limit would kill the process.
+            // The shell ignores SIGXFSZ, which would otherwise kill the process when a file reaches its size limit.
             shell: "trap '' XFSZ",
             files: &[("ticker.lua", TICKER)],
             ..Options::default()

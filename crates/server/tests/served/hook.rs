@@ -112,7 +112,7 @@ fn the_back_end_names_the_user() {
             );
         }
         assert!(!head.contains("sec-websocket"), "{head}");
-        // The hook gets the routed path.
+        // The hook gets the decoded and normalised path, by which the request was routed.
         assert_eq!(status(&server, "/x/..//%68ook?%78", &sid("ann")), 101);
         let head = back_end.heads().pop().expect("a request");
         let head = head.to_ascii_lowercase();
@@ -135,7 +135,7 @@ fn the_back_end_names_the_user() {
             assert_eq!(status(&server, "/hook", &sid(name)), expected);
         }
         assert_eq!(status(&server, "/hook", ""), 401);
-        // The application decides last.
+        // The application may still refuse a user whom the hook admits.
         assert_eq!(status(&server, "/lua/x", &sid("mallory")), 403);
         // The hook is not asked about a page of another origin.
         let before = back_end.count();
@@ -174,11 +174,11 @@ fn answers_are_kept_as_long_as_they_say() {
         }
         assert_eq!(back_end.count(), 2);
         assert_eq!(asked(&server, "cached"), 4.0);
-        // Another cookie, and another path, are different requests.
+        // A request with another cookie or another path is not answered from the cache.
         assert_eq!(status(&server, "/hook", &sid("bob")), 101);
         assert_eq!(status(&server, "/hook?x", &sid("ann")), 101);
         assert_eq!(back_end.count(), 4);
-        // Cached answers survive a reload.
+        // The cache of answers survives a reload.
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(status(&server, "/hook", &sid("ann")), 101);
         assert_eq!(back_end.count(), 4);
@@ -208,7 +208,7 @@ fn a_back_end_that_fails_is_left_alone() {
     });
 }
 
-/// Holds its responses back until released.
+/// A back end that holds its responses back until they are released.
 struct Held {
     back_end: Asked,
     go: SyncSender<()>,
@@ -239,7 +239,7 @@ fn a_slow_back_end_does_not_delay_other_clients() {
             until("both to wait", || {
                 Metrics::scrape(server.internal).sum("veche_identity_hook_waiting", &[]) == 2.0
             });
-            // Identical requests are merged.
+            // Two identical requests are merged into one.
             assert_eq!(asked(&server, "joined"), 1.0);
             until("it to be asked", || back_end.count() == 1);
             echo.say("still here");
@@ -460,7 +460,8 @@ fn a_refused_centrifuge_client_gets_a_terminal_code() {
         let server = Server::serving(setup, &routes, &[]);
         let refused = |target: &str, name: &str| {
             let mut socket = open(&server, target, name);
-            // Data sent immediately is not processed.
+            // The command that the client sends at once is not processed, since the server closes the connection with a
+            // code.
             socket.say(r#"{"id":1,"connect":{}}"#);
             loop {
                 match socket.next() {

@@ -118,7 +118,7 @@ fn responses_come_in_parts() {
         assert_eq!(whole.header("transfer-encoding"), Some("chunked"));
         let expected: String = (1..=2000).map(|i| format!("part {i}\n")).collect();
         assert_eq!(whole.text(), expected);
-        // Written parts are sent at once.
+        // Each part is sent when the handler has written it.
         http.raw(b"GET /web/parts?count=3&wait=0.1 HTTP/1.1\r\nHost: a\r\n\r\n")
             .expect("sent");
         http.head().expect("a head");
@@ -168,7 +168,7 @@ fn a_client_that_does_not_read_holds_its_writer_back() {
             std::thread::sleep(Duration::from_millis(30));
             seen > 0 && seen == before
         });
-        // The kernel's buffers hold some megabytes.
+        // The kernel's buffers hold some megabytes, so the handler has to stop before the end.
         assert!(seen < 2500, "{seen} of 30 MB in pieces of 10 KB");
         let mut bytes = 0;
         while let Some(chunk) = http.chunk().expect("a chunk") {
@@ -247,14 +247,14 @@ fn handlers_have_a_time_limit() {
             (late.status, late.header("connection")),
             (504, Some("close"))
         );
-        // Timers count whole milliseconds, and may be early by less than one.
+        // Timers count whole milliseconds, so they may fire up to a millisecond early.
         assert!(began.elapsed() >= Duration::from_millis(999));
         until("its handler to be told", || count(&server, "late") == 1);
         until("its log", || {
             let words = "the request took longer than request_timeout";
             server.log().contains(words)
         });
-        // The limit applies between two writes.
+        // The time limit applies between two writes, not to the whole response.
         let began = now();
         let slow = get(server.public, "/web/parts?count=4&wait=0.4");
         assert_eq!(slow.text().lines().count(), 4);

@@ -119,7 +119,7 @@ fn a_slow_reader_keeps_the_newest_publications() {
         let mut latest = narrow(&server, "/latest?channel=news&channel=sport");
         let mut reader = Socket::open(server.public, "/newest?user=bob&channel=news");
         let mut lines = Lines::connect(server.push);
-        // Far more than the kernel and the outboxes hold.
+        // The publications are far more than the kernel and the outboxes hold.
         let count = 2000;
         let filler = "x".repeat(8 << 10);
         for number in 0..count {

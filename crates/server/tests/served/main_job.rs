@@ -33,7 +33,7 @@ fn text(text: &str) -> Seen {
     Seen::Text(text.to_owned())
 }
 
-/// After all tests nothing is pending: a final mark is the next message of each client.
+/// Asserts at the end of a test that no message is pending: each client's next message is a final mark.
 #[track_caller]
 fn nothing_else_came(server: &Server, crowd: &mut [(String, Socket)]) {
     let answer = call(
@@ -96,7 +96,7 @@ fn lines_reach_their_users() {
     });
 }
 
-/// Several lines in a packet, a line over several packets, the last one incomplete.
+/// Lines arrive in any packets: several in one, one over several, and the last one incomplete.
 #[test]
 fn lines_need_no_packets_of_their_own() {
     on_all(|setup| {
@@ -229,7 +229,7 @@ fn frames_of_the_back_end_reach_their_users() {
         );
         let mut back =
             Socket::upgrade(connect(), "/api/socket", &[("X-API-Key", "key")]).expect("a socket");
-        // All requests are sent at once: responses have their ids and are in order.
+        // All requests are sent before a response is read: responses are in order and have the ids of their requests.
         for id in 0..200 {
             let user = format!("tester{:02}", id % 3);
             back.say(&json!({"user": user, "data": format!("number {id}"), "id": id}).to_string());

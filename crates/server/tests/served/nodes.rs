@@ -39,7 +39,7 @@ impl Client {
     fn on(path: &str, server: &Server, user: &str, channel: &str) -> Self {
         let target = format!("{path}?user={user}&channel={channel}");
         let client = Self(Socket::open(server.public, &target));
-        // Some routes do not tell a client that it is subscribed.
+        // On some routes a client gets no message when its subscription is complete, so the API is queried.
         until("the subscription", || {
             let all = call(server.internal, "channels", &json!({}));
             !all["result"]["channels"][channel].is_null()

@@ -68,7 +68,7 @@ impl Rules {
             &format!("auth required pam_ftp.so users=guest,visitor\n{fine}"),
         );
         rules.write("broken", &format!("auth required pam_not_there.so\n{fine}"));
-        // Prompts twice.
+        // Rules that prompt twice.
         rules.write(
             "two",
             &format!(
@@ -236,7 +236,7 @@ fn pam_names_the_user() {
                 );
             }
         }
-        // A foreign origin causes no check.
+        // A handshake from a foreign origin is refused before the password is checked.
         let before = rules.asked();
         let foreign = format!("Origin: https://evil.example\r\n{}", basic("eve:right:eve"));
         assert_eq!(handshake(&server, "/pam", &foreign).status, 403);
@@ -322,7 +322,7 @@ fn rules_of_the_guide_refuse_wrong_passwords() {
     let folder = rules.0.display();
     let counted = rules.0.join("counted");
     let check = format!("pam_exec.so quiet expose_authtok /bin/sh {folder}/check.sh {folder}");
-    // The directory's module is replaced by one of the test.
+    // Replaces the directory's PAM module by a module of the test.
     let with = |text: &str, module: &str| {
         let lines = text.lines().map(|line| match line.starts_with("auth") {
             true => line.replace("pam_sss.so", module),
@@ -344,7 +344,7 @@ fn rules_of_the_guide_refuse_wrong_passwords() {
         drop(server);
         rules.write("guide", &with(&text, &check));
         let server = rules.serve(USUAL, "guide", pam);
-        // Accounts that exist on every machine.
+        // The account `nobody` exists on every machine.
         assert_eq!(status(&server, "nobody:right:nobody"), 101, "{text}");
         assert_eq!(status(&server, "nobody:wrong"), 401, "{text}");
         let is_locked = text.contains("pam_faillock");
@@ -406,7 +406,7 @@ fn a_slow_module_does_not_delay_other_clients() {
     until("no request to wait", || {
         gauge(&server, "veche_pam_waiting") == 0.0
     });
-    // Idle helpers end.
+    // Helpers that are idle for a while end.
     until("no helper", || helpers(server.pid()).is_empty());
     until("none to be counted", || {
         gauge(&server, "veche_pam_helpers") == 0.0
@@ -478,10 +478,10 @@ fn a_password_check_that_times_out_is_charged() {
         "{}",
         server.log()
     );
-    // A failed check was charged; one whose helper dies costs as much.
+    // A failed check was charged to its client; a check whose helper dies costs as much.
     assert_eq!(status(&server, "eve:crash"), 503);
     assert_eq!(status(&server, "dan:right:dan"), 429);
-    // Cached results cause no check.
+    // A result in the cache saves a check.
     assert_eq!(status(&server, "bob:right:bob"), 101);
 }
 
@@ -557,7 +557,7 @@ fn repeated_wrong_passwords_are_delayed() {
             (checks(&server, "refused"), checks(&server, "throttled")),
             (3.0, 1.0)
         );
-        // Unreadable credentials cause no check.
+        // Credentials that can't be parsed are refused without a check.
         assert_eq!(handshake(&server, "/pam", "").status, 401);
     });
 }

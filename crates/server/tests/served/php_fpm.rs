@@ -144,7 +144,7 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
     let mut socket = Socket::open(server.public, "/php?user=ann");
     socket.say("print");
     until("a line", || server.log().contains("printed by the handler"));
-    // Calls of the API are impossible without its address.
+    // Without the address of the API, handlers can't call it.
     socket.say("presence");
     assert_eq!(socket.closed(), 1011);
     until("a reason", || {

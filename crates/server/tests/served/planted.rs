@@ -51,7 +51,7 @@ impl Plant {
             Self::Fifo => {
                 mknodat(CWD, at, FileType::Fifo, Mode::from(0o666), 0).expect("a FIFO");
             }
-            // Like /dev/null, which accepts everything.
+            // A device like /dev/null, which accepts everything.
             Self::Device => {
                 let mode = Mode::from(0o666);
                 mknodat(CWD, at, FileType::CharacterDevice, mode, makedev(1, 3)).expect("a device");

@@ -92,7 +92,7 @@ fn nginx_passes_connections_on() {
     });
 }
 
-/// HAProxy, ended with its test.
+/// A HAProxy process, killed when it is dropped.
 struct HaProxy(Child);
 
 impl HaProxy {

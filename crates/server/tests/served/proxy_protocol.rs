@@ -152,7 +152,7 @@ fn connections_without_the_header_are_rejected() {
             b"PROXY TCP4 192.0.2.7 nobody 1 2\r\n",
             b"\x16\x03\x01\x02\0\x01",
             &too_long,
-            // An incomplete header that times out.
+            // A header that stays incomplete until its time limit.
             b"PROXY TCP4 192.0.2.7",
         ];
         for header in bad {

@@ -68,7 +68,7 @@ fn a_throttled_client_can_leave_or_be_disconnected() {
             socket.say("two");
             assert_eq!(socket.text(), "one");
             assert_eq!(socket.text(), "two");
-            // At this rate the message would not be read before an hour has passed.
+            // At this rate the server would read this message only after an hour.
             socket.say("three");
             drop(socket);
         }
@@ -161,7 +161,7 @@ fn pongs_that_were_asked_for_cost_nothing() {
     on_all(|setup| {
         let server = serve(setup, "message_rate = \"1/h\"\nover_rate = \"close\"");
         let mut socket = Socket::open(server.public, "/paced");
-        // In this time the client answers four pings of the server.
+        // During this wait the client answers four pings of the server.
         assert_eq!(
             socket.within(std::time::Duration::from_millis(4_500)),
             Seen::Nothing

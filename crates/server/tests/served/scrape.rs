@@ -42,7 +42,7 @@ fn the_counters_add_up_after_a_known_day() {
         assert_eq!(broken.closed(), 1002);
         lines.finish();
         drop(broken);
-        // Five sessions are left.
+        // Five sessions remain open.
         server.await_connections(5);
 
         let metrics = Metrics::scrape(server.internal);

@@ -100,7 +100,7 @@ fn wrong_keys_are_counted_logged_and_slowed_and_a_right_one_passes() {
                     let guess = format!(
                         "POST {path} HTTP/1.1\r\nHost: test\r\nX-API-Key: GUESS{number}\r\nContent-Length: 0\r\n\r\n"
                     );
-                    // The server closes before all of them are sent.
+                    // The server closes the connection before all guesses are sent.
                     if socket.write_all(guess.as_bytes()).is_err() {
                         return;
                     }

@@ -160,7 +160,7 @@ fn a_client_that_does_not_read_replies_is_paused() {
             rss_after < rss_before + 8 * 1024,
             "{rss_before} KiB grew to {rss_after}"
         );
-        // Once the client reads, all complete messages are returned.
+        // Once the client reads, it receives the echoes of all complete messages.
         for _ in 0..sent / message.len() {
             assert_eq!(asking.next(), Seen::Binary(data.clone()));
         }

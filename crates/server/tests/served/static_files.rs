@@ -144,7 +144,8 @@ fn the_variant_that_the_client_prefers_is_sent() {
                 "{what}"
             );
         }
-        // A client without preferences, and one that accepts nothing available.
+        // A client without preferences gets the plain file. A client that accepts none of the available variants gets
+        // 406.
         let answer = ask(&mut http, "GET", "/assets/app.js", "");
         assert_eq!(answer.text(), "plain js");
         let answer = ask(

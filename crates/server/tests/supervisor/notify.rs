@@ -10,7 +10,7 @@ use crate::ask::{RELOAD, ask};
 use crate::support::SOON;
 use crate::veche::Veche;
 
-/// Returns the next message with such a line, counting watchdog messages in between.
+/// Returns the next message that has this line; adds the number of watchdog messages before it to `beats`.
 fn next(socket: &UnixDatagram, line: &str, beats: &mut u32) -> String {
     let mut bytes = [0; 4096];
     loop {

@@ -197,7 +197,7 @@ fn an_old_process_that_says_nothing_is_waited_for_until_it_is_dead() {
     ledger.upgrade(&veche, "2").expect("upgraded");
     let new = veche.server_pid();
     assert!(veche.is_answering().expect("the new process serves"));
-    // A process that replaces the new one waits too.
+    // If the new process is killed, the process that replaces it waits for the old services too.
     kill(new, Signal::KILL);
     veche.await_another_than(new);
     thread::sleep(Duration::from_millis(300));

@@ -41,7 +41,7 @@ impl Manager {
         }
     }
 
-    /// Handles messages until one has this line.
+    /// Handles messages until one contains this line.
     fn take_until(&mut self, line: &str) {
         loop {
             let mut bytes = [0; 4096];
@@ -157,7 +157,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
         veche.signal(Signal::TERM);
         assert_eq!(veche.exit_code(), Some(0));
         manager.take_until("STOPPING=1");
-        // Enough for each of the sockets to get some.
+        // The connections are enough for each of the sockets to get some.
         let begun = now();
         let waiting: Vec<TcpStream> = (0..100).map(|_| asking(address)).collect();
         manager.start(&mut veche);

@@ -140,7 +140,7 @@ impl Veche {
         &self.folder
     }
 
-    /// Returns the path of its own program, if it has one.
+    /// Returns the path of the program in the test's folder, which exists after [`install`](Self::install).
     pub(crate) fn program(&self) -> PathBuf {
         self.folder.join("veche")
     }

@@ -132,7 +132,7 @@ pub(crate) fn on_each(test: impl Fn(Setup)) {
     }
 }
 
-/// Waits for a condition.
+/// Waits until a condition holds; fails after [`SOON`].
 #[track_caller]
 pub(crate) fn until(what: &str, mut happens: impl FnMut() -> bool) {
     let deadline = now() + SOON;

@@ -119,7 +119,7 @@ impl Server {
         assert_eq!(self.exit_code(), Some(0), "{}", self.log());
     }
 
-    /// Kills the supervisor alone: its server process drains.
+    /// Kills the supervisor alone. The server process notices that, and drains.
     pub(crate) fn kill_supervisor(&mut self) {
         let mut child = self.child.take().expect("started");
         child.kill().expect("ours");

@@ -207,7 +207,7 @@ impl Socket {
         if text == skipped { self.text() } else { text }
     }
 
-    /// Skips to the close frame and returns its code; asserts that the end follows.
+    /// Skips items up to the close frame and returns its code; asserts that the connection ends after it.
     #[track_caller]
     pub(crate) fn closed(&mut self) -> u16 {
         loop {

@@ -54,7 +54,7 @@ fn visible_types(tokens: &[String]) -> Vec<&str> {
             let scope = &before[start + 1..];
             matches!(scope, [] | ["(", .., ")"])
         });
-        // A macro's parameter is no name.
+        // A parameter of a macro, such as `$name`, is not a name of a type.
         if is_visible && pair[1].starts_with(char::is_uppercase) {
             names.push(pair[1].as_str());
         }
@@ -67,7 +67,7 @@ fn folders_by_type() -> BTreeMap<String, BTreeSet<String>> {
     let texts: BTreeMap<String, String> = sources().collect();
     let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for folder in crates() {
-        // These are the modules of the product, without those of tests.
+        // The modules exclude those that only tests use.
         for module in Modules::read(&folder).0.values() {
             let tokens = tokens(&texts[&format!("{folder}{}", module.file)]);
             for name in visible_types(&tokens) {

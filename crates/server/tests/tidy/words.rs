@@ -169,7 +169,7 @@ fn assert_few(kind: &str, counted: impl Iterator<Item = (usize, Vec<String>)>) {
 #[test]
 fn comments_are_plain_english() {
     let read = sources().filter(|(name, _)| name.starts_with("crates/"));
-    // This file has to spell the phrases.
+    // This file contains the phrases as strings.
     let read = read.filter(|(name, _)| !name.ends_with("tidy/words.rs"));
     assert_few(
         "comments",

@@ -254,7 +254,7 @@ fn a_back_end_subscribes_with_all_that_centrifugo_knows() {
             }
             call(server.internal, "subscribe", &body)
         };
-        // No connection has that session.
+        // No connection has this session id.
         let answer = subscribe(json!({ "session": "none" }));
         assert_eq!(answer, json!({ "result": {} }));
         let answer = subscribe(json!({ "b64info": "eyJhIjoxfQ==", "b64data": "AP8=" }));

@@ -195,7 +195,7 @@ fn deltas_are_right_while_clients_come_and_go() {
                         let joined = client.ask(json!({ "id": 2, "subscribe": request }));
                         let joined = &joined["subscribe"];
                         epoch = joined["epoch"].clone();
-                        // The client reconnects without state.
+                        // The client reconnects without the data that deltas refer to.
                         let mut has = Has::default();
                         let mut hear = |publication: &Value| {
                             received += 1;

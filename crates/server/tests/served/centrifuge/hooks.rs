@@ -607,7 +607,7 @@ fn a_route_may_have_other_urls() {
         assert_eq!(from("/c"), json!({"from": "rpc", "user": "ann"}));
         assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
         assert_eq!(count(&server, "connect", "granted"), 1.0);
-        // The settings survive a reload.
+        // The settings of the hooks survive a reload.
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
     });

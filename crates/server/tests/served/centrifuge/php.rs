@@ -186,7 +186,7 @@ fn an_application_in_php_prolongs_connections_and_subscriptions() {
         text.contains("brief\n") && text.contains("asked:brief\n")
     });
     std::thread::sleep(Duration::from_secs(3));
-    // Without the refresh the connection would have expired.
+    // Without the refresh the connection would have expired by now.
     assert_eq!(brief.ask(rpc(3, "echo"))["rpc"]["data"]["user"], "brief");
 }
 

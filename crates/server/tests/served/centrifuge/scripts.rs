@@ -344,7 +344,7 @@ fn pending_handlers_end_with_the_application() {
     reload(&server, routes, APP);
     for client in &mut clients {
         assert_eq!(client.next()["error"], internal());
-        // A missing handler admits no client.
+        // If the connect handler is missing, no client is admitted.
         assert_eq!(client.ask(rpc(3, "echo"))["error"], internal());
     }
 }

@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_millis(10);
 pub(crate) enum Fault {
     /// Bytes pass in both directions.
     None,
-    /// Connections are closed, and so are new ones.
+    /// Connections are closed, and new ones are closed at once.
     Cut,
     /// Connections stay open, and nothing passes until the fault ends.
     Stall,

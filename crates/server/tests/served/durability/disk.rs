@@ -32,7 +32,7 @@ pub(super) struct OnDisk {
 pub(super) enum Unsynced<'r> {
     /// All unsynced data is lost.
     Gone,
-    /// Some of its pages are written, others not.
+    /// Some pages of the unsynced data are written, others not.
     Partly(&'r mut fastrand::Rng),
 }
 

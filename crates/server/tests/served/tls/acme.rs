@@ -130,7 +130,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     let mode = fs::metadata(&cache).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    // A restarted server process uses it and orders nothing.
+    // A restarted server process uses the stored certificate and orders nothing.
     let pid = server.pid();
     process::kill(pid, Signal::KILL);
     until("another server process", || {
@@ -153,7 +153,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     });
     echo.echoes(b"still there");
 
-    // The certificate survives an upgrade.
+    // An upgraded server uses the stored certificate.
     let renewed = open(&server, &root).expect("it opens").shown();
     let upgraded = server.command(&["upgrade"]).output().expect("it runs");
     assert!(upgraded.status.success(), "{upgraded:?}");
@@ -173,7 +173,7 @@ fn an_authority_that_refuses_is_left_alone() {
     let Some(mut pebble) = Pebble::new("acme-refused") else {
         return;
     };
-    // No server listens there.
+    // No server listens on this port.
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr());
     pebble.start(closed.expect("a port").port());
     let authority = Authority::new("old");

@@ -9,7 +9,7 @@ use rcgen::{
     date_time_ymd,
 };
 
-/// A certificate authority with its files.
+/// A certificate authority with its key, and a folder for its files.
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,

@@ -54,12 +54,12 @@ fn other_protocols_are_closed_cleanly() {
         let answer = knock(&fixture, b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 1);
-        // A record longer than allowed.
+        // A record whose announced length exceeds the maximum.
         let answer = knock(&fixture, b"\x16\x03\x01\xff\xff");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 2);
 
-        // A client that leaves halfway, and one that sends nothing.
+        // A client that leaves during the handshake, and a client that sends nothing.
         let (_, bytes) = hello(&fixture);
         let mut socket = TcpStream::connect(fixture.server.public).expect("it listens");
         socket

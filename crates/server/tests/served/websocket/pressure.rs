@@ -12,7 +12,7 @@ use super::{run, start};
 use crate::peer::{Peer, PeerEvent, serve};
 use crate::support::{on_all, until};
 
-/// Long enough that all messages together exceed the kernel's buffers and the server's.
+/// The size is chosen so that all messages together exceed the buffers of the kernel and of the server.
 const MESSAGE_BYTES: usize = 10_000;
 const MESSAGES: usize = 3000;
 

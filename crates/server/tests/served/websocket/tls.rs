@@ -119,7 +119,7 @@ fn a_worker_goes_on_while_certificates_are_read() {
         );
         thread::scope(|scope| {
             let results = scope.spawn(|| run(&server, &script));
-            // Once this opens, the file is being read.
+            // This returns once the file has been opened for reading, so the read is in progress.
             let mut reads = File::options().write(true).open(&pipe).expect("a reader");
             for _ in 0..3 {
                 assert_eq!(run(&server, "veche.sleep(0.03) return 'here'"), "here");
