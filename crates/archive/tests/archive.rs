@@ -227,7 +227,7 @@ fn a_full_queue_gives_the_batch_back_and_wakes_when_there_is_room() {
             std::thread::park_timeout(Duration::from_secs(1));
         }
     }
-    // A batch larger than the queue is accepted when it is empty.
+    // A batch larger than the queue is accepted when the queue is empty.
     worker.wait(offset);
     worker.append(vec![published("a", 1, offset + 1, vec![1; 100_000])]);
     archive.close().expect("closed");
@@ -291,7 +291,7 @@ fn the_disk_is_asked_once_in_an_interval() {
     let mut worker = Worker::new(&archive);
     let batch = worker.append(vec![published("a", 1, 1, "x")]);
     worker.wait(batch);
-    // Nothing else arrives, yet the data is synced.
+    // No further batch arrives, yet this one is synced after the interval.
     while archive.stats().fsyncs == 0 {
         std::thread::yield_now();
     }

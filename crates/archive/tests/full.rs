@@ -19,7 +19,7 @@ use veche_archive::{ArchiveRecord, Error, FsyncPolicy, Options};
 
 const FOLDER: &str = "VECHE_ARCHIVE_FULL_FOLDER";
 
-/// Appends until writing fails, makes room, and finds everything.
+/// Appends until writing fails, makes room, and asserts that all records are stored.
 fn run_full(folder: &Path, make_room: impl FnOnce()) {
     // The queue is small compared with the disk.
     let options = Options {

@@ -102,7 +102,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
         child.wait().expect("ended");
         assert_eq!(left, 0, "the child ended by itself");
 
-        // A copy, so that the next child finds what the kill left.
+        // The test opens a copy, so that the next child finds the files as the kill left them.
         let copy = folder.copy("kill-copy");
         let (archive, loaded) = open(&copy, FsyncPolicy::Never);
         let loaded = Model::of(loaded);

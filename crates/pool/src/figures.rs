@@ -114,7 +114,7 @@ impl RestartReason {
         Self::Watch,
     ];
 
-    /// Returns the name in metrics and logs: that of the directive, where one is the reason.
+    /// Returns the name in metrics and logs: the name of the directive if a directive is the reason.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -164,7 +164,7 @@ impl PoolFigures {
         read(&self.answered)
     }
 
-    /// Returns the number of events whose process ended or was killed first.
+    /// Returns the number of events whose process ended or was killed before it answered.
     #[must_use]
     pub fn failed(&self) -> u64 {
         read(&self.failed)

@@ -19,7 +19,7 @@ use crate::shared::{EventJob, ProcessKey};
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// Most events that wait in the socket of a process.
+/// The most events that wait in the socket of a process.
 const AHEAD_MAX: u128 = 256;
 
 /// Maximum total time of the events that wait in the socket of a process. One write then carries as many events as the

@@ -67,7 +67,7 @@ impl WaitingEvents {
         self.jobs.len() < before
     }
 
-    /// Returns the time at which the next event will have waited for too long.
+    /// Returns the time at which the event that has waited longest will have waited for too long.
     pub(crate) fn due(&self, patience: Duration) -> Option<Instant> {
         self.jobs.front().map(|(at, _)| *at + patience)
     }

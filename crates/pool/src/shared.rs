@@ -115,7 +115,7 @@ impl ThreadOutlet {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) orders: Inbox<PoolOrder>,
-    /// Counts up when orders are announced.
+    /// An eventfd, incremented when orders are announced.
     waker: OwnedFd,
     /// The queues of all server threads that have joined.
     users: Mutex<Vec<Arc<ThreadOutlet>>>,
@@ -146,7 +146,7 @@ impl Shared {
         }
     }
 
-    /// Wakes the server threads with messages that they do not know of.
+    /// Wakes the server threads that have messages which were not announced to them.
     pub(crate) fn announce_mail(&self) {
         self.users.lock().iter().for_each(|user| user.announce());
     }
@@ -171,7 +171,7 @@ impl Shared {
         self.users.lock().first().cloned()
     }
 
-    /// Sets the events that processes handle; the first process is ready now.
+    /// Sets the events that processes handle. At the first call, the first process has become ready.
     pub(crate) fn set_ready(&self, events: u32) {
         self.events.store(events, Ordering::Release);
         if !self.is_ready.swap(true, Ordering::AcqRel) {

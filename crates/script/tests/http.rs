@@ -42,7 +42,7 @@ fn whole(text: &str) -> Result<CallReply, CallError> {
 struct Client(Bench);
 
 impl Client {
-    /// Runs this code in `app.start`.
+    /// Creates a client whose script runs this code in `app.start`.
     fn new(body: &str) -> Self {
         Self(Bench::new(&format!(
             "local veche = require 'veche'

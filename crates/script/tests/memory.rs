@@ -276,7 +276,7 @@ fn log_long_strings() {
     let grown_kib = peak_kib() - before_kib;
     assert!(grown_kib < 32 << 10, "{grown_kib} KiB for three lines");
     assert_eq!(effects.len(), 3, "{effects:?}");
-    // A character is not split.
+    // A truncated line does not end within a character.
     let shown = effects[0].matches('\u{e4}').count();
     assert_eq!(shown, (16 << 10) / 2, "{}", effects[0].len());
     assert!(effects[0].ends_with('\u{2026}'));

@@ -316,7 +316,7 @@ fn files_are_named_below_the_folder() {
             && without[0].contains("files = \"FOLDER\""),
         "{without:?}"
     );
-    // The file is an ordinary table: changes after its creation have no effect.
+    // A file is an ordinary table for scripts, but a change of its path is an error.
     let changed = effect_lines("local file = veche.file 'a' file.path = '../b' return file");
     assert!(
         changed[0].contains("the path of the file was changed"),

@@ -216,7 +216,7 @@ impl Bans {
     /// Adds a ban.
     ///
     /// # Errors
-    /// There are too many, or it is in force but could not be written.
+    /// There are too many bans, or the ban is in force but could not be written.
     pub(crate) fn add(&self, block: &Ban, now_s: u64) -> Result<(), BanError> {
         let mut log = self.file.lock();
         let is_crowded = { log.iter() }.any(|log| log.unwritten.len() >= UNWRITTEN_MAX);
@@ -337,7 +337,7 @@ impl BanFile {
         Ok(file)
     }
 
-    /// Takes the lock within a short time, for a worker.
+    /// Locks the file for a worker; fails if that takes longer than a short time.
     fn lock_within(&self) -> io::Result<File> {
         let file = self.lock_file()?;
         for _ in 1..LOCK_TRIES {
@@ -359,7 +359,7 @@ impl BanFile {
         }
     }
 
-    /// Reads the whole file.
+    /// Reads the whole file into a new table.
     fn read(&mut self) -> io::Result<BanTable> {
         let mut table = BanTable::default();
         let mut bytes = Vec::new();

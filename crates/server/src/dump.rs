@@ -26,7 +26,7 @@ const DUMPS_MAX: usize = 4;
 const FRAME_BYTES: usize = 64 << 10;
 /// The most rows of a frame, which are read under the table's lock.
 const FRAME_ROWS_MAX: usize = 1_000;
-/// Bytes of the length.
+/// The number of bytes of a frame's length.
 const LENGTH_BYTES: usize = 4;
 /// The longest [`DumpEnd`] in bytes.
 const END_BYTES_MAX: u64 = 64 << 10;
@@ -35,7 +35,7 @@ const NICE: i32 = 10;
 /// The most names listed in an error.
 const NAMES_SHOWN_MAX: usize = 20;
 
-/// The end of a dump.
+/// The message at the end of a dump.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DumpEnd {
     /// The number of rows written.
@@ -140,7 +140,7 @@ fn write_rows(
             more.map_err(|error| StopReason::Error(format!("table {:?}: {error}", wanted.table)));
         let length = frame.len() - LENGTH_BYTES;
         if length > 0 {
-            // A frame is far below 4 GiB.
+            // A frame is far below 4 GiB, so the cast loses nothing.
             frame[..LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
             to.write_all(&frame).map_err(|_| StopReason::Gone)?;
         }
@@ -152,7 +152,7 @@ fn write_rows(
     }
 }
 
-/// Returns the table and the scan.
+/// Returns the requested table, and the scan of its rows in the requested order.
 fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), String> {
     let Ok(table) = store.table(&wanted.table, None) else {
         let tables = store.tables();

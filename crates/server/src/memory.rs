@@ -16,7 +16,7 @@ const LOOK_INTERVAL_MS: u64 = 20;
 /// The part of the limit, in thousandths, below which new work is accepted again.
 const WELCOME_PERMILLE: u64 = 950;
 
-/// The share of `"auto"`, in tenths of the memory available to the machine or the control group.
+/// The value of `memory_limit = "auto"`, in tenths of the memory available to the machine or the control group.
 const AUTO_TENTHS: u64 = 9;
 
 /// Makes the allocator return unused pages even while no thread allocates, with a thread of its own. Otherwise an idle

@@ -489,7 +489,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Encodes metrics of the whole process.
+    /// Encodes the memory and the memory limit of the process.
     fn memory(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let memory = &self.0.memory;
         for (name, help, bytes) in [

@@ -64,7 +64,7 @@ pub(crate) struct ProcessState {
     pub(crate) memory: MemoryMonitor,
     /// The memory budget of compression contexts.
     pub(crate) contexts: Arc<DeflateBudget>,
-    /// Wakes all workers when the connection limit is reached or left.
+    /// The wakers of all workers, used when the connection limit is reached or left.
     wakers: Mutex<Vec<Waker>>,
     /// Trusted certificates of outgoing TLS connections.
     pub(crate) trusts: Arc<TrustStores>,

@@ -128,7 +128,7 @@ pub(crate) fn start(
     let report = report.with_pools(library.pools.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
-    // Control messages are bounded by sessions' requests; this is far above that.
+    // Control messages are bounded by sessions' requests; the limit is far above that number.
     let options = veche_mailbox::Options {
         control_max: 1 << 26,
         ..veche_mailbox::Options::default()
@@ -259,7 +259,7 @@ pub(crate) fn start(
     })
 }
 
-/// A hub for each worker, with its part of the stored history.
+/// Creates a hub for each worker, with the hub's part of the stored history.
 fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);

@@ -238,7 +238,7 @@ fn hook_targets(hooks: &config::HooksConfig) -> HookTargets {
     let mut hook_targets = HookTargets::default();
     hook_targets.headers.clone_from(&hooks.headers);
     hook_targets.emulated.clone_from(&hooks.client_headers);
-    // Data in the connect command counts only if the request does not have it.
+    // A header in the data of the connect command is used only if the HTTP request does not have it.
     hook_targets
         .headers
         .extend(hooks.client_headers.iter().cloned());

@@ -71,12 +71,13 @@ struct TlsListener {
     tickets: Tickets,
     /// The authorities of client certificates when the ticket keys were made.
     vouching: Option<Roots>,
-    /// `None` if the files could not be read yet.
+    /// The acceptor; `None` if the files could not be read yet.
     acceptor: Option<Acceptor>,
     certificates: Vec<CertificateInUse>,
     /// The files' fingerprints when they were last read, successfully or not.
     read: Vec<FileFingerprint>,
-    /// The files' fingerprints at the last check: a writer of several files needs a moment.
+    /// The files' fingerprints at the last check. Files are read when two checks agree, since a writer of several files
+    /// needs a moment.
     seen: Vec<FileFingerprint>,
 }
 
@@ -109,7 +110,7 @@ impl TlsListeners {
     /// Reads the files of a new configuration, all or nothing.
     ///
     /// # Errors
-    /// A file can't be read, as an actionable line.
+    /// A file can't be read; the error is an actionable line.
     pub(crate) fn reload(&self, config: &Config) -> Result<TlsAcceptors, String> {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
@@ -254,7 +255,7 @@ impl TlsListener {
         self.files().map(fingerprint).collect()
     }
 
-    /// Reads all files; on an error everything stays.
+    /// Reads all files; on an error the previous certificates stay in use.
     fn read(&mut self) -> Result<(), String> {
         self.read = self.fingerprints();
         self.seen.clone_from(&self.read);

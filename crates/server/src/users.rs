@@ -15,7 +15,7 @@ const SHARDS: usize = 16;
 #[derive(Default)]
 pub(crate) struct UserCounters {
     shards: [Mutex<HashMap<Box<str>, u32>>; SHARDS],
-    /// Randomly keyed, so that users can't choose the shard of their name.
+    /// Uses random keys, so that users can't choose the shard of their name.
     hasher: RandomState,
 }
 

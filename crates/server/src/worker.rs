@@ -75,7 +75,7 @@ struct WorkerState<A: WorkerApps> {
     access_log: AccessLogBatch,
     /// The history writer, if history is stored.
     ledger: Option<HistoryWriter>,
-    /// The way to an engine outside the process.
+    /// The port to an engine outside the process, if there is one.
     engine: Option<Box<crate::engine::HomePort>>,
     /// Replaces the hooks in tests.
     hook_executor: Option<Box<dyn HookExecutor>>,
@@ -83,7 +83,7 @@ struct WorkerState<A: WorkerApps> {
     completions: Arc<CompletionInbox>,
     /// The number of connections that were closed in this turn and not yet subtracted from the process's count.
     closed: usize,
-    /// Progress for the control thread.
+    /// The progress of turns, which the control thread monitors.
     pulse: Arc<WorkerPulse>,
     /// The time of this turn's first event.
     began: Option<Instant>,
@@ -142,7 +142,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.ledger = Some(HistoryWriter::new(Box::new(writer)));
     }
 
-    /// Wakes this worker from another thread.
+    /// Returns a handle with which another thread wakes this worker.
     pub(crate) fn waker(&self) -> veche_net::Waker {
         self.driver.waker()
     }
@@ -178,7 +178,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         }
     }
 
-    /// Runs one turn, waiting for events until its work is due.
+    /// Runs one turn: waits for events, at most until the worker has work to do, and handles them.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let timeout = self.rest.wait_ms();
         self.poll_driver(timeout)?;

@@ -358,7 +358,8 @@ const RACE: &str = "
     table.sort(all)
     test.equal(all, { 'bought', 'sold out' })";
 
-/// Two clients buy the last item: the bug depends on how long each waits and which is first.
+/// Two clients buy the last item: the bug depends on how long each client's handler waits, and on which client is
+/// first.
 const ORDER: &str = "
     local clients = {}
     for i = 1, 3 do clients[i] = test.connect('/w?user=u' .. i) end
@@ -515,7 +516,7 @@ fn a_run_that_does_not_end_is_ended() {
     );
 }
 
-/// Parsed by Python, which rejects documents that are not well-formed.
+/// A Python script that prints the report; Python rejects documents that are not well-formed.
 const JUNIT: &str = r#"
 import sys, xml.etree.ElementTree as tree
 for suite in tree.parse(sys.argv[1]).getroot():

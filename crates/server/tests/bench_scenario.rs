@@ -79,7 +79,7 @@ impl Seen {
     }
 }
 
-/// The defaults of all files: the tester shares cores with the server.
+/// The defaults of all files. Bottlenecks are allowed, since the tester shares cores with the server.
 fn defaults(server: &Server) -> String {
     format!(
         "url = \"ws://{}/echo\"\nconnections = 10\nduration = \"500ms\"\nwarmup = \"100ms\"\n\

@@ -134,7 +134,7 @@ fn a_crash_loop_backs_off_and_does_not_spin() {
     }
     let status = veche.status();
     let restarts = status["restarts"].as_u64().expect("a number");
-    // Delays of 0.2, 0.4, 0.8, 1.6 s.
+    // The delays between restarts are 0.2, 0.4, 0.8 and 1.6 s.
     assert!(
         (3..=4).contains(&restarts),
         "{restarts} restarts in three seconds"
@@ -162,7 +162,7 @@ fn sigterm_drains() {
     }
 }
 
-/// Connections are cut off at the time limit, but not before they were closed with a code.
+/// With a time limit of zero, connections are cut off at once, but only after they were closed with a code.
 #[test]
 fn a_drain_without_time_closes_with_a_code() {
     for _ in 0..10 {
@@ -194,7 +194,7 @@ fn sigterm_right_after_the_start_drains() {
 #[test]
 fn a_second_sigterm_kills() {
     let mut veche = Veche::start("twice", "drain_time = \"1m\"");
-    // A drain of a minute, with a client that stays.
+    // The drain lasts a minute, since a client stays connected.
     let _open = veche.open();
     let server = veche.server_pid();
     veche.signal(Signal::TERM);

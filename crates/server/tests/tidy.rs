@@ -341,7 +341,7 @@ const EXPECTED: &[&str] = &[
     "tests/public_names.txt",
 ];
 
-/// The longest source file; a longer one has more than one idea.
+/// The most lines of a source file; a longer file has more than one subject.
 const LINES_MAX: usize = 700;
 
 /// Folders of generated or third-party files.
@@ -443,7 +443,7 @@ fn crates_depend_only_where_the_walls_allow() {
         let inherits = manifest
             .get("lints")
             .and_then(|lints| lints.get("workspace"));
-        // These packages have their own exception for `unsafe`.
+        // These packages may contain unsafe code, so they have lints of their own.
         let has_own = matches!(package, "veche-net" | "veche-pam" | "veche-script");
         if !has_own && inherits.and_then(toml::Value::as_bool) != Some(true) {
             problems.push(format!("{name}: [lints] workspace = true is missing"));
@@ -461,7 +461,7 @@ fn the_steps_of_a_turn_are_in_one_crate() {
     let mut missing: Vec<&str> = TURN_STEPS.to_vec();
     let mut problems = Vec::new();
     for (name, text) in sources() {
-        // A chain of calls may be split over lines.
+        // The steps are searched without white space, since a chain of calls may be split over lines.
         let text: String = text.split_whitespace().collect();
         for step in TURN_STEPS.iter().filter(|step| text.contains(**step)) {
             if name.starts_with(TURN) {
@@ -502,7 +502,7 @@ fn is_defined(text: &str, kind: &str, name: &str) -> bool {
 
 #[test]
 fn unsafe_lives_where_it_must() {
-    // Split so that this file does not match itself.
+    // The words are split so that this file does not match itself.
     let allowance = concat!("allow(un", "safe_code");
     let expectation = concat!("expect(un", "safe_code");
     let problems: Vec<String> = sources()
@@ -537,7 +537,7 @@ fn a_file_is_one_noun() {
     assert_none(&problems, "split it");
 }
 
-/// Returns whether a text contains a word, and not as the end of a longer path.
+/// Returns whether a text contains a word other than as the end of a longer name or path.
 fn names(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();

@@ -33,9 +33,9 @@ pub(super) enum Action {
     Ban { node: u8 },
     /// A node loses a connection: that for commands or that of the feed; or the feed becomes silent without an error.
     Lose { node: u8, salt: u32 },
-    /// A node is cut off from the store.
+    /// A node loses its connections to the store, and can't connect.
     CutOff { node: u8 },
-    /// A node reaches the store again.
+    /// A node can reach the store again.
     Heal { node: u8 },
     /// Messages in flight to a node and from it stop, or continue.
     Stall { node: u8, is_stalled: bool },
@@ -57,7 +57,7 @@ pub(super) enum Action {
     Evict { channel: u8, is_position: bool },
     /// The store refuses commands from now on, or executes them again.
     Refuse { is_refusing: bool },
-    /// Everything is repaired, and all messages in flight arrive.
+    /// All faults end, and all messages in flight arrive.
     Settle,
 }
 

@@ -16,7 +16,7 @@ const MOVES: u8 = 6;
 /// The maximum number of moves after which a cluster that does not come to rest counts as failed.
 const MOVES_MAX: usize = 1 << 20;
 
-/// The time in milliseconds after which lost connections return in worlds where no order may be abandoned.
+/// The time in milliseconds within which lost connections are restored in worlds where no order may be abandoned.
 const RETURN_MS: u64 = 1_000;
 
 impl World {
@@ -47,7 +47,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the servers that new connections do not lead to.
+    /// Ends the servers other than the current one, to which new connections lead.
     pub(super) fn end_old_servers(&mut self) {
         let old: Vec<u32> = self.servers.keys().copied().collect();
         for number in old {
@@ -140,7 +140,7 @@ impl World {
         self.nodes[node].handle(worker, Event::Up(connection, found));
     }
 
-    /// A server carries out the next order of a port.
+    /// Has the server execute the next order of a port. Returns whether there was one.
     fn serve(&mut self, node: usize, worker: usize, random: &mut Rng) -> Result<bool, Failure> {
         let link = &mut self.nodes[node].port(worker).link;
         let Some(number) = link.server else {

@@ -29,9 +29,9 @@ pub(super) struct NodeControl {
     /// The server to which the connection of its feed leads.
     pub(super) server: Option<u32>,
     pub(super) items: VecDeque<Event>,
-    /// Bans in force, which outlive the process.
+    /// Bans in force on the node; they outlive its process.
     pub(super) bans: BTreeSet<u32>,
-    /// Bans that were in the stream when its connection began: it may not serve without them.
+    /// Bans that were in the control stream when the connection began: the node may not serve without them.
     pub(super) due: BTreeSet<u32>,
     /// Answers to bans by this node: the number of the ban, and the nodes that the answer covers.
     pub(super) answers: Vec<(u32, AnswerCoverage)>,
@@ -123,13 +123,13 @@ impl NodeControl {
         self.handle(Event::Up(found));
     }
 
-    /// Loses the connection of the feed with everything on its way.
+    /// Loses the connection of the feed, and all messages in flight on it.
     pub(super) fn lose_feed(&mut self) {
         self.server = None;
         self.items.clear();
     }
 
-    /// Has the server carry out the next order. Returns what it publishes.
+    /// Has the server execute the next order. Returns the message that the server publishes for it, if any.
     pub(super) fn serve(&mut self, server: &mut Server, now_ms: u64) -> Option<ControlMessage> {
         let order = self.link.orders.pop_front()?;
         let (id, state) = (self.id(), &mut server.state);

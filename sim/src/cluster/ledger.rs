@@ -9,7 +9,7 @@ use veche_hub::{Epoch, Position};
 
 use crate::failure::{PromiseResult, promise};
 
-/// The place of an entry in the ledger.
+/// The index of an entry in the ledger.
 pub(super) type Serial = u32;
 
 /// A stored publication, or the beginning of an epoch.
@@ -72,7 +72,7 @@ impl Ledger {
     }
 }
 
-/// How far a subscriber has followed a channel.
+/// A subscriber's progress in a channel.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
     pub(super) position: Position,

@@ -9,7 +9,7 @@ use veche_nodes::engine::channel::{Event, Order};
 
 use super::store::Known;
 
-/// A connection for commands.
+/// A port's connection for commands, with the orders and answers in flight.
 #[derive(Debug)]
 pub(super) struct Link<O, E> {
     /// The server to which the connection leads; `None` without a connection.
@@ -66,7 +66,7 @@ impl SimulatedPort {
         }
     }
 
-    /// Begins a connection. Returns its number.
+    /// Opens a connection to a server. Returns the connection's number.
     pub(super) fn connected(&mut self, server: u32) -> u64 {
         self.link.server = Some(server);
         self.number += 1;
@@ -89,7 +89,7 @@ pub(super) struct Feed {
     confirmed: VecDeque<Arc<str>>,
 }
 
-/// The faults of a feed: what it may do with items within an epoch.
+/// The faults that a feed has: what may happen to its items within an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FeedFaults {
     /// Whether items overtake each other.
@@ -146,7 +146,7 @@ impl Feed {
         has_changed
     }
 
-    /// Takes a message that a server publishes.
+    /// Queues an item that a server publishes, if the feed is connected to that server and subscribed to the topic.
     pub(super) fn publish(&mut self, server: u32, topic: &Arc<str>, item: &Event) {
         let is_delivered = self.server == Some(server) && !self.is_silent;
         if is_delivered && self.subscribed.contains(topic) {

@@ -89,7 +89,7 @@ pub(super) struct SimulatedNode {
     pub(super) control: NodeControl,
     /// Whether the node is cut off from all servers of the store.
     pub(super) is_cut: bool,
-    /// Whether messages in flight to the node and from it stand still.
+    /// Whether messages in flight to the node and from it are held back.
     pub(super) is_stalled: bool,
     /// The last second for which maintenance was due.
     second: u64,
@@ -211,7 +211,7 @@ impl SimulatedNode {
                 outlet.effects.push(HubEffect::Reply(from.1, reply));
             }
             Ok(RequestOutcome::Pending) => {}
-            // No credit or a full queue: no simulated cluster publishes that much.
+            // This would need a hub without credit or with a full queue: no simulated cluster publishes that much.
             Err(error) => unreachable!("{error:?}"),
         }
         self.end_turn(worker);

@@ -19,7 +19,7 @@ use super::ledger::{Ledger, Serial};
 use crate::Failure;
 use crate::failure::promise;
 
-/// Entries that the control stream stores.
+/// The most entries that the control stream stores.
 const CONTROL_SIZE: usize = 10_000;
 
 /// What a port knew about the server at its last connection.
@@ -29,7 +29,7 @@ pub(super) struct Known {
     generation: u64,
 }
 
-/// A process of the store.
+/// A server process of the store, with its data.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) replication: u64,
@@ -52,7 +52,7 @@ pub(super) struct State {
     /// The first publication with a key, by channel.
     keys: BTreeMap<(Arc<str>, Box<str>), FirstPublication>,
     control: Control,
-    /// Bans that are part of the control stream.
+    /// The bans in the entries of the control stream.
     pub(super) bans: BTreeSet<u32>,
     table: BTreeMap<Bytes, Bytes>,
     leases: BTreeMap<NodeId, (Bytes, u64)>,
@@ -103,7 +103,7 @@ impl Server {
         self.state.identity == Some(self.replication)
     }
 
-    /// Compares this server with what the cluster and a port know of it.
+    /// Compares this server with what the cluster and a port know about it, and records its identity.
     pub(super) fn verify(&mut self, known: &mut Option<Known>) -> Found {
         let state = &mut self.state;
         if state.identity != Some(self.replication) {
@@ -127,7 +127,7 @@ impl Server {
         found
     }
 
-    /// Carries out an order. Returns its answer and the item that it publishes.
+    /// Executes an order. Returns its answer and the item that it publishes.
     pub(super) fn carry_out(
         &mut self,
         order: Order,
@@ -202,7 +202,7 @@ impl Server {
         found.is_some_and(|found| found.numbers.contains(&number))
     }
 
-    /// Returns the number of publications behind a position; `None` if some of them are not stored.
+    /// Returns the number of publications after a position; `None` if some of them are not stored.
     pub(super) fn stored_behind(&self, channel: &str, position: Position) -> Option<usize> {
         let found = self.state.channels.get(channel)?;
         let mut behind = found.stored.range(position.offset + 1..);
@@ -381,7 +381,7 @@ impl State {
         }
     }
 
-    /// Appends to the control stream. Returns the position, and the offset before it.
+    /// Appends an entry to the control stream. Returns its position, and the offset before it.
     pub(super) fn append(&mut self, epoch: Epoch, bytes: Bytes) -> (Position, u64) {
         let generation = self.generation;
         let control = &mut self.control;
@@ -396,7 +396,7 @@ impl State {
         (Position { epoch, offset }, before)
     }
 
-    /// Reads the control stream behind an offset, or its last entry alone.
+    /// Returns the entries of the control stream after an offset; without an offset, only the last entry.
     pub(super) fn read_control(&mut self, epoch: Epoch, since: Option<u64>) -> Entries {
         let generation = self.generation;
         let control = &mut self.control;
@@ -437,7 +437,7 @@ impl State {
 }
 
 impl Channel {
-    /// Begins a new epoch.
+    /// Begins a new epoch of a channel, without its publications.
     fn begin(&mut self, name: &str, generation: u64, keep: &Keep, ledger: &mut Ledger) {
         let serial = ledger.begin(place_of(name), keep.epoch);
         *self = Self {

@@ -168,7 +168,8 @@ impl World {
             Action::Crash { node: at } => self.crash(node(at)),
             Action::Copy => {
                 self.copy = Some(self.server().state.clone());
-                // A replica has the identity of its primary.
+                // A replica is a copy that has the identity of its primary, so the primary's identity has to be
+                // recorded first.
                 if self.server().is_known() {
                     self.replica.clone_from(&self.copy);
                 }
@@ -272,7 +273,7 @@ impl World {
         }
     }
 
-    /// Ends a server with its connections.
+    /// Ends a server, and all connections to it.
     pub(super) fn end_server(&mut self, number: u32) {
         self.servers.remove(&number);
         for node in 0..self.nodes.len() {
@@ -605,7 +606,7 @@ impl World {
         }
     }
 
-    /// A subscription is confirmed.
+    /// Handles the confirmation of a subscription.
     fn joined(
         &mut self,
         client: usize,

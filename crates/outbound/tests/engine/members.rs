@@ -11,7 +11,7 @@ use veche_nodes::engine::peer::{LEASE_MS, LEASE_RENEWAL_MS, Order};
 use crate::server::Server;
 use crate::{WORLD, node};
 
-/// The events of this client that a subscriber of the room has received.
+/// Returns the events about this client that a subscriber of the room has received.
 fn events_of(texts: &[&str], client: u32) -> Vec<String> {
     let of = |text: &&&str| text.ends_with(&format!(" {client}"));
     texts.iter().filter(of).map(ToString::to_string).collect()
@@ -38,7 +38,7 @@ fn end_of_a_node(is_clean: bool) -> Duration {
                 world.peers.flush();
                 thread::sleep(Duration::from_millis(200));
             }
-            // The node ends without leaving: its connections are cut.
+            // If the end is not clean, the node's connections are cut here, when its world is dropped.
         });
     });
     receiver.recv().expect("it has entered");

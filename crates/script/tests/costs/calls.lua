@@ -27,7 +27,7 @@ function app.start()
   objects.task = veche.spawn(function() veche.sleep(1e6) end)
 end
 
--- The function of a name such as `string.find` or `dict:get`, and the object that it is a method of.
+-- Returns the function of a name such as `string.find` or `dict:get`, and the object if it is a method.
 local function find(name, conn)
   local object, method = name:match "^([%w_]+):([%w_]+)$"
   if object then

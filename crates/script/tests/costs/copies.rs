@@ -103,7 +103,7 @@ fn costs(before: usize, body: &str) -> (usize, Vec<String>) {
             return app"
         ),
         veche_script::ScriptLimits {
-            // The limits of bytes are tested, not that of time.
+            // The CPU budget is long, since limits of bytes are tested here.
             cpu_budget: std::time::Duration::from_secs(20),
             ..limits_of_costs()
         },
@@ -134,7 +134,7 @@ pub(super) fn problems() -> Vec<String> {
     problems
 }
 
-/// Headers of responses and of refused handshakes.
+/// Tests the headers of responses and of refused handshakes; returns a description of the problem, if there is one.
 fn of_responses(before: usize) -> Option<String> {
     let mut bench = Bench::with(
         &format!(
@@ -164,7 +164,7 @@ fn of_responses(before: usize) -> Option<String> {
     (!is_good).then(|| format!("responses: {} MiB, {effects:?}", cost.bytes >> 20))
 }
 
-/// Results of hooks.
+/// Tests the results of hooks; returns a description of each problem.
 fn of_hooks(before: usize) -> Vec<String> {
     let asked = AppHookRequest {
         hook: Hook::Connect,

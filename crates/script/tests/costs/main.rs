@@ -107,7 +107,7 @@ struct Cost {
 
 /// Measures a call. `before` is the memory that is not counted.
 fn measure(before: usize, call: impl FnOnce()) -> Cost {
-    // Resets the peak.
+    // Resets the peak of the resident memory.
     fs::write("/proc/self/clear_refs", "5").expect("a process may reset its peak");
     let began = cpu();
     call();

@@ -98,7 +98,7 @@ function t.strange_values()
     "headers", "query", "body", "json", "form", "timeout", "redirects", "max_body", "stream", "ca_file", "method",
   } do
     for _, value in ipairs(check.strange) do
-      -- The address is unused: no request is sent.
+      -- The URL is empty, so that no request is sent even if the option is accepted.
       local ok, message = pcall(http.request, { url = "", [option] = value })
       check.equal(ok, false)
       check.equal(type(message), "string")

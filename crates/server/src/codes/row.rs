@@ -6,9 +6,9 @@ pub(super) struct CodeEntry {
     /// The text as it occurs in a source, or only its beginning if the rest varies.
     pub(super) words: &'static str,
     pub(super) when: &'static str,
-    /// Names of the directives that affect it, each with its section.
+    /// Names of the directives that affect the code, each with its section.
     pub(super) settings: &'static [&'static str],
-    /// The metric that counts it, without labels; may be empty.
+    /// The metric that counts the code, without labels; may be empty.
     pub(super) metric: &'static str,
 }
 

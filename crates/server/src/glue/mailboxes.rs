@@ -97,7 +97,7 @@ impl Mailboxes {
         }
     }
 
-    /// Returns by end the number of delivered data messages that the worker has not finished.
+    /// Returns, for each end, the number of delivered data messages that the worker has not finished.
     pub(super) fn unfinished(&self) -> Vec<u32> {
         let ends = self.ends.iter();
         let unfinished = ends.map(|end| end.as_ref().map_or(0, |end| end.unfinished(self.me)));

@@ -90,7 +90,7 @@ impl RecordingDriver {
         self.record.lock().push(output);
     }
 
-    /// Takes the bytes that the far side has received since the last call.
+    /// Takes the bytes that the connection's peer has received since the last call.
     fn take_received(&mut self, id: ConnectionId) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.network.read(id, &mut bytes);

@@ -21,9 +21,9 @@ use veche_hub::{ChannelName, Hub};
 pub(crate) use records::batch_of;
 pub(crate) use records::records_of;
 
-/// How long to wait for another process that holds the folder and is about to end: one whose supervisor was killed
-/// drains for two seconds, then gives clients two more to answer its close frames; one that is gone may have left a
-/// duplicate of its lock in a process that was just being started.
+/// How long to wait for another process that holds the folder and is about to end. A process whose supervisor was
+/// killed drains for two seconds, and then gives its clients two more seconds to answer close frames. A process that
+/// has ended may have left a duplicate of its lock in a child that was just being started.
 const LOCK_WAIT: Duration = Duration::from_secs(8);
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 

@@ -94,7 +94,7 @@ impl DirectDriver {
 }
 
 impl Driver for DirectDriver {
-    /// The socket is dropped: connections are opened by [`DirectDriver::dial`].
+    /// Not supported: connections are opened by [`DirectDriver::dial`].
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Err(io::ErrorKind::Unsupported.into())
     }

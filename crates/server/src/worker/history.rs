@@ -10,7 +10,7 @@ use crate::history::records_of;
 /// A worker's access to the archive.
 pub(super) struct HistoryWriter {
     writer: Box<dyn HistoryLog>,
-    /// A batch that was not accepted; it precedes all others.
+    /// A batch that the archive has not accepted yet; it has to be submitted before all others.
     held: Option<Vec<ArchiveRecord>>,
 }
 

@@ -63,7 +63,7 @@ impl HandshakeQueue {
         !self.ids.is_empty()
     }
 
-    /// Returns whether a step can be taken in this turn.
+    /// Returns whether a step can be taken in this turn, and counts it if so.
     fn admits(&mut self) -> bool {
         let is_free = self.ids.is_empty() && self.taken < HANDSHAKES_MAX;
         self.taken += usize::from(is_free);
@@ -331,7 +331,7 @@ impl<A: WorkerApps> WorkerState<A> {
 
 /// Counts the handshake of a closed connection, if one was in progress.
 pub(super) fn handshake_gone(tls_layer: Option<&TlsLayer>, stats: &Arc<Stats>) {
-    // A client that connects and sends nothing is only probing.
+    // A client that connects and sends nothing is only probing, so it is not counted as a failure.
     if tls_layer.is_some_and(|tls_layer| tls_layer.is_handshaking && tls_layer.tls.has_begun()) {
         stats.tls_failed(TlsHandshakeFailure::CutOff);
     }

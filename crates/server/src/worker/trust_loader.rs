@@ -12,7 +12,7 @@ use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_tls::{ClientTrust, TrustSource, TrustStores};
 
-/// Certificates for outgoing connections, read by threads besides the worker.
+/// Certificates for outgoing connections, read by threads other than the worker.
 #[derive(Default)]
 pub(super) struct TrustLoader {
     under_way: Vec<TrustRead>,

@@ -30,7 +30,7 @@ const ROUTES: &str = "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\
 
 const PUBLICATIONS: usize = 20_000;
 
-/// The response to a request for the whole history is many times as large as the request.
+/// Limits under which the response with the whole history is many times as large as its request.
 const LIMITS: &str =
     "history_answer_max = 20_000\nwrite_timeout = \"10s\"\nheader_timeout = \"2s\"";
 

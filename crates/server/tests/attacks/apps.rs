@@ -139,7 +139,7 @@ fn a_script_that_grows_to_twice_the_memory_limit() {
         bystander.say("hello");
         assert_eq!(bystander.text(), "hello");
         assert!(asked.elapsed() < Duration::from_secs(5));
-        // The application's other messages are served too.
+        // Messages of another connection to the same application are served too.
         other.say("count");
         other.text();
     }

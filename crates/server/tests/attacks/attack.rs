@@ -28,7 +28,7 @@ const WORKER: &str = "worker 0";
 /// The number of attempts, since the machine may be busy.
 const TRIES: u32 = 5;
 
-/// Bystanders of each server.
+/// The number of bystanders of each server.
 const BYSTANDERS: usize = 4;
 
 /// Attacks run one at a time, since they would affect each other.
@@ -38,7 +38,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 const LIMITS: &str = "header_timeout = \"500ms\"\nhandshake_timeout = \"500ms\"\n\
     keep_alive_timeout = \"500ms\"\nwrite_timeout = \"500ms\"\n";
 
-/// Turns of an idle worker between two checks: those of the checks themselves and of memory maintenance.
+/// The most turns of an idle worker between two checks: those that the checks cause, and those of memory maintenance.
 const TURNS_AT_REST_MAX: f64 = 40.0;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
@@ -151,7 +151,8 @@ impl Attack<'_> {
         let (mut tried, mut landed) = (0, 0);
         let (waits, before_kib) = loop {
             tried += 1;
-            // The allocator releases the memory of an attempt some seconds later.
+            // The allocator releases the memory of an attempt some seconds later, so the memory is measured before each
+            // attempt.
             let before_kib = process::rss_kib(pid);
             process::forget_peak(pid);
             let target = Target::of(&attacked, now() + duration());

@@ -116,7 +116,7 @@ fn announced_and_never_sent() {
     });
 }
 
-/// The client's pongs fill its own receive buffer, after which the server stops reading from it.
+/// The server's pongs fill the client's receive buffer, after which the server stops reading from the client.
 #[test]
 fn pings_without_reading() {
     let pings = frame(PING, &[b'?'; 125]).repeat(1000);

@@ -73,7 +73,7 @@ fn unread_answers() {
             files: &[("site/large.html", &page)],
             ..Options::default()
         },
-        // 30 MiB for 200 connections, each with an outbox of 64 KiB and as much of the file.
+        // The growth is about 30 MiB for 200 connections, each with an outbox of 64 KiB and as much of the file.
         memory_mib_max: 48,
         ..Attack::default()
     };

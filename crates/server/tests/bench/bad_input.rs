@@ -150,7 +150,7 @@ fn servers_that_speak_something_else() {
         &["no connection was opened", "handshake timed out"],
     );
 
-    // The TCP connection succeeds, so this is a report with errors.
+    // The TCP connection succeeds, so the run ends with a report that contains the errors.
     let outcome = run(&["http", &format!("http://{garbage}/")]);
     assert_ends(&outcome, ERRORS, &["the run had faults", "see the report"]);
     assert!(outcome.count("/errors/bad_protocol") >= 3, "{outcome:#?}");

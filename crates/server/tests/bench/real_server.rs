@@ -260,7 +260,7 @@ fn a_reconnecting_client_misses_nothing() {
     }
 }
 
-/// A message to a user of a cookie or a header reaches the connection of its number.
+/// A push to a user reaches the connection with that user's number, whether a cookie or a header names the user.
 #[test]
 fn each_connection_is_a_user_of_its_own() {
     let routes = "[[route]]\npath = \"/by-cookie\"\nhandler = \"push\"\nidentity = \"cookie:user\"\n\

@@ -88,7 +88,7 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         assert_eq!(status("/office", "192.0.2.7"), 101);
         assert_eq!(status("/office", "198.51.100.7"), 403);
         assert_eq!(status("/echo", "198.51.100.7"), 101);
-        // The listener's own rules apply to clients too.
+        // The listener's own rules apply to clients behind the proxy too.
         assert_eq!(status("/echo", "192.0.2.66"), 403);
         // A request without the header counts as the proxy's own.
         assert_eq!(status_of_handshake(&server, "/office", ""), 403);
@@ -388,7 +388,7 @@ fn a_reload_reaches_connections_that_are_kept() {
         });
         server.await_connections(0);
 
-        // A client that is no longer allowed gets no response either.
+        // A client that is no longer allowed gets no response, on an open connection either.
         let mut http = kept();
         server.configure(&options("deny = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);

@@ -19,7 +19,7 @@ fn file(server: &Server) -> PathBuf {
     server.folder.join("access.log")
 }
 
-/// Returns the lines once there are `count`.
+/// Returns the lines of the access log once there are `count` of them.
 fn lines(server: &Server, count: usize) -> Vec<Value> {
     let text = || fs::read_to_string(file(server)).unwrap_or_default();
     until(&format!("{count} lines"), || {

@@ -52,7 +52,8 @@ fn prometheus_finds_nothing_wrong_with_the_metrics() {
     );
 }
 
-/// Asserts whether the crash-loop alert fires at the end of these values, seven seconds apart.
+/// Asserts the number of crash-loop alerts that fire after the last of these values of the restarts counter, which are
+/// seven seconds apart.
 #[track_caller]
 fn fires(server: &Server, restarts: &[u64], expected: u32) {
     let values: Vec<String> = restarts.iter().map(u64::to_string).collect();

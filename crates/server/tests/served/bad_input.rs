@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::server::KEY_HEADER;
 use crate::support::{Http, Lines, Options, Seen, Server, Socket, on_all, until};
 
-/// A client that must not be affected.
+/// A client that the faults of other connections must not affect.
 struct Bystander {
     socket: Socket,
     count: u32,
@@ -392,7 +392,7 @@ fn a_broken_protocol_is_closed_with_its_code() {
         for path in ["/echo", "/ws?user=u"] {
             for (name, bytes, code) in cases {
                 let mut socket = Socket::open(server.public, path);
-                // The server may have closed before all of it is sent.
+                // The server may have closed the connection before all bytes are sent.
                 let _ = socket.socket.write_all(bytes);
                 assert_eq!(socket.closed(), *code, "{name} on {path}");
             }
@@ -431,7 +431,7 @@ fn a_broken_protocol_is_closed_with_its_code() {
     });
 }
 
-/// Arbitrary bytes, on any listener, in any pieces.
+/// Arbitrary bytes are sent to any listener, split in any way.
 #[test]
 fn noise_does_not_affect_other_clients() {
     on_all(|setup| {

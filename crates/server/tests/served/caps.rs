@@ -99,7 +99,7 @@ fn one_address_has_its_share() {
     });
 }
 
-/// The limit follows the descriptor limit at the start, and twice as many clients do no harm.
+/// The connection limit follows the descriptor limit at the start, and twice as many clients do no harm.
 #[test]
 fn few_descriptors_are_enough() {
     on_all(|setup| {
@@ -154,7 +154,7 @@ fn out_of_descriptors_it_waits_and_goes_on() {
         process::limit_descriptors(pid, 1024);
         let began = now();
         for mut client in clients {
-            // Closed by the server because it is idle, or by us.
+            // The connection is closed by the server because it is idle, or by the test.
             client
                 .set_read_timeout(Some(Duration::from_millis(1)))
                 .expect("a socket");

@@ -48,7 +48,7 @@ impl Response {
         response
     }
 
-    /// `POST /…/uni_http_stream`. HTTP/1.0 has no chunks.
+    /// Sends `POST /…/uni_http_stream`, with HTTP/1.0, whose responses have no chunks.
     fn stream(server: &Server, path: &str, connect: &Value) -> Self {
         let body = connect.to_string();
         let length = body.len();

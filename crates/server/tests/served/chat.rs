@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{Http, Options, Response, Server, Socket, USUAL, connect_from};
 
 const ADDRESSES: u8 = 10;
-/// The rate limit of an address per minute.
+/// The number of logins that the rate limit allows per address and minute.
 const LOGINS_EACH: usize = 60;
 
 fn post(http: &mut Http, path: &str, headers: &str, body: &Value) -> Response {

@@ -11,7 +11,7 @@ use crate::support::{Lines, Server, Setup, Socket, on_each, process, until};
 
 const CLIENTS: usize = 5_000;
 
-/// Partial handshakes, frames and lines sent before they vanish.
+/// Partial handshakes, frames and lines that clients send before they vanish.
 const HALVES: &[&str] = &[
     "",
     "G",
@@ -48,7 +48,7 @@ fn churn_leaves_nothing_behind() {
         let server = Server::start(setup);
         let mut staying = Socket::open(server.public, "/ws?user=staying");
         let pid = server.pid();
-        // The first round fills pools and tables.
+        // The first round fills pools and tables, so it runs before the memory is measured.
         churn(&server, CLIENTS / 5);
         server.await_connections(1);
         thread::sleep(Duration::from_millis(200));

@@ -302,7 +302,7 @@ fn nodes_that_disagree_say_so_once() {
     until("the log to say so", || {
         a.log().contains(what) && b.log().contains(what)
     });
-    // Several announcements are sent in this time.
+    // In this time each node sends several announcements, but a node logs the disagreement only once.
     thread::sleep(Duration::from_secs(7));
     assert_eq!(a.log().matches(what).count(), 1, "{}", a.log());
     let shown = a

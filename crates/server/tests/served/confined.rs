@@ -59,7 +59,7 @@ fn the_confined_process_serves_ports_bound_by_root() {
     echo.say("a");
     assert_eq!(echo.text(), "a");
 
-    // The folder belongs to root, so files are given to the user, also when they are reopened.
+    // The folder belongs to root, so log files are given to the server's user, also when they are reopened.
     let logs = server.folder.join("logs");
     let text = |name: &str| fs::read_to_string(logs.join(name)).unwrap_or_default();
     let is_written = || {

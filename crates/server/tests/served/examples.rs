@@ -353,7 +353,7 @@ fn push_backends_of_the_shape_of_swoole() {
         for user in &mut users {
             user.say("tester01");
         }
-        // A name gets no answer, so an order may be sent too early and is repeated.
+        // The server does not confirm a user's name, so an order may be sent before the name is known, and is repeated.
         for user in &mut users {
             until("the user is known", || {
                 anyone.say(ORDER);
@@ -376,7 +376,7 @@ fn push_backends_of_the_shape_of_swoole() {
     });
 }
 
-/// Makes the feed use that source.
+/// Configures the feed to use the server at `source`.
 fn feed_from(server: &Server, source: std::net::SocketAddr) {
     let text = fs::read_to_string(server.config()).expect("a config");
     let text = text.replace(

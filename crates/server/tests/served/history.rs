@@ -11,7 +11,7 @@ use crate::support::{
     Lines, Options, Seen, Server, Setup, Socket, USUAL, call, get, on_all, process, until,
 };
 
-/// Chats store much, personal channels little.
+/// A configuration in which chats store a long history, and personal channels a short one.
 const CONFIG: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"chat:*\", \"news\"]\npositions = true\n\
     [[namespace]]\nname = \"chat\"\nhistory_size = 10000\n\
@@ -37,7 +37,7 @@ impl Follower {
         Self::try_open(server, user, channel, since).expect("it opens")
     }
 
-    /// Returns `None` if the connection was lost before the subscription.
+    /// Opens a WebSocket that follows a channel; returns `None` if the connection is lost before the subscription.
     pub(crate) fn try_open(
         server: &Server,
         user: &str,

@@ -356,7 +356,8 @@ fn a_full_disk_delays_only_stored_publications() {
         let body = json!({ "channel": "chat:2", "data": 1, "skip_history": true });
         let passing = call(server.internal, "publish", &body);
         assert_eq!(passing, json!({ "result": { "handed": 0 } }));
-        // Lines may still be arriving, and those that fit are written.
+        // Some lines may not have arrived yet, and the publications that fit the disk were written, so fewer may be
+        // pending.
         assert!(metric("veche_history_pending") <= PUBLICATIONS as f64);
         process::limit_files(server.pid(), None);
         for number in 1..=PUBLICATIONS {
@@ -499,7 +500,8 @@ fn read(server: &Server, channel: &str, since: &str) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Acknowledged publications are at their offsets; received ones match the history, complete, once and in order.
+/// Asserts that acknowledged publications are at their offsets, and that the received ones match the history: complete,
+/// once and in order.
 fn compare(
     server: &Server,
     channel: &str,
@@ -551,8 +553,8 @@ fn compare(
     );
 }
 
-/// While the disk accepts nothing, scripts continue to publish to channels without history; others wait once the queue
-/// is full, and get errors where they can't.
+/// While the disk accepts nothing, scripts continue to publish to channels without history. Publications to channels
+/// with history wait once the queue is full, or are refused where a script can't wait.
 #[test]
 fn a_full_disk_does_not_delay_unstored_publications_of_scripts() {
     const TICKER: &str = r#"

@@ -36,7 +36,7 @@ fn start(setup: Setup, back_end: &Asked, hook: &str) -> Server {
     Server::serving(setup, &routes, &[("app.lua", APP)])
 }
 
-/// Identifies users by a cookie with their name.
+/// Identifies users by a cookie that contains their name.
 fn know(head: &str) -> String {
     match cookie(head) {
         Some("") => answer(401, "", ""),
@@ -117,7 +117,7 @@ fn the_back_end_names_the_user() {
         let head = back_end.heads().pop().expect("a request");
         let head = head.to_ascii_lowercase();
         assert!(head.contains("\r\nx-original-uri: /hook?%78\r\n"), "{head}");
-        // Headers of the client are not mistaken for ours.
+        // A client's headers with the names of the hook's own headers are not passed on.
         let claim = format!(
             "X-Real-IP: 6.6.6.6\r\nX-Original-URI: /admin\r\n{}",
             sid("ann")
@@ -137,7 +137,7 @@ fn the_back_end_names_the_user() {
         assert_eq!(status(&server, "/hook", ""), 401);
         // The application may still refuse a user whom the hook admits.
         assert_eq!(status(&server, "/lua/x", &sid("mallory")), 403);
-        // The hook is not asked about a page of another origin.
+        // A handshake from a page of another origin is refused without a request to the hook.
         let before = back_end.count();
         let foreign = format!("Origin: https://evil.example\r\n{}", sid("ann"));
         assert_eq!(status(&server, "/hook", &foreign), 403);
@@ -218,7 +218,7 @@ fn held(what: impl Fn(&str) -> String + Send + Sync + 'static) -> Held {
     let (go, wait): (SyncSender<()>, Receiver<()>) = sync_channel(16);
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |head| {
-        // The end of the test releases the back end too.
+        // The wait also ends when the test ends and drops the sender.
         let _ = wait.lock().recv();
         what(head)
     });

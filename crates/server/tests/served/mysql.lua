@@ -289,7 +289,7 @@ function t.errors_have_kinds()
   check.equal(what.retryable, false)
   check.equal(what.message:find("mysql: 1062 (23000): Duplicate entry '1' for key 'PRIMARY'", 1, true) ~= nil, true)
   check.equal(what.message:find("[refused]", 1, true), nil)
-  -- A lock that another session holds.
+  -- Waiting too long for a lock of another session is an error that may be retried.
   db:transaction(function(tx)
     tx:execute("update kinds_of set id = 3 where id = 1")
     what = about(try(db.execute, db, "set statement innodb_lock_wait_timeout = 0 for delete from kinds_of where id = 1"))

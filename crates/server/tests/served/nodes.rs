@@ -52,7 +52,7 @@ impl Client {
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
 
-    /// The next message that is not about a subscription.
+    /// Returns the next message that is not about a subscription.
     fn next(&mut self) -> Value {
         loop {
             let mut message = self.next_message();

@@ -41,7 +41,7 @@ return app
 struct Rules(PathBuf);
 
 impl Rules {
-    /// `None` without PAM, which is reported.
+    /// Creates the rules; `None` if PAM is not installed, which is printed.
     fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !has_module() {
@@ -62,7 +62,7 @@ impl Rules {
             "ended",
             &format!("auth required {check}\naccount required pam_deny.so\n"),
         );
-        // Accepts guests' addresses as passwords, and maps all of them to "guest".
+        // Rules that accept guests' addresses as passwords, and map all guests to "guest".
         rules.write(
             "mapped",
             &format!("auth required pam_ftp.so users=guest,visitor\n{fine}"),

@@ -222,10 +222,10 @@ fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
         "other routes go on"
     );
     for socket in &mut busy {
-        // Events of members that left are received too.
+        // Other members' events arrive too, such as those of members that left: they are skipped.
         while socket.text() != "slept 4000" {}
     }
-    // The end of a connection is never dropped.
+    // The close event of a connection is never dropped, even if the queue is full.
     while patient.text() != "gone left with 1000" {}
     patient.say("count");
     while patient.text() != "patient has said 1" {}
@@ -312,7 +312,7 @@ fn figures_of_processes_are_in_the_metrics_and_in_the_status() {
         let outcome = format!("outcome=\"{outcome}\"");
         metric(&server, "veche_app_events_total", &outcome)
     };
-    // Two events: the handshake and the message.
+    // The two events are the handshake and the message.
     assert_eq!((events("answered"), events("failed")), (2.0, 0.0));
     socket.say("die");
     assert_eq!(socket.closed(), 1011);

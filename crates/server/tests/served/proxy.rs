@@ -56,7 +56,8 @@ fn serve(setup: Setup, further: &str) -> Server {
     Server::with(setup, &options)
 }
 
-/// A client that forges its address is seen with the real one through a proxy, by HTTP and by WebSocket.
+/// Asserts that the server sees the real address of a client that forges its address, through a proxy, by HTTP and by
+/// WebSocket.
 fn works_through(front: SocketAddr) {
     // The client's address must not be the proxies' own, which is trusted.
     let client = IpAddr::from([127, 0, 0, 2]);

@@ -35,7 +35,7 @@ fn text(client: &str) -> Vec<u8> {
     format!("PROXY TCP4 {client} 198.51.100.1 56324 443\r\n").into_bytes()
 }
 
-/// Returns a connection of the proxy that has sent this much.
+/// Returns a connection of the proxy that has sent these bytes.
 fn proxied(server: &Server, header: &[u8]) -> TcpStream {
     let mut socket = TcpStream::connect(server.public).expect("it listens");
     socket.set_nodelay(true).expect("a socket");
@@ -159,7 +159,7 @@ fn connections_without_the_header_are_rejected() {
             assert!(is_closed(proxied(&server, header)), "{header:?}");
         }
         assert_eq!(turned_away(&server, "proxy_header"), bad.len() as f64);
-        // A peer that leaves without sending anything is only probing.
+        // A peer that leaves without sending anything is only probing, so it is not counted.
         drop(proxied(&server, b""));
         server.await_connections(0);
         assert_eq!(turned_away(&server, "proxy_header"), bad.len() as f64);

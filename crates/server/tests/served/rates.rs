@@ -72,7 +72,7 @@ fn a_throttled_client_can_leave_or_be_disconnected() {
             socket.say("three");
             drop(socket);
         }
-        // A ping detects that clients have gone, though nothing is read from them.
+        // The server's pings detect that the clients have gone, although nothing is read from them.
         server.await_connections(0);
         let mut stays = Socket::open(server.public, "/paced");
         (0..3).for_each(|_| stays.say("x"));

@@ -12,7 +12,7 @@ use crate::support::{
     Lines, Options, Seen, Server, Setup, Socket, now, on_each, percentile, process,
 };
 
-/// A client with a small kernel buffer.
+/// Returns a client with a small kernel buffer.
 pub(crate) fn narrow(server: &Server, target: &str) -> Socket {
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
@@ -127,7 +127,7 @@ fn a_stuck_reader_is_dropped_after_write_timeout() {
     });
 }
 
-/// Requests without reading: the client's input waits, and no memory grows.
+/// A client sends requests and reads no response: the server stops reading from it, and no memory grows.
 #[test]
 fn a_client_that_does_not_read_replies_is_paused() {
     on_each(|setup: Setup| {
@@ -200,8 +200,8 @@ fn a_slow_reader_misses_publications_of_lossy_namespaces() {
         while slow.text() != "news" {
             seen += 1;
         }
-        // The slow client misses nothing any more; publications of this channel queued outside of the outbox may come
-        // before.
+        // The slow client misses nothing from now on. Earlier publications of this channel that were queued outside of
+        // the outbox may arrive before this one.
         lines.ask(&json!({"channel": "cursors:1", "data": "here", "ack": true}));
         while slow.text() != "here" {
             seen += 1;

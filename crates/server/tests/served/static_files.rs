@@ -194,7 +194,7 @@ fn routes_add_headers_to_their_answers() {
             ("HEAD", "/assets/app.js", "", 200, FOREVER),
             ("GET", "/assets/app.js", "Range: bytes=0-1", 206, FOREVER),
             ("GET", "/assets/app.js", "If-None-Match: *", 304, FOREVER),
-            // Errors are not cached for a year.
+            // Error responses are not cached for a year.
             ("GET", "/assets/none.js", "", 404, ""),
             ("GET", "/assets/app.js", "Range: bytes=99-", 416, ""),
             ("GET", "/assets/app.js", "If-Match: \"x\"", 412, "no-cache"),

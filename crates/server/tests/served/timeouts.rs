@@ -45,7 +45,8 @@ fn slow_heads_get_408() {
                 }
                 assert!(http.rest().is_err() || now() - began < MS(5000));
             });
-            // A request, then nothing: closed silently; two requests in time are served.
+            // A client that sends a request and then nothing more: the connection is closed silently. Further requests
+            // within the time limit are served.
             scope.spawn(|| {
                 let mut http = Http::connect(server.public);
                 for _ in 0..3 {

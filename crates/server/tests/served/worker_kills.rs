@@ -13,7 +13,8 @@ use crate::support::process::end;
 use crate::support::socket::Seen;
 use crate::support::{Server, Socket, USUAL, until};
 
-/// Writes each event to a ledger before it responds. Each process has a ledger of its own, so that lines stay whole.
+/// The application writes each event to a ledger before it responds. Each process has its own ledger, so that lines
+/// stay whole.
 const APP: &str = r#"
 $app = Veche\App::create();
 $ledger = fopen(__DIR__ . '/ledger.' . getmypid(), 'a');

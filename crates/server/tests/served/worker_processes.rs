@@ -11,7 +11,7 @@ use crate::support::metrics::Metrics;
 use crate::support::process::{end, is_alive};
 use crate::support::{Options, Seen, Server, Socket, USUAL, until};
 
-/// Names the user from the path, sends its process id on request, and can be kept busy.
+/// The application takes the user from the path, sends its process id on request, and can be kept busy.
 const APP: &str = r#"
 $app = Veche\App::create();
 $app->message(function (Veche\Connection $conn, string $data): void {
@@ -312,7 +312,7 @@ fn a_command_that_does_not_exist_is_an_error_in_the_log() {
     }
 }
 
-/// Handlers of `stop` and shutdown functions of PHP together have `stop_timeout`.
+/// Handlers of `stop` and PHP's shutdown functions share one `stop_timeout`.
 #[test]
 fn a_process_has_stop_timeout_to_stop_and_is_killed_then() {
     if !has_php() {
@@ -345,7 +345,7 @@ fn a_process_has_stop_timeout_to_stop_and_is_killed_then() {
     });
     let workers = descendants(parent(pid(&mut socket)));
     drop(socket);
-    // The stop of the server waits for its worker processes.
+    // A stop of the server waits until its worker processes have ended.
     server.stop();
     assert_eq!((size(&server, "stopped"), size(&server, "over")), (2, 2));
     until("the end of the spawner", || are_gone(&workers));

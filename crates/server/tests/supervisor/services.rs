@@ -32,7 +32,7 @@ end
 return service
 "#;
 
-/// The reports of services in order.
+/// The reports of all services, in the order of their arrival.
 struct Ledger {
     address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
@@ -59,7 +59,7 @@ impl Ledger {
         ledger
     }
 
-    /// Returns the starts and ends.
+    /// Returns the reports of starts and ends.
     fn lives(&self) -> Vec<String> {
         let lines = self.lines.lock();
         let is_life = |line: &&String| line.starts_with("begins") || line.starts_with("ends");
@@ -159,7 +159,7 @@ fn the_newest_waits_for_all_that_still_drain() {
     until("the third service", || ledger.lives().len() == 3);
     // The second process's service never started: that process was replaced before the first one's service had ended.
     assert_eq!(ledger.lives(), ["begins/1", "ends/1", "begins/3"]);
-    // A restarted process has nothing to wait for.
+    // A process that replaces a killed one starts its services at once.
     kill(veche.server_pid(), Signal::KILL);
     until("the third again", || ledger.count("begins/3") == 2);
 }

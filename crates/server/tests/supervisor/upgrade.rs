@@ -34,7 +34,7 @@ pub(crate) fn start(name: &str, limits: &str) -> Veche {
 
 fn upgrade(veche: &Veche) -> Result<Value, String> {
     let answer = ask(&veche.control(), UPGRADE)?;
-    // The supervisor is about to be replaced: requests may be cut off.
+    // The supervisor is about to be replaced, so a request to it may be cut off.
     veche.await_status("ready", |status| status["state"] == "ready");
     Ok(answer)
 }
@@ -342,7 +342,8 @@ impl Load {
     }
 }
 
-/// A stop would take an hour; the upgrade closes the old process's connections within half a second, and reports it.
+/// A stop would take an hour, but the upgrade closes the old process's connections within half a second, and reports
+/// that.
 #[test]
 fn an_upgrade_has_a_drain_time_of_its_own() {
     let limits = "drain_time = \"1h\"\nupgrade_drain_time = \"500ms\"";
@@ -408,7 +409,7 @@ fn kills_under_load() {
     let load = Load::on(veche.address());
     let mut took_max = Duration::ZERO;
     for time in 0..times("VECHE_KILLS", 2) {
-        // A server process with a shorter life would be restarted with increasing delays.
+        // The server process lives long enough for a restart without backoff.
         let ready = now();
         if time % 10 == 9 {
             veche.install();

@@ -17,7 +17,7 @@ use crate::support::process::{self, kill};
 use crate::support::{SOON, Socket, now, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_veche");
-/// A request that is answered and closed.
+/// A request after whose response the server closes the connection.
 pub(crate) const REQUEST: &[u8] = b"GET /nowhere HTTP/1.0\r\nHost: localhost\r\n\r\n";
 
 pub(crate) struct Veche {
@@ -88,7 +88,7 @@ impl Veche {
         self.run(change(&mut command));
     }
 
-    /// Runs another command that becomes this server.
+    /// Starts another command, which becomes this server.
     pub(crate) fn run(&mut self, command: &mut Command) {
         self.child = Some(command.spawn().expect("it starts"));
     }
@@ -245,7 +245,7 @@ impl Veche {
         self.server_pid()
     }
 
-    /// Returns the server process as seen by the system, without asking the supervisor.
+    /// Returns the id of the server process from `/proc`, without asking the supervisor.
     pub(crate) fn child(&self) -> Option<u32> {
         let pid = self.pid();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;

@@ -57,7 +57,7 @@ impl Backing {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("veche-backing-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        // Files left by a killed run with the same number.
+        // A killed run with the same number may have left files.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let mut backing = Self {
@@ -112,7 +112,8 @@ impl Backing {
                 ])
                 .status();
             if installed.expect("make setup-test").success() {
-                // The folder may be of another file system, and a copy that was interrupted must not be used.
+                // The template is copied and then renamed: the folder may be on another file system, and a copy that
+                // was interrupted must not be used.
                 let part = template.with_extension("part");
                 let _ = fs::remove_dir_all(&part);
                 copy_folder(Path::new(&data), &part);

@@ -34,7 +34,7 @@ pub(crate) use socket::{Seen, Socket, connect_from};
 
 pub(crate) use now::now;
 
-/// The time limit of anything that should be quick; the machine may be busy.
+/// The time limit of anything that should be quick: long, since the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// The driver and the number of workers of a test.
@@ -78,7 +78,7 @@ pub(crate) fn setups() -> impl Iterator<Item = Setup> {
     let has_uring = *HAS_URING.get_or_init(|| {
         let probe = veche_net::Uring::probe();
         if let Err(error) = &probe {
-            // Written past the test harness, which hides the output of passing tests.
+            // The line is written past the test harness, which hides the output of passing tests.
             let _ = writeln!(
                 std::io::stderr(),
                 "SKIPPED in part: no test on io_uring: {error}"

@@ -335,14 +335,14 @@ impl Server {
         }
     }
 
-    /// Ends the server at once.
+    /// Ends the server, draining or not.
     fn end(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;
         };
         let server = self.try_pid();
         let deadline = now() + Duration::from_secs(5);
-        // The first signal drains, the second kills.
+        // The first signal starts a drain, the second one ends it.
         while now() < deadline && matches!(child.try_wait(), Ok(None)) {
             process::kill(child.id(), Signal::TERM);
             thread::sleep(Duration::from_millis(10));

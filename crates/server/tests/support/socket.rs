@@ -53,7 +53,7 @@ pub(crate) struct Socket {
     decoder: Decoder,
     codecs: Codecs,
     input: Vec<u8>,
-    /// Whether pings are answered automatically.
+    /// Whether `next` answers pings itself.
     pub(crate) answers_pings: bool,
 }
 

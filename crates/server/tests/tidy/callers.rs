@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::imports::{Modules, crates, tokens};
 use super::{assert_none, files};
 
-/// Why functions of the runtime contract have no other caller.
+/// The reason why functions of the runtime contract have no other caller.
 const SERIALISED: &str = "worker processes are to speak it; so far only its vectors do";
 
 /// Functions that only tests call, each with the reason why it is public.

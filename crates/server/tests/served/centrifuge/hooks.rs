@@ -373,7 +373,7 @@ fn held() -> (Asked, SyncSender<()>) {
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |request| {
         if asked(request).1["method"] == "wait" {
-            // The end of the test releases the back end too.
+            // The wait also ends when the test ends and drops the sender.
             let _ = wait.lock().recv();
         }
         decide(request)
@@ -420,7 +420,7 @@ fn a_client_that_leaves_during_a_hook_request_leaves_no_state() {
         ann.say(&rpc(2, "wait"));
         until("it to wait", || waiting(&server) == 1.0);
         drop(ann);
-        // The end of a paused client is noticed with the response, at the latest.
+        // The end of a client whose commands wait for the hook is noticed at the latest with the hook's response.
         go.send(()).expect("it waits");
         until("no request to wait", || waiting(&server) == 0.0);
         server.await_connections(0);
@@ -444,7 +444,8 @@ fn a_reload_and_a_drain_do_not_wait_for_it() {
     let mut ann = connect(&server, "ann");
     ann.say(&rpc(2, "wait"));
     until("it to wait", || waiting(&server) == 1.0);
-    // Requests in progress are completed with their settings, even if the hook changes.
+    // Hook requests in progress are completed with the settings that they started with, even if a reload changes the
+    // hook.
     let routes = config(&back_end, "timeout = \"19s\"\nfailures = 9\n");
     server.configure(&Options {
         routes: &routes,
@@ -490,7 +491,7 @@ fn a_silent_back_end_times_out() {
             let log = server.log();
             log.contains("hook rpc http://") && log.contains("paused for")
         });
-        // Requests of other kinds are still made.
+        // Only requests of the kind that fails are paused: others, such as connect requests, are still made.
         connect(&server, "eva");
     });
 }

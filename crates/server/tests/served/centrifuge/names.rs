@@ -105,7 +105,7 @@ fn a_pattern_has_its_options_and_its_user() {
         // The channel of this user does not match the pattern.
         let joined = ann.ask(subscribe(6, "/users/ann/orders/7"));
         assert_eq!(joined["subscribe"], json!({}));
-        // A wildcard subscription to channels without a namespace does not receive publications of this channel.
+        // A wildcard subscription to channels without a namespace does not receive publications of `/rooms/lobby`.
         let (mut eve, _) = Client::connect(&server, "eve");
         eve.ask(subscribe(2, "*"));
         let joined = ann.ask(subscribe(4, "/rooms/lobby"));

@@ -279,7 +279,7 @@ fn close_handlers_get_the_code_and_reason() {
         let mut dan = connect(&server, "dan");
         dan.ask(json!({"id": 2, "subscribe": {"channel": "open:gone"}}));
         let mut ann = connect(&server, "ann");
-        // A client that has not connected is not reported.
+        // The application is not notified of a client that leaves before its connect command.
         drop(open(&server, &[]));
         ann.socket.close(4123);
         let gone = json!({"gone": "ann", "code": 4123, "reason": ""});

@@ -22,7 +22,7 @@ pub(crate) enum Fault {
     Stall,
     /// Bytes to the engine are accepted and lost; nothing is returned. Connections are closed when the fault ends.
     HalfOpen,
-    /// Each piece is delayed by this many milliseconds.
+    /// Each piece of data is delayed by this many milliseconds.
     Delay(u64),
 }
 

@@ -14,7 +14,7 @@ const DAY_S: i64 = 86_400;
 
 #[test]
 fn a_start_with_a_wrong_clock_costs_nothing() {
-    // A day ahead, and as far behind as a clock without a battery.
+    // The clock is a day ahead, or as far behind as a clock without a battery.
     for wrong_s in [DAY_S, -20 * 365 * DAY_S] {
         let Some(mut on) = OnDisk::start("1s", 0) else {
             return;

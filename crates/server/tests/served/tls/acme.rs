@@ -242,7 +242,7 @@ fn a_lost_account_is_created_again() {
     until("a certificate", || orders(&server, "issued") == 1.0);
     let account = || fs::read(cache.join("account.json")).unwrap_or_default();
     let before = account();
-    // The account of the authority does not survive its restart.
+    // The authority forgets the account when it is restarted.
     pebble.stop();
     pebble.start(server.public.port());
     put_old(&Authority::new("old"), &cache);

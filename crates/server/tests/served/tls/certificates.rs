@@ -57,7 +57,7 @@ impl Authority {
         self.sign(params, folder, name);
     }
 
-    /// Issues a client certificate with possible user names.
+    /// Issues a client certificate with a common name and an email address, either of which may be the user name.
     pub(super) fn client(&self, common_name: &str, email: &str, name: &str) -> PathBuf {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params

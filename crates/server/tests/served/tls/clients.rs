@@ -65,7 +65,7 @@ fn a_certificate_identifies_the_client() {
             assert!(open(&eve, "/echo").is_err());
             assert_eq!(open(&nobody, "/echo").is_ok(), optional);
             assert!(open(&nobody, "/own").is_err());
-            // A client may notice before the server has counted it.
+            // The client may notice its refusal before the server has counted it.
             let failed = if optional { 1 } else { 3 };
             until("failures to be counted", || {
                 fixture.count(

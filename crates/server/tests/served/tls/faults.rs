@@ -50,7 +50,7 @@ fn other_protocols_are_closed_cleanly() {
         assert_eq!(knock(&fixture, b"\x00\x01\x02 garbage"), b"");
         assert_eq!(failures("not_tls"), 2);
 
-        // A record that only servers send; the alert names it.
+        // A record that only servers send is answered with an alert.
         let answer = knock(&fixture, b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 1);

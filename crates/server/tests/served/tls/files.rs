@@ -27,7 +27,7 @@ fn new_certificates_are_loaded_without_dropping_connections() {
         let fixture = TlsFixture::start(setup, "", &Options::default());
         let mut first = fixture.open();
         first.upgrade("/echo").expect("it opens");
-        // A resumed handshake shows no certificate, so each client is new.
+        // A resumed handshake does not transmit the certificate, so each client is new and has no ticket.
         let stranger = || {
             let trust = trust(&fixture.authority, BOTH, None);
             Client::open(fixture.server.public, "localhost", &trust).expect("it opens")

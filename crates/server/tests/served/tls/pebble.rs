@@ -41,7 +41,7 @@ impl Pebble {
         let folder = std::env::temp_dir().join(format!("veche-{test}-{}", std::process::id()));
         let authority = Authority::new(test);
         authority.server(&["127.0.0.1"], &folder, "own");
-        // These ports are free now; Pebble binds them in a moment.
+        // These ports are free now; Pebble binds them soon.
         let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
         let [address, management] = listeners.map(|one| one.local_addr().expect("bound"));
         Some(Self {
@@ -96,7 +96,7 @@ impl Pebble {
             .arg(file)
             .args(["-dnsserver", &names().to_string()])
             .env("PEBBLE_VA_NOSLEEP", "1")
-            // One of twenty nonces is rejected, as may happen with any authority.
+            // Pebble rejects one of twenty nonces, as may happen with any authority.
             .env("PEBBLE_WFE_NONCEREJECT", "5")
             // Validations are not reused, so that each order has to be validated.
             .env("PEBBLE_AUTHZREUSE", "0")

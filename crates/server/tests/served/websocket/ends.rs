@@ -189,7 +189,7 @@ fn a_closed_one_holds_no_memory() {
         let kib = || run(&server, &script).parse::<f64>().expect("a number");
         let before = (0..4).map(|_| kib()).fold(0.0, f64::max);
         let after = (0..10).map(|_| kib()).fold(f64::MAX, f64::min);
-        // A thousand were opened in between: their tables and functions would take more than a megabyte.
+        // A thousand connections were opened in between: their tables and functions would take more than a megabyte.
         assert!(after < before + 300.0, "{before} KiB, then {after}");
         until("all of them to be closed", || {
             Metrics::scrape(server.internal).sum("veche_app_clients", &[]) == 0.0

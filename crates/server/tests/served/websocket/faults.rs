@@ -119,7 +119,7 @@ fn refused_and_unanswered_dials() {
 
 #[test]
 fn protocol_violations_close_with_their_code() {
-    // Data after the 101, the script's result, and the code that the peer receives.
+    // Each row has the data after the 101, the script's result, and the code that the peer receives.
     let table: [(&[u8], &str, u16); 6] = [
         // A masked frame, which only clients may send.
         (b"\x81\x81\0\0\0\0x", "1002", 1002),
@@ -192,7 +192,7 @@ fn a_server_that_dies() {
             let mut peer = Peer::accept(socket).expect("a request");
             peer.say("before");
             match number {
-                // FIN in the middle of a message.
+                // The peer sends FIN in the middle of a message.
                 0 => _ = peer.raw(b"\x81\x05hal"),
                 // The peer resets the connection.
                 1 => {

@@ -73,7 +73,7 @@ fn a_server_that_does_not_read_makes_send_say_so() {
         let counted = Arc::clone(&received_count);
         let address = serve(move |_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
-            // The peer's own messages are received meanwhile.
+            // Messages of the peer are received while the peer reads nothing.
             peer.say("said while nothing was read");
             assert_eq!(
                 peer.hear(),

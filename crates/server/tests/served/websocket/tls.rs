@@ -54,7 +54,8 @@ fn a_certificate_that_is_not_believed() {
             setup,
             &[("ca.pem", &pem), ("its.pem", &its), ("empty.pem", "")],
         );
-        // Certificates that are self-signed, of another authority or for another name, and no TLS at all.
+        // Each of these fails: certificates that are self-signed, of another authority or for another name, and a
+        // server without TLS.
         for (address, options, words) in [
             (address, "{}", "invalid peer certificate"),
             (
@@ -85,13 +86,13 @@ fn a_certificate_that_is_not_believed() {
                 "{options}: {results}"
             );
         }
-        // A plain client of the TLS server fails too.
+        // A connection without TLS to the TLS server fails too.
         let results = run(&server, &format!("websocket.connect('ws://{address}/')"));
         assert!(results.starts_with("error: "), "{results}");
     });
 }
 
-/// A slow file: a pipe whose other end belongs to the test.
+/// The file of certificates is slow: a pipe whose other end belongs to the test.
 #[test]
 fn a_worker_goes_on_while_certificates_are_read() {
     for setup in setups().filter(|setup| setup.workers == 1) {
