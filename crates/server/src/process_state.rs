@@ -68,7 +68,7 @@ pub(crate) struct ProcessState {
     wakers: Mutex<Vec<Waker>>,
     /// Trusted certificates of outgoing TLS connections.
     pub(crate) trusts: Arc<TrustStores>,
-    /// The time of the last line of `warn_throttled` in seconds since the start, plus one; 0 before the first line.
+    /// TLS of our listeners.
     pub(crate) tls_listeners: Arc<TlsListeners>,
     /// Certificates ordered by ACME.
     pub(crate) orders: CertificateManager,
