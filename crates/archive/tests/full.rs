@@ -1,5 +1,5 @@
-//! A full disk is reported, loses nothing, and writing continues when there is room. One test fills a file system of
-//! its own, where a process may create one; the other hits the system's limit on file sizes.
+//! A full disk: it is reported, nothing is lost, and writing continues when there is room. Some tests fill a file
+//! system of their own, if the process may create one; the others set the system's limit on file sizes.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;

@@ -1,4 +1,4 @@
-//! A queue from one thread to another, filled item by item and announced once.
+//! A queue from one thread to another: items are added one by one, and announced together.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

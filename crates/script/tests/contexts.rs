@@ -1,4 +1,4 @@
-//! Tests of the client that log lines and errors of hook handlers and tasks name.
+//! Tests of log lines and errors of hook handlers and tasks: they name the client that the handler or task belongs to.
 
 mod support;
 

@@ -1,5 +1,5 @@
 //! Tests of the hooks that scripts provide for clients of Centrifugo's protocol: the arguments of the handlers, and the
-//! results of what they return and raise.
+//! decisions that follow from what they return or raise.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Tests of how a turn is divided. Each run takes one tick of the time slice here, so that the tests do not depend on a
-//! real clock.
+//! Tests of how a turn divides its time among handlers. A clock counts each run as one tick, so that the tests do not
+//! depend on a real clock.
 
 mod support;
 

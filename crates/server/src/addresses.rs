@@ -1,7 +1,7 @@
 //! Connections and handshake rates by client address.
 //!
-//! Used at accept, handshake and close, never per message. An address without connections whose rate has recovered is
-//! removed, so the table is bounded by current activity.
+//! The table is used at accept, handshake and close, never per message. An address without connections whose rate has
+//! recovered is removed, so the table is bounded by current activity.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

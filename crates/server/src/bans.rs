@@ -1,11 +1,11 @@
 //! Banned users and revoked tokens: one table for all workers, and a file that preserves them across processes.
 //!
-//! The file has a JSON line for each command of the back end, in order; the last one of a user or token counts. It is
-//! written before the command is answered, and synced by the control thread within about a second, so that no worker
-//! waits for the disk: a power cut loses the commands since the last sync. A ban that can't be written is in force all
-//! the same; the back end gets an error, and writing is retried. Expired bans stay in the table and the file for a
-//! while, since the clock may have been ahead. During a handover both processes use the file: each writes under a lock,
-//! and reads the other's lines about once a second. When most lines are expired the file is rewritten.
+//! The file has a JSON line for each command of the back end, in order; the last line about a user or token counts. A
+//! line is written before its command is answered, and synced by the control thread within about a second, so that no
+//! worker waits for the disk: a power cut loses the commands since the last sync. A ban that can't be written is in
+//! force all the same; the back end gets an error, and writing is retried. Expired bans stay in the table and the file
+//! for a while, since the clock may have been ahead. During a handover two processes use the file: each writes under a
+//! lock, and reads the other's lines about once a second. When most lines are expired, the file is rewritten.
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 //! Decisions about clients, filtered by user and channel for `veche log`, and logged at level `debug`.
 //!
 //! A watcher's descriptor arrives over the control socket and is passed to the server process, where a separate thread
-//! writes to it, so that no worker waits for a reader. Lines beyond a limit are dropped, and the next line gives their
-//! number. A watcher ends when its reader is gone. Without watchers a decision costs one load of a flag.
+//! writes to it, so that no worker waits for a reader. Lines beyond a limit are dropped, and the next line gives the
+//! number of dropped lines. A watcher is removed when its reader has disconnected. Without watchers a decision costs
+//! one load of a flag.
 
 use std::fmt::Write as _;
 use std::fs::File;

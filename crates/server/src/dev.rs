@@ -1,8 +1,8 @@
 //! Notices of `veche dev` for pages: script errors, warnings of loaded scripts, rejected reloads, and changed files.
 //!
-//! Notices are kept for a few seconds, in which worker 0 publishes them repeatedly: a page that has just loaded
-//! receives those about its own loading. They are displayed, each once, by `web/dev/dev.js`, which `files` adds to
-//! served HTML. None of it is active under `veche serve`.
+//! Notices are kept for a few seconds, in which worker 0 publishes them repeatedly, so that a page that has just loaded
+//! receives the notices about its own loading. `web/dev/dev.js`, which `files` adds to served HTML, displays each
+//! notice once. None of this is active under `veche serve`.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;

@@ -1,6 +1,6 @@
 //! Files for the static handler: opened strictly below a root, with small ones cached; and pages built into the binary.
 //!
-//! It does not know HTTP: names and responses are decided in `veche-frontends`.
+//! This module does not know HTTP: names and responses are decided in `veche-frontends`.
 
 use std::borrow::Cow;
 use std::io;

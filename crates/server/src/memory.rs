@@ -2,8 +2,8 @@
 //!
 //! The resident memory without file pages counts, as reported by the system (`/proc/self/statm`), since that determines
 //! when the kernel kills processes. A sum of Veche's own data would miss memory held by allocators, scripts and
-//! libraries. It is read at most fifty times a second, by whichever worker has its turn, and costs one read of an open
-//! file; without a limit nothing is read.
+//! libraries. The memory is read at most fifty times a second, by whichever worker has its turn, which costs one read
+//! of an open file. Without a limit nothing is read.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;

@@ -1,4 +1,4 @@
-//! `/metrics`, `/api/info` and `veche status`: the counters of all workers, summed or side by side.
+//! The data of `/metrics`, `/api/info` and `veche status`: the counters of all workers, summed or per worker.
 
 mod acme;
 mod admin;

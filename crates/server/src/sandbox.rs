@@ -1,9 +1,10 @@
 //! The sandbox of the server process: Landlock restricts it to the files named in its configuration.
 //!
-//! Entered once, before a second thread exists, and permanently: other folders of a later configuration stay
-//! inaccessible until a restart. No program can be executed. As far as the kernel supports it, the process binds no TCP
-//! port (its sockets come from the supervisor), connects only to the ports of configured back ends (unless scripts may
-//! connect anywhere), and neither signals processes outside nor uses their abstract sockets.
+//! The process enters the sandbox once, before it has a second thread, and permanently: other folders of a later
+//! configuration stay inaccessible until a restart. No program can be executed. As far as the kernel supports it, the
+//! process binds no TCP port (its sockets come from the supervisor), connects only to the ports of configured back ends
+//! (unless scripts may connect anywhere), and neither signals processes outside of the sandbox nor uses their abstract
+//! sockets.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! TLS of our listeners: certificates and acceptors, reloaded when files change.
 //!
-//! Owned by the control thread. Workers get [`TlsAcceptors`], plain values by listener, and use them until the next
-//! ones arrive; connections keep those that they started with. An [ordered](veche_acme) certificate is a file too,
-//! which may not exist yet.
+//! The control thread owns the listeners' state. Workers get [`TlsAcceptors`], plain values by listener, and use them
+//! until the next ones arrive; connections keep the acceptors that they started with. An [ordered](veche_acme)
+//! certificate is a file too, which may not exist yet.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

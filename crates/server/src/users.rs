@@ -1,6 +1,7 @@
-//! WebSocket counts by user, if limited: counted at open and close.
+//! The number of WebSockets of each user, if the configuration limits it.
 //!
-//! Used only then, and only while `connections_per_user` is set. Users without connections are not in the table.
+//! The counts are changed when a WebSocket opens or closes, and only while `connections_per_user` is set. Users without
+//! connections are not in the table.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;

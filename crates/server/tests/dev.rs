@@ -1,4 +1,5 @@
-//! `veche dev`: saved files run at once, and errors are shown in the log and on pages while the old code continues.
+//! `veche dev`: saved changes take effect at once. Errors are shown in the log and on pages, while the old code
+//! continues.
 
 #[path = "support/mod.rs"]
 mod support;

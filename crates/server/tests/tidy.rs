@@ -1,4 +1,4 @@
-//! House checks that spare reviewers the search. Each failure names the file and the fix.
+//! House checks that a reviewer would otherwise have to make. Each failure names the file and the fix.
 
 #[path = "tidy/callers.rs"]
 mod callers;

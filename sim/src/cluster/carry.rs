@@ -1,4 +1,4 @@
-//! Messages in flight, connections that begin and end, and time.
+//! Moves messages in flight, ends and restores connections, and advances time.
 
 use fastrand::Rng;
 use veche_nodes::engine::channel::{Event, Order};

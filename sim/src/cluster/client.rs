@@ -1,4 +1,4 @@
-//! Subscribers and back ends as the world knows them.
+//! Subscribers and back ends, with the state that the world knows of them.
 
 use veche_hub::ConnectionId;
 

@@ -1,5 +1,5 @@
-//! A store that all nodes share, as the engine on Redis uses one: what its scripts do, in plain code, on a state that can be
-//! rolled back. Offsets are not dense here.
+//! A model of the store that all nodes share: it behaves like the scripts of the engine on Redis, on a state that can
+//! be rolled back. Offsets may have gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Effects on channels of a server that ends, returns or loses data.
+//! What happens to channels when the server ends, returns or loses data.
 
 use std::sync::Arc;
 use std::thread;

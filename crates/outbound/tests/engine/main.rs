@@ -1,4 +1,4 @@
-//! The contract of engines (`hub/src/engine.rs`) on the engine on Redis, with a real server.
+//! Runs the contract of engines (`hub/src/engine.rs`) on the engine on Redis, with a real server.
 
 #[path = "../../../hub/tests/common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Members of several nodes.
+//! Presence in a channel whose members are on several nodes.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;

@@ -1,4 +1,4 @@
-//! Servers that are unusable are refused at the start, with one line that explains the fix.
+//! Servers that can't be used are refused at the start; the error is one line that explains the fix.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

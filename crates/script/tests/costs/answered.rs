@@ -1,4 +1,4 @@
-//! Answered calls: replies that are converted to Lua values on the worker's thread.
+//! The cost of replies to calls: they are converted to Lua values on the worker's thread.
 
 use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
 use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};

@@ -1,4 +1,5 @@
-//! Lists that repeat one long string: Lua stores it once, and each function limits what it copies out of Lua.
+//! The cost of lists that repeat one long string: Lua stores the string once, and each function limits what it copies
+//! out of Lua.
 
 use std::net::{IpAddr, Ipv4Addr};
 

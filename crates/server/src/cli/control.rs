@@ -73,7 +73,7 @@ impl ControlTarget {
         self.open_with(request, None)
     }
 
-    /// Sends a request like `open`, and a descriptor with it.
+    /// Sends a request like [`open`](Self::open), and passes a descriptor with it.
     pub(super) fn open_with(
         &self,
         request: &ControlRequest,
@@ -101,7 +101,7 @@ impl ControlTarget {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 let file = shown(&self.file);
-                // The error may be in the line with the socket's path.
+                // The configuration may be invalid, so its path of the socket may be wrong: the hint says so.
                 let hint = match config::load(&self.file) {
                     Err(report) if !report.unreadable => {
                         format!(
@@ -238,7 +238,7 @@ fn replace(
     while !is_closed(&mut connection) && now() < deadline {
         thread::sleep(STOP_LOOK);
     }
-    // The socket's path may have changed with the configuration.
+    // The new configuration may have another path of the socket.
     let answer = loop {
         let asked = control.ask(ControlCommand::Status).or_else(|failure| {
             let other = find(&control.file, None)?;

@@ -112,7 +112,7 @@ fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Extensions of files that belong to programs or to pages.
+/// Extensions of files that may belong to programs as well as to pages.
 const PROGRAMS: &[&str] = &["js", "mjs", "ts"];
 
 /// Extensions of files that belong to pages.

@@ -1,7 +1,7 @@
-//! docs/reference/lua-api.md, written from the type files of scripts (`crates/script/types`), which `veche new` copies
+//! Generates docs/reference/lua-api.md from the type files of scripts (`crates/script/types`), which `veche new` copies
 //! for editors.
 //!
-//! `VECHE_BLESS=1 cargo test --workspace --lib reference` writes it.
+//! `VECHE_BLESS=1 cargo test --workspace --lib reference` writes the page.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -103,7 +103,7 @@ fn split_type(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// The declarations of one comment.
+/// The declarations of one comment in a type file.
 #[derive(Debug, Default)]
 struct Block {
     /// The class that the comment declares, or the alias with its definition.
@@ -170,7 +170,7 @@ impl Block {
         }
     }
 
-    /// Gives pending lines to the last entry.
+    /// Assigns the pending lines to the last entry.
     fn settle(&mut self) {
         let last = self.results.last_mut().or(self.entries.last_mut());
         match last {

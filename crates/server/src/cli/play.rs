@@ -22,7 +22,7 @@ use crate::server;
 
 /// The time limit for closing handshakes at the end of the run.
 const DRAIN: Duration = Duration::from_millis(500);
-/// The interval of checking whether connections have closed.
+/// The interval of checking whether the users' connections have closed.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Starts a server that only simulates these users.
@@ -75,7 +75,7 @@ fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
         .map_err(|report| CommandFailure::new(Exit::Usage, report.to_string()))
 }
 
-/// The run as seen by scripts.
+/// A load run, as scripts report to it.
 #[derive(Debug)]
 struct LoadUsers(Arc<ScriptRun>);
 

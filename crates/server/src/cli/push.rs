@@ -130,7 +130,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     Ok(address)
 }
 
-/// Builds lines for the push listener.
+/// Builds the lines that are sent to the push listener.
 struct LineBuilder {
     to: (&'static str, Value),
     binary: bool,
@@ -151,7 +151,7 @@ impl LineBuilder {
         }
     }
 
-    /// Explains why a push reached no connection.
+    /// Explains why a push reached no connection; empty if it reached some.
     fn why(&self, handed: u64) -> &'static str {
         match self.to.0 {
             _ if handed > 0 => "",
@@ -347,7 +347,7 @@ impl Sender {
         let mut data = Vec::new();
         for number in 1.. {
             if input.buffer().is_empty() {
-                // The next line may take long, so pending data is sent first.
+                // Reading the next line may take long, so pending data is sent first.
                 self.flush()?;
             }
             data.clear();

@@ -92,7 +92,7 @@ fn cluster(cluster: &Value) -> String {
     text
 }
 
-/// Formats each kind with its slowest operations first.
+/// Formats the slow operations of each kind, the slowest first.
 fn slow(kinds: &Value) -> String {
     let mut text = String::new();
     for (kind, from) in [
@@ -247,7 +247,7 @@ fn pools(report: &Value) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Adds members with single values as rows; nested ones are left to `--json`.
+/// Adds an object's plain values as rows; nested objects are shown only by `--json`.
 fn counters(rows: &mut Vec<(String, String)>, object: &Map<String, Value>) {
     for (name, value) in object {
         if matches!(value, Value::Number(_) | Value::String(_) | Value::Bool(_)) {

@@ -1,7 +1,7 @@
 //! The thread of a node: it carries messages between the workers, the [`Node`] and the engine.
 //!
-//! Workers reach it through a lane of their mailbox, like one more worker: its number is one more than the last
-//! worker's. It never waits for a worker or for the engine.
+//! Workers reach the thread through a lane of their mailbox, as if it were one more worker, with the number after the
+//! last worker's. It never waits for a worker or for the engine.
 
 mod answers;
 

@@ -1,4 +1,4 @@
-//! The wait of the node's thread.
+//! Lets the node's thread wait, and wakes it.
 
 use std::time::Duration;
 

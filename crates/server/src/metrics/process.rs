@@ -1,4 +1,5 @@
-//! Metrics of the server process by the system, with the names that Prometheus's own clients use, and of its restarts.
+//! Metrics of the server process as the system reports them, under the names that Prometheus's own clients use; and of
+//! its restarts.
 
 use std::fmt;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Outgoing connections of applications: dialed here, with TLS if requested.
 //!
-//! A dialed connection is like any other: it has a slot and an outbox, and its events take the same path.
+//! A dialed connection is treated like an accepted one: it has a slot and an outbox, and its events take the same path.
 
 use veche_apps::{DialAction, OutgoingConnection};
 use veche_frontends::DialId;

@@ -1,5 +1,5 @@
 //! Large responses that clients do not read: their cost in memory and worker time. Also data that fills the memory up
-//! to `memory_limit`, which has to hold, and is released afterwards.
+//! to `memory_limit`: the limit has to hold, and the memory is released afterwards.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,10 +1,10 @@
-//! The framework of all attacks: a server that is attacked, a second one that is not, and the requirements for the
+//! The framework of all attacks: a server that is attacked, a second server that is not, and the requirements for the
 //! first.
 //!
-//! The latency of an echo also depends on the machine. So the same clients use a second server at the same time, which
-//! is not attacked: its latency is due to the machine. In addition, the busy worker of the attacked server competes for
-//! a core with everything else on the machine: the kernel reports for how much of the time in which it was runnable it
-//! actually ran, and the measured times are scaled by that. If the machine pauses nevertheless, the attack is retried.
+//! The latency of an echo also depends on the machine. So the same clients use the second server at the same time: its
+//! latency is due to the machine alone. In addition, the busy worker of the attacked server competes for a core with
+//! everything else on the machine. The kernel reports how long the worker was runnable, and how much of that time it
+//! ran; the measured times are scaled by that share. If the machine pauses nevertheless, the attack is retried.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

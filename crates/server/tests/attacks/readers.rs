@@ -1,4 +1,4 @@
-//! Clients that request more than they read, and that cause others to send.
+//! Clients that request more than they read, and clients that make the server send to others that do not read.
 
 use std::io::Write;
 

@@ -1,4 +1,5 @@
-//! TLS: handshakes that cost the server more than the peer, that never end, and data after them.
+//! TLS attacks: handshakes that cost the server more than the client, handshakes that never end, and attacks after
+//! them.
 //!
 //! The bystanders use a listener of the same worker without TLS.
 

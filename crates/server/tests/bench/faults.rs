@@ -1,4 +1,4 @@
-//! Servers that lose and duplicate messages: a run fails even without a promise about the figure.
+//! Servers that lose or duplicate messages: a run fails, even if no promise mentions lost or duplicate messages.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

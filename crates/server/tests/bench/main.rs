@@ -1,5 +1,5 @@
-//! `veche bench` as used: the real program against the real server and bad ones, its reports, error lines and exit
-//! codes.
+//! Tests of `veche bench` as users run it: the program against the real server and against faulty ones, its reports,
+//! error lines and exit codes.
 
 #![expect(clippy::duplicate_mod, reason = "both parts have the clock of tests")]
 

@@ -1,4 +1,4 @@
-//! Promises about a server that is slower than the rate.
+//! Promises about a server that can't keep up with the requested rate.
 
 use crate::known::serve_at_most;
 use crate::scenario;

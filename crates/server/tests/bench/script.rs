@@ -1,4 +1,4 @@
-//! Users simulated by a script: compares the report with what the server has seen, to the request.
+//! Users simulated by a script: the report's counts are equal to those of the server.
 
 use std::fs;
 use std::path::Path;

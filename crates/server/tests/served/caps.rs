@@ -1,4 +1,4 @@
-//! At the connection limit, and without descriptors, new clients wait, nothing spins, and service continues.
+//! At the connection limit, and without free descriptors, new clients wait, no worker spins, and clients are served.
 
 use std::io::Read;
 use std::net::TcpStream;

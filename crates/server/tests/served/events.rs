@@ -1,4 +1,4 @@
-//! `[events]` on the real server: a back end receives events in order, and after an outage also those in between.
+//! `[events]` on the real server: a back end receives events in order, including those that happened during an outage.
 
 use std::collections::BTreeMap;
 

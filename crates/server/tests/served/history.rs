@@ -1,4 +1,4 @@
-//! Channels with history: clients lose their connection and recover without gaps.
+//! Channels with history: clients that lose their connection recover without gaps.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

@@ -1,5 +1,5 @@
-//! Tokens as Centrifugo accepts them: short secrets and their rotation, other digests and curves, separate subscription
-//! keys, tokens without expiry, any audience, and clients without a user or a token.
+//! Tokens in all forms that Centrifugo accepts: short secrets and their rotation, other digests and curves, separate
+//! subscription keys, tokens without expiry, any audience, and clients without a user or a token.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Clients of Lua routes that get positions and recover.
+//! Clients of Lua routes that get positions and recover from them.
 
 use serde_json::{Value, json};
 

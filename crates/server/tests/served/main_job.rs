@@ -1,4 +1,5 @@
-//! Browsers connect, a back end pushes, the user receives: exactly once, in order, unchanged, by every interface.
+//! The server's main job: browsers connect, a back end pushes, and users receive each message exactly once, in order
+//! and unchanged, through every interface.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! One path, however it is spelled: route rules, handlers, scripts, back ends and the access log agree on it.
+//! A path means the same however it is spelled: route rules, handlers, scripts, back ends and the access log agree.
 
 use std::fs;
 

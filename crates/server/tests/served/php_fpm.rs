@@ -1,4 +1,5 @@
-//! Applications that php-fpm runs, with the PHP SDK: the same events and answers as everywhere, one request for each.
+//! Applications that php-fpm runs, with the PHP SDK: the events and answers are those of other runtimes, but each event
+//! is a request of its own.
 
 use std::path::Path;
 use std::time::Duration;

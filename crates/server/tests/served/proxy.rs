@@ -1,4 +1,4 @@
-//! Behind a proxy, as in the guide: its configurations of nginx and HAProxy forward WebSockets and client addresses.
+//! The server behind a proxy: the guide's configurations of nginx and HAProxy forward WebSockets and client addresses.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! One client that does not read: only it is closed, memory stays flat, and neighbours are unaffected.
+//! A client that does not read: only this client is closed, memory stays flat, and other clients are unaffected.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! A day of an application server in a minute: mixed load with errors, endless scripts, churn and a reload every few
-//! seconds, after which no state remains.
+//! A day of an application server in a minute: mixed load with errors, endless scripts, churn, and a reload every few
+//! seconds. No state remains afterwards.
 //!
 //! `VECHE_SOAK_SECONDS` sets the duration; 8 by default, so that it is part of the daily tests.
 

@@ -1,4 +1,4 @@
-//! Services in an upgrade: those of the new process start when those of every old one have ended.
+//! Services in an upgrade: the services of the new process start when those of all old processes have ended.
 //!
 //! Each service reports its start and end to a ledger by HTTP, and waits for the response: so the order of the ledger
 //! is the order of events across processes.

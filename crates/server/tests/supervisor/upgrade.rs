@@ -1,9 +1,9 @@
 //! Upgrades of the running server: the new program takes over, or the old one continues unaffected.
 //!
-//! The program is always this one, under its own name in new files: the steps are the same for any version. Bad
+//! The new program is always a copy of this one in a new file, since the steps are the same for any version. Bad
 //! programs are shell scripts.
 //!
-//! `VECHE_UPGRADES` and `VECHE_KILLS` set their numbers under load; a few by default.
+//! `VECHE_UPGRADES` and `VECHE_KILLS` set the numbers of upgrades and kills under load; by default they are small.
 
 use std::fs;
 use std::io::{Read, Write};

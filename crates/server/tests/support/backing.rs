@@ -1,5 +1,5 @@
-//! Real services for the server under test: Debian's MariaDB and Redis, on their own ports and folders, ended when
-//! dropped.
+//! Real services for the server under test: Debian's MariaDB and Redis, each on a port and in a folder of its own,
+//! ended when the value is dropped.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! A back end on the push listener: lines out, response lines in.
+//! A back end on the push listener: sends lines, and receives response lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,7 +1,7 @@
 //! A real server process and its clients: blocking sockets, and none of the server's own code except the client role of
 //! `veche-proto`.
 //!
-//! Everything is in a temporary folder, listens on free ports and ends when it is dropped.
+//! Each server has a temporary folder and free ports, and ends when the value is dropped.
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 

@@ -1,4 +1,4 @@
-//! Public functions have callers besides tests.
+//! Checks that public functions have callers other than tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

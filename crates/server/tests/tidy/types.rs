@@ -1,4 +1,4 @@
-//! Names of types: one that more than its module sees stands for one thing in all crates.
+//! Checks names of types: a type that is not private has a name that no other crate gives to another thing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

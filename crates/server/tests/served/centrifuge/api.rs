@@ -1,4 +1,4 @@
-//! The API as libraries of Centrifugo use it, and the form in which clients get its data.
+//! The API as client libraries of Centrifugo's API call it, and the form in which clients receive its data.
 
 use serde_json::{Value, json};
 

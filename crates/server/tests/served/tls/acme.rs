@@ -1,4 +1,4 @@
-//! Certificates ordered by the server from a real authority.
+//! Certificates that the server orders from a real ACME authority.
 
 use std::fs;
 use std::net::TcpListener;

@@ -1,5 +1,5 @@
-//! Backpressure: a side that does not receive is not sent to, and one that does not read gets no more than fits:
-//! nothing is lost, and memory stays flat.
+//! Backpressure in both directions: the server sends nothing to a peer that does not receive, and a peer can't send
+//! more to the server than an application reads. Nothing is lost, and memory stays flat.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
