@@ -146,7 +146,7 @@ impl PoolProcess {
         self.socket.as_ref()
     }
 
-    /// Returns whether the socket has not accepted all bytes.
+    /// Returns whether the output has bytes that the socket has not accepted.
     pub(crate) fn has_output(&self) -> bool {
         self.written < self.output.len()
     }

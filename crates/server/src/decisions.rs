@@ -134,7 +134,7 @@ fn line(decision: &AuthDecision<'_>) -> String {
         ("channel", decision.channel),
     ] {
         if !text.is_empty() {
-            // Quoted, so that data from clients can't forge a line. Writing to a string can't fail.
+            // The text is quoted, so that data from clients can't forge a line. Writing to a string can't fail.
             let _ = write!(line, " {name}={text:?}");
         }
     }

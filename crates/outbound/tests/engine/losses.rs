@@ -130,7 +130,7 @@ fn a_channel_without_a_loss_goes_on_beside_one_with() {
     assert_eq!(bench.outlet.texts(1), ["a", "b"]);
 }
 
-/// A cut connection leaves a gap, which is healed without a notification to subscribers.
+/// A cut connection leaves a gap in the feed, which is closed without a notification to subscribers.
 #[test]
 fn a_gap_is_healed() {
     let server = Arc::new(Server::start(&[]));

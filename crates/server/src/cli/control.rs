@@ -101,7 +101,7 @@ impl ControlTarget {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 let file = shown(&self.file);
-                // The configuration may be invalid, so its path of the socket may be wrong: the hint says so.
+                // The configuration may be invalid, so its path of the socket may be wrong: the hint names that possibility.
                 let hint = match config::load(&self.file) {
                     Err(report) if !report.unreadable => {
                         format!(
