@@ -1,9 +1,8 @@
 //! A worker's loop, one thread on one core: connects sockets, TLS, mailboxes and the archive to the
 //! [worker](veche_worker::Worker).
 //!
-//! This is glue around the object that defines the order of a turn: driver events are passed to it, and its requests
-//! are executed. The glue decides only about transports: accepting, the PROXY protocol, TLS, and system calls. It never
-//! blocks.
+//! This is glue around the object that defines the order of a turn: it passes on driver events and executes requests.
+//! It decides only about transports: accepting, the PROXY protocol, TLS, and system calls. It never blocks.
 
 mod accepting;
 mod access_log;

@@ -102,7 +102,7 @@ fn a_pattern_has_its_options_and_its_user() {
         assert_eq!(joined["subscribe"]["recoverable"], true, "{joined}");
         let refused = ann.ask(subscribe(3, "/users/bob/orders"));
         assert_eq!(refused["error"]["code"], 103, "{refused}");
-        // The channel of this user does not match the pattern.
+        // A channel with one more level does not match the pattern, so it has none of the pattern's options.
         let joined = ann.ask(subscribe(6, "/users/ann/orders/7"));
         assert_eq!(joined["subscribe"], json!({}));
         // A wildcard subscription to channels without a namespace does not receive publications of `/rooms/lobby`.
