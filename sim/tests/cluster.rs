@@ -1,10 +1,10 @@
 //! Runs clusters of several nodes. The variables are those of the other worlds: `VECHE_SIM_STEPS`, `VECHE_SIM_FROM`,
-//! `VECHE_SIM_SEED` and `VECHE_SIM_ONLY`; with the last, `VECHE_SIM_TRACE` prints all orders and events. `VECHE_SIM_LIST` goes
-//! on after a failure.
+//! `VECHE_SIM_SEED` and `VECHE_SIM_ONLY`; with the last, `VECHE_SIM_TRACE` prints all orders and events. With
+//! `VECHE_SIM_LIST` the run continues after a failure.
 
 use veche_sim::cluster::{ACTIONS, Coverage, explore, print_traces, replay};
 
-/// About four seconds of a core.
+/// The number of steps, which take about twelve seconds of a core.
 const STEPS: u64 = 150_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -62,7 +62,7 @@ fn a_seed_makes_one_cluster() {
     assert_eq!(hashes.len(), 6, "two seeds make one cluster");
 }
 
-/// Prints a line for each cluster that breaks a promise, without a search for the actions that are enough.
+/// Prints a line for each cluster that breaks a promise, without a search for the minimal list of actions.
 fn list(seeds: std::ops::Range<u64>) {
     let all: Vec<_> = (0..ACTIONS).collect();
     let mut broken = 0;

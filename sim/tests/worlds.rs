@@ -31,7 +31,7 @@ fn promises_are_kept() {
         }
     }
     println!("{seen}");
-    // Promises are easily kept where nothing happens.
+    // A promise about an event proves nothing if the event never occurs, so each event has to be frequent.
     let (event, count) = seen.rarest();
     assert!(
         count >= worlds / 100,
@@ -49,7 +49,7 @@ fn a_seed_makes_one_world() {
     let mut hashes: Vec<_> = (1..=8)
         .map(|seed| {
             let hash = hash(seed);
-            // On another thread, without any state of the first run.
+            // The second run is on another thread, so that no state of the first run affects it.
             let again = std::thread::spawn(move || self::hash(seed));
             assert_eq!(again.join().expect("it ends"), hash, "seed {seed}");
             hash

@@ -73,7 +73,8 @@ fn links_in_place_of_files_are_not_followed() {
         let _ = fs::remove_file(&path);
         std::os::unix::fs::symlink(&precious, &path).expect("a link");
         let opened = veche_archive::open(folder.path(), &options(FsyncPolicy::EveryCommit));
-        // The file is replaced, not written to.
+        // `run` is replaced by a new file, and the link's target is not written to; links in place of the others are
+        // errors.
         match (name, opened) {
             ("run", Ok((archive, _))) => archive.close().expect("closed"),
             (_, Ok(_)) => panic!("{name}: it is followed"),
@@ -176,7 +177,7 @@ fn other_formats_and_other_files_are_refused_and_left_alone() {
     let file = folder.path().join("history.sqlite");
     let good = fs::read(&file).expect("the file");
 
-    // The user version in the header, then the application id.
+    // Bytes 60 to 63 of the header are the user version, the next four the application id.
     let mut newer = good.clone();
     newer[60..64].copy_from_slice(&2_u32.to_be_bytes());
     let mut foreign = good.clone();
@@ -226,7 +227,7 @@ fn a_full_queue_gives_the_batch_back_and_wakes_when_there_is_room() {
             std::thread::park_timeout(Duration::from_secs(1));
         }
     }
-    // A batch larger than the queue is accepted when it is empty.
+    // A batch larger than the queue is accepted when the queue is empty.
     worker.wait(offset);
     worker.append(vec![published("a", 1, offset + 1, vec![1; 100_000])]);
     archive.close().expect("closed");
@@ -254,7 +255,7 @@ fn work_is_counted() {
     assert_eq!((stats.is_failing, stats.last_error), (false, None));
 }
 
-/// Batches of all writers that arrive while the thread is busy.
+/// Batches that arrive while the archive's thread is busy, of all writers, are written by one commit.
 #[test]
 fn waiting_batches_share_a_commit() {
     let folder = Folder::new("group");
@@ -290,7 +291,7 @@ fn the_disk_is_asked_once_in_an_interval() {
     let mut worker = Worker::new(&archive);
     let batch = worker.append(vec![published("a", 1, 1, "x")]);
     worker.wait(batch);
-    // Nothing else arrives, yet the data is synced.
+    // No further batch arrives, yet this one is synced after the interval.
     while archive.stats().fsyncs == 0 {
         std::thread::yield_now();
     }
@@ -311,7 +312,7 @@ fn writers_come_and_go() {
     for round in 1..=50 {
         let mut worker = Worker::new(&archive);
         worker.append(vec![published("a", 1, round, "x")]);
-        // The next writer has the same channel once this is written.
+        // The next writer appends to the same channel, so this batch has to be written first.
         worker.wait(1);
     }
     archive.close().expect("closed");
@@ -333,12 +334,12 @@ fn free_pages_are_released() {
         ]);
     }
     worker.wait(last);
-    // Maintenance follows the last commit.
+    // Maintenance follows the last commit, so the test waits for it.
     while archive.stats().checkpoints == 0 || archive.stats().file_bytes < 30_000_000 {
         assert_eq!(archive.stats().errors, 0);
         std::thread::yield_now();
     }
-    // The remaining rows are scattered over the file.
+    // The rows that remain are scattered over the file.
     let channel: Arc<str> = "b".into();
     let last = worker.append(vec![
         ArchiveRecord::Trimmed {
@@ -408,7 +409,7 @@ fn a_machine_crash_renews_epochs() {
     }
 }
 
-/// There is nothing that could have been lost.
+/// An empty archive has lost nothing in a machine crash, so there is no warning.
 #[test]
 fn a_machine_crash_of_an_empty_archive_is_not_reported() {
     let folder = Folder::new("machine-empty");
@@ -419,7 +420,8 @@ fn a_machine_crash_of_an_empty_archive_is_not_reported() {
     assert_eq!((loaded.len(), loaded.warnings()), (0, &[][..]));
 }
 
-/// If a start fails between the two writes, the next start finds the same last run again.
+/// A start renews the epochs and then records its run. If it fails in between, the next start renews them again, and
+/// has to choose other epochs.
 #[test]
 fn epochs_that_are_renewed_twice_are_not_the_first_ones_again() {
     let folder = Folder::new("twice");

@@ -44,7 +44,7 @@ enum TailState {
     Lost,
 }
 
-/// Returns the number of the batch whose content the archive has, and the report about the rest.
+/// Returns the number of the last batch that the archive has, and the reported state of the end of the log.
 fn state_of(loaded: LoadedStreams, models: &[Model]) -> (usize, TailState) {
     let state = match loaded.warnings() {
         [] => TailState::Nothing,
@@ -99,7 +99,7 @@ fn a_torn_end_is_cut_off_and_all_before_it_is_used() {
             "cut at {length}: a kill may have done that"
         );
         seen += usize::from(0 < last && last < 60);
-        // Later batches are stored.
+        // New batches can be stored after the loss.
         let mut worker = Worker::new(&archive);
         worker.append(vec![published("next", 1, 1, "x")]);
         archive.close().expect("closed");
@@ -148,7 +148,7 @@ fn a_flipped_byte_in_the_log_never_leaves_a_gap_under_the_same_epoch() {
     let whole = fs::read(wal_path(&folder)).expect("the log");
     let mut random = fastrand::Rng::with_seed(14);
     let last_frame = whole.len() - FRAME_BYTES;
-    // Each byte of the last commit's header, and some of others.
+    // Damages each byte of the last commit's header, and some bytes elsewhere.
     let header = last_frame..last_frame + 24;
     let anywhere = std::iter::repeat_with(|| random.usize(32..whole.len()));
     let mut lost = 0;
@@ -160,8 +160,8 @@ fn a_flipped_byte_in_the_log_never_leaves_a_gap_under_the_same_epoch() {
     assert!(lost > 80, "{lost}");
 }
 
-/// Opens the archive with a log that is damaged at an offset: either commits are lost and epochs new, once, or nothing
-/// is.
+/// Opens the archive with a log that is damaged at an offset. Returns whether commits were lost: then the epochs are
+/// renewed, and a further start loses nothing. Otherwise all batches are there.
 fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bool {
     let copy = folder.copy("damaged-log");
     fs::write(wal_path(&copy), log).expect("written");
@@ -183,7 +183,7 @@ fn lost_or_whole(folder: &Folder, log: &[u8], at: usize, models: &[Model]) -> bo
         ),
         "damaged at {at}, {last} batches"
     );
-    // A kill before anything else is written; the log is too short for a checkpoint meanwhile.
+    // The process is killed before it writes anything else. The log is too short for a checkpoint in between.
     assert!(log.len() < 240 * FRAME_BYTES);
     let killed = copy.copy("damaged-log-killed");
     drop(archive);
@@ -291,7 +291,7 @@ fn no_damage_makes_it_panic() {
         let copy = folder.copy("anywhere-copy");
         let mut bytes = bytes.clone();
         for _ in 0..random.usize(1..40) {
-            // Mostly where there is data: headers and the ends of pages.
+            // Most bytes are damaged where there is data: in headers and at the ends of pages.
             let page = random.usize(..bytes.len() / 8192) * 8192;
             let at = if random.bool() {
                 page + random.usize(..120)
@@ -384,7 +384,7 @@ fn damage_that_reading_does_not_touch_is_found_at_the_start() {
 fn damage_that_comes_while_it_is_open_ends_the_archive_and_is_set_aside_at_the_next_start() {
     let folder = Folder::new("rotten");
     let (archive, _) = open(&folder, FsyncPolicy::Never);
-    // More data than SQLite caches in memory.
+    // The data exceeds SQLite's cache in memory.
     let long = (1..=150).map(|offset| published("news", 9, offset, vec![1; 200_000]));
     Worker::new(&archive).append(long.collect());
     archive.close().expect("closed");

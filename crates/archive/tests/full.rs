@@ -1,5 +1,5 @@
-//! A full disk is reported, loses nothing, and writing continues when there is room. One test fills a file system of
-//! its own, where a process may create one; the other hits the system's limit on file sizes.
+//! A full disk: it is reported, nothing is lost, and writing continues when there is room. Some tests fill a file
+//! system of their own, if the process may create one; the others set the system's limit on file sizes.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -19,7 +19,7 @@ use veche_archive::{ArchiveRecord, Error, FsyncPolicy, Options};
 
 const FOLDER: &str = "VECHE_ARCHIVE_FULL_FOLDER";
 
-/// Appends until writing fails, makes room, and finds everything.
+/// Appends until writing fails, makes room, and asserts that all records are stored.
 fn run_full(folder: &Path, make_room: impl FnOnce()) {
     // The queue is small compared with the disk.
     let options = Options {
@@ -376,7 +376,7 @@ fn a_failed_start_is_tried_again_after_a_pause() {
     let folder = support::Folder::new("late-start");
     let (archive, _) = veche_archive::open(folder.path(), &patient()).expect("an archive");
     archive.close().expect("closed");
-    // No file may grow, so the state of the run can't be written where there is none.
+    // With this limit no file may grow. The file `run` is removed, so that a new one would have to be written.
     fs::remove_file(folder.path().join("run")).expect("a file");
     let shell = "trap '' XFSZ; ulimit -S -f 0; exec \"$@\"";
     assert!(this_test_again(
@@ -393,13 +393,13 @@ fn failed_upkeep_is_tried_again_after_a_pause() {
         let (archive, _) = veche_archive::open(Path::new(&folder), &patient()).expect("an archive");
         let mut worker = Worker::new(&archive);
         let mut batch = 0;
-        // The tables have room at first, and finally none.
+        // The file of the tables has room for the first checkpoints, and for none at last.
         while archive.stats().errors == 0 {
             let record = published("a", 1, batch + 1, vec![3; 200_000]);
             batch = worker.append(vec![record]);
             worker.wait(batch);
             assert!(batch < 100, "it is never full");
-            // Longer than the delay of maintenance.
+            // The pause exceeds the delay of maintenance.
             thread::sleep(Duration::from_millis(5));
         }
         let checkpoints = archive.stats().checkpoints;

@@ -15,7 +15,7 @@ use veche_archive::FsyncPolicy;
 const WORKERS: u32 = 3;
 const FOLDER: &str = "VECHE_ARCHIVE_KILL_FOLDER";
 
-/// The killed process: not a test, unless its parent asks.
+/// The process that the test kills. It does nothing unless the test has started it.
 #[test]
 fn child() {
     let Ok(folder) = env::var(FOLDER) else {
@@ -77,7 +77,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a child");
-        // From its first output on, the process may be killed at any moment.
+        // The process may be killed at any moment after its first output.
         let mut left = random.u32(1..150);
         let mut its_checkpoints = 0;
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
@@ -94,7 +94,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
             std::hint::black_box(step);
         });
         child.kill().expect("killed");
-        // All records that it reported before its end count.
+        // All records count that the child reported as durable before its end.
         for line in lines.map_while(Result::ok) {
             its_checkpoints = note(&line, &mut acknowledged).unwrap_or(its_checkpoints);
         }
@@ -102,7 +102,7 @@ fn kill_again_and_again(kills: u32, fsync: &str) {
         child.wait().expect("ended");
         assert_eq!(left, 0, "the child ended by itself");
 
-        // A copy, so that the next child finds what the kill left.
+        // The test opens a copy, so that the next child finds the files as the kill left them.
         let copy = folder.copy("kill-copy");
         let (archive, loaded) = open(&copy, FsyncPolicy::Never);
         let loaded = Model::of(loaded);

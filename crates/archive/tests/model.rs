@@ -24,7 +24,7 @@ enum Step {
 #[derive(Clone, Debug)]
 enum Change {
     Open(u8, u64),
-    /// Offsets beyond the top; 0 repeats it.
+    /// `skip` is the number of offsets beyond the channel's top; 0 repeats the top offset.
     Publish {
         channel: u8,
         skip: u64,
@@ -32,7 +32,7 @@ enum Change {
         version: Option<(u64, bool)>,
         has_extra: bool,
     },
-    /// Trims the history to the given number.
+    /// Trims the history to the given number of publications.
     Trim(u8, u64),
     Clear(u8),
     Drop(u8),

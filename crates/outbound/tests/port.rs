@@ -138,7 +138,7 @@ fn calls_beyond_the_limit_are_refused_and_nothing_else_is() {
         .map(|(id, _)| id.token)
         .collect();
     assert_eq!(refused, [most, most + 1]);
-    // Once calls are complete there is room again, also for cancelled ones.
+    // The port accepts calls again once earlier calls are complete or cancelled.
     for token in 0..most {
         bench.resolve(token, "127.0.0.1");
         bench.port.cancel(CallId { app: 7, token });

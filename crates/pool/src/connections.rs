@@ -13,7 +13,7 @@ pub(crate) struct KnownConnection {
     pub(crate) user: Option<Box<str>>,
     /// The application's data of the connection.
     pub(crate) attributes: Option<Box<Attributes>>,
-    /// One of the connection's events is being handled; later ones wait.
+    /// Whether one of the connection's events is being handled; later ones wait.
     pub(crate) is_busy: bool,
     /// Whether the connection is closing, so no data can be sent to it.
     pub(crate) is_closing: bool,

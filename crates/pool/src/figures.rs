@@ -42,7 +42,7 @@ pub struct PoolGauges {
     pub starting: u64,
     /// Processes that accept events and are handling none.
     pub idle: u64,
-    /// Processes with events in hand.
+    /// Processes that are handling events.
     pub busy: u64,
     /// Processes that were asked to end or have ended and are not reaped yet.
     pub stopping: u64,
@@ -114,7 +114,7 @@ impl RestartReason {
         Self::Watch,
     ];
 
-    /// Returns the name in metrics and logs: that of the directive, where one is the reason.
+    /// Returns the name in metrics and logs: the name of the directive if a directive is the reason.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -164,7 +164,7 @@ impl PoolFigures {
         read(&self.answered)
     }
 
-    /// Returns the number of events whose process ended or was killed first.
+    /// Returns the number of events whose process ended or was killed before it answered.
     #[must_use]
     pub fn failed(&self) -> u64 {
         read(&self.failed)
@@ -235,7 +235,7 @@ impl GaugeShare {
         }
         let changes = gauges.fields().into_iter().zip(self.set.fields());
         for (cell, (new, old)) in self.figures.gauges.iter().zip(changes) {
-            // Wraps below 0 and back: only the sum of all shares counts.
+            // A difference below 0 wraps around, and so does the sum: only the sum of all shares is meaningful.
             cell.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
         }
         self.set = gauges;

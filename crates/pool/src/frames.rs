@@ -30,7 +30,7 @@ struct Envelope {
 /// The results of the frames of one read.
 #[derive(Debug, Default)]
 pub(crate) struct ReadOutcome {
-    /// The process takes events from now on.
+    /// Whether the process accepts events from now on.
     pub(crate) is_ready: bool,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn handle_frame(
             }
             Ok(())
         }
-        // The process ignores the result of the call.
+        // The process no longer needs the result of a call. The call continues, and the process ignores the result.
         (FrameKind::Cancel, true) => Ok(()),
         _ => Err("an unexpected frame".to_owned()),
     }
@@ -117,7 +117,7 @@ fn put(process: ProcessKey, outlet: &ThreadOutlet, event: Option<(u64, u64)>, fr
     });
 }
 
-/// Returns an error where the handler of the process's own event has failed.
+/// Returns an error if the handler of an event of the process itself has failed.
 fn own_failure(frame: Frame<'_>, id: u64, name: EventName) -> Result<(), String> {
     let read = FromWorker::read(frame, |one| (one == id).then_some(name));
     match read.map_err(|error| error.message)? {

@@ -1,4 +1,4 @@
-//! A queue from one thread to another, filled item by item and announced once.
+//! A queue from one thread to another: items are added one by one, and announced together.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub(crate) struct Inbox<T> {
     items: Mutex<Vec<T>>,
-    /// Changes only under the lock.
+    /// Changed only while `items` is locked.
     is_announced: AtomicBool,
 }
 

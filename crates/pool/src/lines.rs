@@ -30,7 +30,7 @@ impl<R: Read + AsFd> Lines<R> {
     /// Reads the available bytes and passes on each line.
     pub(crate) fn read(&mut self, mut line: impl FnMut(&str)) {
         let mut buffer = [0; 8192];
-        // A limit, so that a process with endless output does not delay others.
+        // The number of reads is limited, so that a process with endless output does not delay others.
         for _ in 0..16 {
             let Some(pipe) = &mut self.pipe else { return };
             match pipe.read(&mut buffer) {

@@ -37,7 +37,7 @@ impl PoolHandle {
         })
     }
 
-    /// Leaves an order for the pool, to be announced at the end of the turn.
+    /// Queues an order for the pool, to be announced at the end of the turn.
     pub(crate) fn order(&self, order: PoolOrder) {
         self.pool.orders.push(order);
         self.has_orders.set(true);

@@ -186,7 +186,7 @@ impl Manager {
         }
     }
 
-    /// Ends overdue events and processes, and replaces worn processes.
+    /// Ends overdue events and processes, and starts the replacement of worn processes.
     fn tend(&mut self, now: Instant) {
         while let Some(job) = self.queue.pop_late(self.options.queue_timeout, now) {
             let timeout = self.options.queue_timeout;
@@ -208,7 +208,7 @@ impl Manager {
                     process.kill(&mut self.link);
                     self.ended(index, RestartReason::Start, why, now);
                 }
-                // Nothing waits for the start of this process any more.
+                // No event waits for the start of this process any more, and the application is ending.
                 PoolProcessState::Starting { .. } if is_leaving && self.queue.is_empty() => {
                     process.is_asked = true;
                     self.ended(index, RestartReason::Start, String::new(), now);
@@ -251,7 +251,7 @@ impl Manager {
         }
     }
 
-    /// Logs how a process has ended, and removes it.
+    /// Logs how a process has ended, and removes the process.
     fn bury(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let Some(status) = process.status else {
@@ -275,7 +275,7 @@ impl Manager {
         self.is_leaving() && self.queue.is_empty() && self.processes.is_empty()
     }
 
-    /// Starts processes if some are missing or worn.
+    /// Starts processes if some are missing or have to be replaced.
     fn fill(&mut self, now: Instant) {
         if self.is_leaving() && self.queue.is_empty() {
             return;
@@ -344,7 +344,8 @@ impl Manager {
         link.start(key.0, &self.options.name, instance)
     }
 
-    /// Notes the ends of processes that the spawner reports. Its own end is that of all its processes.
+    /// Records the ends of processes that the spawner reports. If the spawner itself has ended, so have all its
+    /// processes.
     fn note_ends(&mut self) {
         let Some(link) = &mut self.link else { return };
         let processes = &mut self.processes;
@@ -402,7 +403,7 @@ impl Manager {
     fn ended(&mut self, index: usize, reason: RestartReason, why: String, now: Instant) {
         let process = &mut self.processes[index];
         let until = match process.state {
-            // The process has answered the event and may take the rest of the time to end.
+            // The process has closed its socket as requested, and may use the rest of its time to exit.
             PoolProcessState::Stopping { until } if why.is_empty() => until.max(now + GRACE),
             _ => now + GRACE,
         };
@@ -560,13 +561,13 @@ impl Manager {
     }
 }
 
-/// Returns the reason for replacing a process because of its number of events.
+/// Returns `MaxJobs` if the process has to be replaced because of its number of events.
 fn spent(process: &PoolProcess, options: &Options) -> Option<RestartReason> {
     let is_spent = options.jobs_max > 0 && process.jobs > options.jobs_max;
     is_spent.then_some(RestartReason::MaxJobs)
 }
 
-/// Returns the reason for replacing a process because of its age, idle time or memory.
+/// Returns the reason if the process has to be replaced because of its age, idle time or memory.
 fn worn(process: &PoolProcess, options: &Options, now: Instant) -> Option<RestartReason> {
     let since = |at: Instant| now.saturating_duration_since(at);
     if options.ttl.is_some_and(|ttl| since(process.started) >= ttl) {

@@ -1,11 +1,11 @@
-//! An application's settings of its processes.
+//! The settings of an application's processes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use veche_calls::Databases;
 
-/// An application's settings of its processes.
+/// The settings of an application's processes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Name of the application in the configuration.
@@ -18,7 +18,7 @@ pub struct Options {
     pub workers: u32,
     /// The number of events after which a process is replaced; 0: unlimited.
     pub jobs_max: u64,
-    /// The age at which a process is replaced.
+    /// The age at which a process is replaced; `None`: unlimited.
     pub ttl: Option<Duration>,
     /// The maximum number of handshakes and requests that wait for a process.
     pub queue: usize,
@@ -30,8 +30,8 @@ pub struct Options {
     pub stop_timeout: Duration,
     /// The time limit of one event.
     pub event_timeout: Duration,
-    /// Time without an event after which a process is replaced.
+    /// Time without an event after which a process is replaced; `None`: unlimited.
     pub idle_ttl: Option<Duration>,
-    /// Resident memory in bytes at which a process is replaced.
+    /// Resident memory in bytes at which a process is replaced; `None`: unlimited.
     pub rss_bytes_max: Option<u64>,
 }

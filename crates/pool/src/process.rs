@@ -1,4 +1,4 @@
-//! One process: its socket, its output and its current events.
+//! A process: its socket, its output and the events that it is handling.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::shared::{EventJob, ProcessKey};
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// Most events that wait in the socket of a process.
+/// The most events that wait in the socket of a process.
 const AHEAD_MAX: u128 = 256;
 
 /// Maximum total time of the events that wait in the socket of a process. One write then carries as many events as the
@@ -37,9 +37,9 @@ const HEAD: &[u8] = br#"{"type":"event","id":"#;
 pub(crate) enum PoolProcessState {
     /// The deadline for the process to send hello and to answer the event `start`.
     Starting { until: Instant },
-    /// Ready: it has answered the event `start` and takes events.
+    /// The process has answered the event `start` and accepts events.
     Ready,
-    /// Requested to stop, and killed at that time.
+    /// The process was requested to stop; it is killed at this time.
     Stopping { until: Instant },
     /// The process's socket is closed; it is killed at this time.
     Over { until: Instant },
@@ -61,9 +61,9 @@ pub(crate) struct PoolProcess {
     pub(crate) key: ProcessKey,
     pub(crate) instance: u32,
     pub(crate) state: PoolProcessState,
-    /// The process that is ended once this one is ready.
+    /// The process that this one replaces, which is ended once this one is ready.
     pub(crate) replaces: Option<ProcessKey>,
-    /// The reason why the process is to be replaced.
+    /// The reason why the process has to be replaced, if it has.
     pub(crate) worn: Option<RestartReason>,
     /// Whether the process was requested to stop.
     pub(crate) is_asked: bool,
@@ -73,13 +73,13 @@ pub(crate) struct PoolProcess {
     pub(crate) rss_bytes: u64,
     /// Events that were answered.
     pub(crate) jobs: u64,
-    /// The set of events that the process handles.
+    /// The events that the process handles, as a set of bits; see [`bit`](crate::shared::bit).
     pub(crate) events: u32,
     pub(crate) concurrency: usize,
     pid: u32,
-    /// The figures of its memory, opened by the spawner.
+    /// The memory figures of the process (`/proc/PID/statm`), opened by the spawner.
     statm: Option<File>,
-    /// How it ended, once the spawner has reaped it.
+    /// The exit status, once the spawner has reaped the process.
     pub(crate) status: Option<ExitStatus>,
     pub(crate) stdout: Lines<File>,
     pub(crate) stderr: Lines<File>,
@@ -146,7 +146,7 @@ impl PoolProcess {
         self.socket.as_ref()
     }
 
-    /// Returns whether the socket has not accepted all bytes.
+    /// Returns whether the output has bytes that the socket has not accepted.
     pub(crate) fn has_output(&self) -> bool {
         self.written < self.output.len()
     }
@@ -168,7 +168,8 @@ impl PoolProcess {
         self.output.extend_from_slice(frame);
     }
 
-    /// Sends an event, whose frame has an id of 0, and whose outcome goes to the origin in the job.
+    /// Sends an event. Its frame has the id 0, which is replaced by a new id; the outcome goes to the outlet in the
+    /// job.
     pub(crate) fn hand(
         &mut self,
         name: EventName,
@@ -245,8 +246,8 @@ impl PoolProcess {
         true
     }
 
-    /// Reads once and passes on each frame, head and payload; an error ends the process, and is empty at the end of the
-    /// socket.
+    /// Reads once and passes on each frame, head and payload. An error ends the process; its text is empty if the
+    /// socket has ended.
     pub(crate) fn read(
         &mut self,
         buffer: &mut Vec<u8>,

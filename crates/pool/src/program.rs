@@ -17,8 +17,8 @@ pub struct Program(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     options: Options,
-    /// Taken by the pool when it starts. The server keeps the applications of its first configuration until its end, but
-    /// their spawner ends with their pool.
+    /// The spawner, which the pool takes when it starts. The server keeps the applications of its first configuration
+    /// until it ends, but their spawner ends with their pool.
     spawner: Mutex<Option<Arc<Spawner>>>,
     figures: Arc<PoolFigures>,
     pool: OnceLock<Result<Arc<Shared>, String>>,

@@ -18,14 +18,14 @@ pub(crate) struct WaitingEvents {
 }
 
 impl WaitingEvents {
-    /// Adds an event; returns one that must be refused because the queue is full.
+    /// Adds an event. If the queue is full and the event can't wait, returns the event, which must be refused.
     pub(crate) fn push(&mut self, job: EventJob, max: usize, now: Instant) -> Option<EventJob> {
         let is_end = matches!(job.name, EventName::Close | EventName::Disconnect);
         if is_end {
             self.ends.push_back((now, job));
             return None;
         }
-        // A message was already read, and its connection is paused meanwhile.
+        // A message has been read already, so it waits even if the queue is full; its connection is paused meanwhile.
         let must_wait = matches!(job.name, EventName::Message | EventName::ClientMessage);
         if !must_wait && self.jobs.len() >= max {
             return Some(job);
@@ -59,7 +59,7 @@ impl WaitingEvents {
         self.jobs.pop_front().map(|(_, job)| job)
     }
 
-    /// Removes an event whose answer is no longer needed.
+    /// Removes an event whose answer is no longer needed; returns whether it was waiting.
     pub(crate) fn cancel(&mut self, number: u64, outlet: &Arc<ThreadOutlet>) -> bool {
         let before = self.jobs.len();
         let is_it = |job: &EventJob| job.number == number && Arc::ptr_eq(&job.outlet, outlet);
@@ -67,7 +67,7 @@ impl WaitingEvents {
         self.jobs.len() < before
     }
 
-    /// Returns the time at which the next event will have waited for too long.
+    /// Returns the time at which the event that has waited longest will have waited for too long.
     pub(crate) fn due(&self, patience: Duration) -> Option<Instant> {
         self.jobs.front().map(|(at, _)| *at + patience)
     }

@@ -45,7 +45,7 @@ pub(crate) enum Unanswered {
     Failed,
     /// The queue was full, or no process was free in time.
     Busy,
-    /// The application has no handler for it.
+    /// The application has no handler for the event.
     Unhandled,
 }
 
@@ -65,12 +65,12 @@ pub(crate) enum PoolMessage {
         /// The event's number.
         number: u64,
         why: Unanswered,
-        /// For the log.
+        /// A description of the cause, for the log.
         text: Option<String>,
         /// The process that was handling the event, if any.
         process: Option<LogProcess>,
     },
-    /// The first process of the pool takes events, and which is known now.
+    /// The first process of the pool accepts events, and the set of handled events is known from now on.
     Ready,
     /// No process has become ready to accept events; the text is for the log.
     NotStarted(String),
@@ -111,11 +111,11 @@ impl ThreadOutlet {
     }
 }
 
-/// A pool as seen by its users.
+/// A pool as seen by the server threads that use it.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) orders: Inbox<PoolOrder>,
-    /// Counts up when orders are announced.
+    /// An eventfd, incremented when orders are announced.
     waker: OwnedFd,
     /// The queues of all server threads that have joined.
     users: Mutex<Vec<Arc<ThreadOutlet>>>,
@@ -146,13 +146,13 @@ impl Shared {
         }
     }
 
-    /// Wakes the server threads with messages that they do not know of.
+    /// Wakes the server threads that have messages which were not announced to them.
     pub(crate) fn announce_mail(&self) {
         self.users.lock().iter().for_each(|user| user.announce());
     }
 
     fn wake(&self) {
-        // A counter at its maximum wakes as well.
+        // If the counter is at its maximum, the write fails, but the thread is woken all the same.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }
 
@@ -171,7 +171,7 @@ impl Shared {
         self.users.lock().first().cloned()
     }
 
-    /// Sets the events that processes handle; the first process is ready now.
+    /// Sets the events that processes handle. At the first call, the first process has become ready.
     pub(crate) fn set_ready(&self, events: u32) {
         self.events.store(events, Ordering::Release);
         if !self.is_ready.swap(true, Ordering::AcqRel) {
@@ -186,7 +186,7 @@ impl Shared {
         self.is_ready.load(Ordering::Acquire)
     }
 
-    /// Returns whether such events are handled; true until that is known.
+    /// Returns whether the application handles an event; true until that is known.
     pub(crate) fn handles(&self, event: EventName) -> bool {
         !self.is_ready() || self.events.load(Ordering::Acquire) & bit(event) != 0
     }

@@ -107,7 +107,7 @@ impl Workers {
         link.is_some_and(|link| link.pool.handles(name))
     }
 
-    /// Starts the handling of an event; returns `false` if there is none.
+    /// Starts the handling of an event; returns `false` if the application has ended or has no handler for it.
     fn ask(&mut self, event: &Event<'_>, name: EventName, origin: EventOrigin) -> bool {
         let Some(link) = &self.link else {
             return false;
@@ -448,7 +448,7 @@ impl Workers {
         self.done(origin);
     }
 
-    /// Continues without a handler, since the application has none.
+    /// Completes an event as if no application were configured, since the application has no handler for it.
     fn pass(&mut self, origin: EventOrigin) {
         match origin {
             EventOrigin::Handshake(of) => {
@@ -600,7 +600,7 @@ fn id_of(place: WorkerConnection) -> ConnectionId {
     }
 }
 
-/// Returns the user of an accepted handshake, if the effect is one.
+/// Returns the user of an accepted handshake, who may be absent; `None` for any other effect.
 fn accepted(effect: &Effect) -> Option<Option<String>> {
     match effect {
         Effect::Handshake {

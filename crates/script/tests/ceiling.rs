@@ -44,7 +44,7 @@ fn memory_has_a_cap() {
             effects[0].contains("not enough memory") || effects[0].contains("string too large"),
             "{body}: {effects:?}"
         );
-        // Afterwards there is memory again, for large messages too.
+        // The VM has memory again afterwards, for large messages too.
         let large = "y".repeat(1 << 20);
         for _ in 0..100 {
             bench.text(BOB, &large);
@@ -60,7 +60,7 @@ fn memory_has_a_cap() {
     }
 }
 
-/// A single large result is refused before it is allocated, whatever catches the error.
+/// A single large result is refused before it is allocated, even if the script catches the error.
 #[test]
 fn one_result_can_not_take_more_than_there_is() {
     for body in [
@@ -94,7 +94,7 @@ fn one_result_can_not_take_more_than_there_is() {
         let is_ended =
             effects[0].contains("not enough memory") || effects[0].contains("ran too long");
         assert!(is_ended, "{body}: {effects:?}");
-        // Includes the amount by which the run may exceed the limit.
+        // The bound includes the amount by which the run may exceed the limit.
         let used = bench.vm.memory_bytes();
         assert!(used <= 44 << 20, "{body}: {} MiB", used >> 20);
         bench.text(BOB, "hello");
@@ -205,7 +205,7 @@ fn memory_near_its_limit_is_collected_in_slices() {
         full > max / 8 * 7,
         "{full}: nothing is collected within a call"
     );
-    // Each turn checks a limited number of handlers.
+    // A turn collects only a part of the garbage, so this takes several turns.
     let mut turns = 0;
     while bench.vm.memory_bytes() > max / 4 {
         bench.advance(1);
@@ -255,7 +255,7 @@ fn an_allocation_refused_at_the_limit_starts_no_collection() {
             "no collection begins"
         );
     }
-    // Later turns try again, and the message waits until then.
+    // Later turns try again to start the handler; the message waits until then.
     bench.now.mono_ms += 1000;
     let progress = bench
         .vm

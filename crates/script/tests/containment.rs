@@ -118,7 +118,7 @@ fn a_hundred_thousand_coroutines_sleep_and_wake() {
         bench.advance(1);
     }
     bench.close(ANN);
-    // The pauses of the garbage collector are not counted.
+    // The pauses of the garbage collector don't count towards the CPU budget.
     assert_eq!(bench.effect_lines(), ["100000"]);
 }
 
@@ -140,7 +140,7 @@ fn many_handlers_within_their_budgets_share_turns() {
     );
     bench.open(ANN);
     bench.open(BOB);
-    // It is the same turn, so the time is the same.
+    // The clock is the same as in the turn before, so this counts as the same turn.
     bench.vm.turn(bench.now);
     let mut waits = 0;
     for i in 0..200 {
@@ -155,7 +155,7 @@ fn many_handlers_within_their_budgets_share_turns() {
         waits > 0 && effects > 0 && effects < 200,
         "{waits} {effects}"
     );
-    // Later turns do the rest, in order.
+    // Later turns handle the other messages, in order.
     let mut sent = 0;
     for _ in 0..1000 {
         bench.advance(1);

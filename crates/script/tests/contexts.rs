@@ -1,4 +1,4 @@
-//! Tests of the client that log lines and errors of hook handlers and tasks name.
+//! Tests of log lines and errors of hook handlers and tasks: they name the client that the handler or task belongs to.
 
 mod support;
 
@@ -111,7 +111,7 @@ fn a_task_outlives_its_request_with_its_context() {
     for (_, about) in &effects {
         assert_eq!(about.connection.as_deref(), Some("0.3.1"));
         assert_eq!(about.method.as_deref(), Some("POST"));
-        // A long path is shortened.
+        // The path in the log is shortened if it is long.
         let expected = format!("/{}…", "я".repeat(127));
         assert_eq!(about.path.as_deref(), Some(expected.as_str()));
     }
@@ -130,7 +130,7 @@ fn contexts_of_hooks_that_are_refused_or_withdrawn_are_not_kept() {
     assert_eq!(bench.vm.log_contexts(), 1);
     bench.vm.fail_undecided(7, bench.now);
     assert_eq!(bench.vm.log_contexts(), 0);
-    // There is no such handler.
+    // The script has no handler for this hook.
     let asked = AppHookRequest {
         hook: Hook::Rpc,
         ..asked()

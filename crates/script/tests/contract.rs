@@ -112,7 +112,8 @@ fn effect_lines(mut effects: Effects) -> Vec<String> {
             "respond {to:?} {status} {headers:?} {:?}",
             body.of(bytes)
         )),
-        // Only a script has a traceback, and a handler that did not wait has nothing to continue.
+        // Log lines are not compared, since only a script has a traceback; nor is `Ready`, since a handler that did not
+        // wait has nothing to continue.
         Effect::Log { .. } | Effect::Ready { .. } => None,
         other => Some(format!("{other:?}")),
     });

@@ -1,5 +1,5 @@
-//! Replays the corpus of the fuzzer, so that what it found once is checked in each run. Runs random programs too:
-//! `VECHE_FUZZ_ROUNDS=5000` runs more of them, and `VECHE_FUZZ_SEED` selects others.
+//! Replays the fuzzer's corpus, so that each run checks for the faults that the fuzzer has found. Runs random programs
+//! too: `VECHE_FUZZ_ROUNDS=5000` runs more of them, and `VECHE_FUZZ_SEED` selects others.
 
 use std::fs;
 use std::path::Path;

@@ -23,7 +23,7 @@ fn an_echo() {
         bench.effect_lines(),
         ["send ann text hi", "send ann binary \0\u{fffd}"]
     );
-    // A connection that was never opened, and one of an earlier generation.
+    // Messages of a connection that was never opened, and of one of an earlier generation, are ignored.
     bench.text(BOB, "who?");
     let stale = ConnectionId {
         generation: 0,
@@ -151,7 +151,7 @@ fn a_close_before_the_end_of_start_is_delivered() {
     );
     bench.open(ANN);
     bench.close(ANN);
-    // Another connection already uses the slot.
+    // Another connection already uses the index of the closed one.
     let next = ConnectionId {
         generation: ANN.generation + 1,
         ..ANN

@@ -1,5 +1,5 @@
 //! Tests of the hooks that scripts provide for clients of Centrifugo's protocol: the arguments of the handlers, and the
-//! results of what they return and raise.
+//! decisions that follow from what they return or raise.
 
 mod support;
 
@@ -425,7 +425,7 @@ fn handlers_wait_and_each_hook_request_has_one_response() {
     };
     bench.advance(1000);
     assert_eq!(responses(&mut bench).0, [(2, data("\"1\""))]);
-    // A handler that takes too long is abandoned; the others continue.
+    // A handler that takes too long is abandoned; other handlers continue.
     bench.vm.fail_undecided(1, bench.now);
     bench.vm.fail_undecided(1, bench.now);
     let (all, effects) = responses(&mut bench);

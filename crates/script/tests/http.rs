@@ -42,7 +42,7 @@ fn whole(text: &str) -> Result<CallReply, CallError> {
 struct Client(Bench);
 
 impl Client {
-    /// Runs this code in `app.start`.
+    /// Creates a client whose script runs this code in `app.start`.
     fn new(body: &str) -> Self {
         Self(Bench::new(&format!(
             "local veche = require 'veche'
@@ -240,7 +240,7 @@ fn streams_are_read_piece_by_piece() {
         client.reply(token, Ok(CallReply::Chunk(piece)));
     }
     assert_eq!(client.0.effect_lines(), ["nil"]);
-    // `app.start` has ended.
+    // `app.start` has ended, so the body was released.
     assert_eq!(Arc::strong_count(&life), 1);
 }
 
@@ -278,7 +278,7 @@ fn nothing_is_left_open() {
     drop(client);
     assert!(!is_open(&life), "the VM is gone");
 
-    // A response that no handler reads.
+    // Cancelled tasks: the first sends no request, and the response to the second is released.
     let mut client = Client::new(
         "veche.spawn(function() http.get('http://a.test/', { stream = true }) end):cancel()",
     );

@@ -109,7 +109,7 @@ fn every_function_has_its_types() {
     }
 }
 
-/// The code blocks of the guide form one script.
+/// The code blocks of the guide form one script, which runs without errors.
 #[test]
 fn the_guide_of_tables_runs() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/tables.md");

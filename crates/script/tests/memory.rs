@@ -161,7 +161,7 @@ fn script(filler: &str, place: &str) -> String {
 /// of LuaJIT (issue 1502), fixed after the release that we build. It can occur here at any time, but rarely.
 const KNOWN_FAULT: &str = "unbalanced stack after hot instruction";
 
-/// Runs in its own process, because that bug ends the process.
+/// Runs in its own process, because the known fault ends the process.
 #[test]
 fn memory_that_is_filled_to_the_brim_ends_a_run_alone() {
     for _ in 0..5 {
@@ -210,7 +210,7 @@ fn fill_with(fillers: &[(&str, &str)]) {
                 bench.advance(1);
                 bench.effect_lines();
             }
-            // Runs that have begun end, and then there is memory for others.
+            // Runs that were under way end, and then other runs have memory.
             for _ in 0..2000 {
                 bench.advance(10);
                 bench.effect_lines();
@@ -300,7 +300,7 @@ fn log_long_strings() {
     let grown_kib = peak_kib() - before_kib;
     assert!(grown_kib < 32 << 10, "{grown_kib} KiB for three lines");
     assert_eq!(effects.len(), 3, "{effects:?}");
-    // A character is not split.
+    // A truncated line does not end within a character.
     let shown = effects[0].matches('\u{e4}').count();
     assert_eq!(shown, (16 << 10) / 2, "{}", effects[0].len());
     assert!(effects[0].ends_with('\u{2026}'));

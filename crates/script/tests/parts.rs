@@ -102,7 +102,7 @@ fn an_error_aborts_a_begun_response() {
     );
     let effects = effect_lines("return function(write) ('x'):gsub('x', write) end");
     assert!(effects[1].contains("can't wait here"), "{effects:?}");
-    // A script that returns a value of another type gets an error.
+    // A value of another type as the body is an error.
     let effects = effect_lines("return 200, {}, 7");
     assert!(
         effects[0].contains("a file or a function that writes it, not a"),
@@ -316,7 +316,7 @@ fn files_are_named_below_the_folder() {
             && without[0].contains("files = \"FOLDER\""),
         "{without:?}"
     );
-    // The file is an ordinary table: changes after its creation have no effect.
+    // A file is an ordinary table for scripts, but a change of its path is an error.
     let changed = effect_lines("local file = veche.file 'a' file.path = '../b' return file");
     assert!(
         changed[0].contains("the path of the file was changed"),

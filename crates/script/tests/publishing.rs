@@ -11,7 +11,7 @@ use veche_script::{
     AppRole, AppWorld, Effect, Effects, Now, PublishGate, ScriptApp, ScriptLimits, SourceCode, Vm,
 };
 
-/// A VM that reads from `refused` where it can't publish.
+/// A VM that can't publish to the channels that `refused` has.
 struct Refusing {
     vm: Vm,
     refused: Rc<PublishGate>,
@@ -57,7 +57,7 @@ impl Refusing {
         }
     }
 
-    /// Returns what several turns publish and print.
+    /// Returns what the script publishes and prints in several turns.
     fn effect_lines(&mut self) -> Vec<String> {
         for _ in 0..10 {
             self.now_ms += 1;

@@ -1,4 +1,4 @@
-//! Tests of client connections that are dialed again: only their script can end that.
+//! Tests of client connections that are dialed again: only the script can end that.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn app(callbacks: &str, handler: &str) -> Bench {
     )
 }
 
-/// Returns the token of the next dialed connection, if there is one in time.
+/// Returns the token of the next dialed connection; `None` if none is dialed within some turns.
 fn dialed(bench: &mut Bench) -> Option<Token> {
     for _ in 0..400 {
         let effects = bench.effects();

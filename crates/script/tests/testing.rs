@@ -1,5 +1,5 @@
-//! Tests of scripts that are tests: their cases, their calls and their results; and of worlds in which a seed
-//! determines all random choices.
+//! Tests of scripts that are tests themselves: their cases, their calls and their results; and of worlds in which a
+//! seed determines all random choices.
 
 mod support;
 

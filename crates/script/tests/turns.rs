@@ -1,5 +1,5 @@
-//! Tests of how a VM divides its turn between handlers, tasks, timers and replies. Here each run of a coroutine counts as
-//! one tick of the time slice, however long it takes, so that the tests do not depend on a real clock.
+//! Tests of how a turn divides its time among handlers. A clock counts each run as one tick, so that the tests do not
+//! depend on a real clock.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{ANN, BOB, Bench, limits, request};
 use veche_calls::{CallOutcome, CallReply};
 use veche_script::{AppWorld, ConnectionId, Effect, MessageKind, ScriptLimits, Token};
 
-/// Returns what was printed.
+/// Returns the lines that the script has printed.
 fn lines(bench: &mut Bench) -> Vec<String> {
     let effects = bench.effect_lines().into_iter();
     effects.filter(|line| !line.starts_with("ready ")).collect()
@@ -23,8 +23,8 @@ fn client(number: u32) -> ConnectionId {
     }
 }
 
-/// Runs one turn of a worker: messages of all clients, each of which always has the next one ready, and then the VM's
-/// turn.
+/// Runs one turn of a worker: handles a message of each client that is not busy, and then runs the VM's turn. Each
+/// client always has a further message.
 fn turn_with_messages(bench: &mut Bench, clients: u32) {
     bench.now.mono_ms += 20;
     for number in 0..clients {
@@ -75,7 +75,7 @@ fn a_timer_fires_however_many_messages_wait() {
             .filter(|line| line.starts_with("send"))
             .count();
     }
-    // The loop above had 400 turns of 20 ms.
+    // The timer fires every 100 ms: 400 turns of 20 ms have passed in the loop above.
     bench.open(ANN);
     bench.close(ANN);
     bench.pass_some_turns(5);
@@ -113,7 +113,7 @@ fn a_reply_waits_at_most_two_turns() {
                 break token;
             }
         };
-        // The result comes when the calls of the turn have used their share of it.
+        // The result is delivered after the calls of the turn have used their share of the turn.
         turn_with_messages(&mut bench, 100);
         bench.vm.replied(token, addresses(), bench.now);
         bench.vm.turn(bench.now);

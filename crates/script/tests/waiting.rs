@@ -176,7 +176,7 @@ fn cancelled_timers_leave_nothing() {
         bench.pass_time();
     }
     assert_eq!(bench.vm.tasks(), 0);
-    // Only a number too small to be scanned may remain.
+    // Cancelled timers are removed by a scan, which starts only above a number; up to that number may remain.
     assert!(bench.vm.sleepers() <= 1024 + 1, "{}", bench.vm.sleepers());
 }
 
@@ -215,7 +215,7 @@ fn outgoing_calls_return_their_results() {
     let reply = Ok(CallReply::Addresses(addresses.to_vec()));
     bench.vm.replied(token, reply.clone(), bench.now);
     assert_eq!(bench.effect_lines(), ["2\t192.0.2.7\t2001:db8::1"]);
-    // One response is enough.
+    // A second response to the same call is ignored.
     bench.vm.replied(token, reply, bench.now);
     assert!(bench.effect_lines().is_empty());
 }

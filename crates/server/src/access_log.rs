@@ -41,7 +41,7 @@ pub(crate) struct AccessLogFile {
 
 #[derive(Default)]
 struct AccessLogState {
-    /// The log, once it was enabled.
+    /// The thread that writes the lines, once a log has been opened; it stays when the log is switched off.
     lines: Option<Arc<Appender>>,
     writer: Option<AccessLogWriter>,
 }
@@ -50,7 +50,7 @@ struct AccessLogState {
 pub(crate) struct OpenedLog(Option<(AccessLogConfig, logging::LogOutput)>);
 
 impl AccessLogFile {
-    /// Opens the configured log without using it, which may fail.
+    /// Opens the log that the configuration names, without switching to it yet: an error leaves the current log in use.
     pub(crate) fn open(config: &config::Config) -> Result<OpenedLog, LogError> {
         let Some(log) = &config.access_log else {
             return Ok(OpenedLog(None));
@@ -59,7 +59,7 @@ impl AccessLogFile {
         Ok(OpenedLog(Some((log.clone(), output))))
     }
 
-    /// Switches to an opened log.
+    /// Switches to an opened log, or off if the configuration has none.
     pub(crate) fn switch(&self, opened: OpenedLog) -> Result<(), LogError> {
         let mut kept = self.kept.lock();
         let Some((log, output)) = opened.0 else {

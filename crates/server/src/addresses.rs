@@ -1,7 +1,7 @@
 //! Connections and handshake rates by client address.
 //!
-//! Used at accept, handshake and close, never per message. An address without connections whose rate has recovered is
-//! removed, so the table is bounded by current activity.
+//! The table is used at accept, handshake and close, never per message. An address without connections whose rate has
+//! recovered is removed, so the table is bounded by current activity.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,13 +13,13 @@ use veche_types::network;
 
 /// The number of shards of the table.
 const SHARDS: usize = 16;
-/// A shard is purged when it has at least this size and has doubled since the last purge.
+/// A shard is purged when it has at least this many addresses, and twice as many as after the last purge.
 const PURGE_FROM: usize = 1_024;
 
 /// Connection counts and rates by address.
 #[derive(Default)]
 pub(crate) struct AddressCounters {
-    /// The limit of connections of one address; 0: off.
+    /// The limit of connections of one address; 0 disables it.
     connections_max: AtomicUsize,
     /// The rate limit of connections and handshakes of one address.
     rate: RwLock<Option<Rate>>,
@@ -39,7 +39,8 @@ struct AddressUse {
 }
 
 impl AddressCounters {
-    /// Sets the limits; `connections_max` 0 disables that one.
+    /// Sets the limits of an address. `connections_max` of 0 disables the limit of connections, and `None` the rate
+    /// limit.
     pub(crate) fn set_limits(&self, connections_max: usize, rate: Option<Rate>) {
         self.connections_max.store(connections_max, Relaxed);
         *self.rate.write() = rate;

@@ -15,7 +15,7 @@ pub(crate) enum DriverKind {
 }
 
 impl DriverKind {
-    /// Returns the name in the configuration.
+    /// Returns the driver's name in the configuration.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Epoll => "epoll",

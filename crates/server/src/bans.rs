@@ -1,11 +1,11 @@
 //! Banned users and revoked tokens: one table for all workers, and a file that preserves them across processes.
 //!
-//! The file has a JSON line for each command of the back end, in order; the last one of a user or token counts. It is
-//! written before the command is answered, and synced by the control thread within about a second, so that no worker
-//! waits for the disk: a power cut loses the commands since the last sync. A ban that can't be written is in force all
-//! the same; the back end gets an error, and writing is retried. Expired bans stay in the table and the file for a
-//! while, since the clock may have been ahead. During a handover both processes use the file: each writes under a lock,
-//! and reads the other's lines about once a second. When most lines are expired the file is rewritten.
+//! The file has a JSON line for each command of the back end, in order; the last line about a user or token counts. A
+//! line is written before its command is answered, and synced by the control thread within about a second, so that no
+//! worker waits for the disk: a power cut loses the commands since the last sync. A ban that can't be written is in
+//! force all the same; the back end gets an error, and writing is retried. Expired bans stay in the table and the file
+//! for a while, since the clock may have been ahead. During a handover two processes use the file: each writes under a
+//! lock, and reads the other's lines about once a second. When most lines are expired, the file is rewritten.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,8 @@ use veche_clock::now;
 use veche_files::WriteOptions;
 use veche_frontends::issued_token::{Ban, BanError, IssuedToken};
 
-/// The most banned users; also the most revoked tokens, and the most users with invalidated tokens.
+/// The most banned users in the table; the most revoked tokens and the most users with invalidated tokens are limited
+/// to the same number, each by itself.
 const BLOCKS_MAX: usize = 100_000;
 
 /// The file is rewritten when it has more than this many lines in excess of twice the bans in force.
@@ -35,13 +36,13 @@ const OVER_MAX: usize = 1000;
 /// The time after the start before which no line is removed: the clock may not be set yet.
 const SETTLED: Duration = Duration::from_secs(3600);
 
-/// The interval of checking the file.
+/// The interval at which the control thread reads the other process's lines and syncs the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The most bans that wait to be written.
 const UNWRITTEN_MAX: usize = 100_000;
 
-/// The number of attempts, and the delay of each, with which a worker waits for the other process's lock.
+/// How often a worker tries to lock the file while another process has locked it, and the pause between two attempts.
 const LOCK_TRIES: u32 = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(1);
 
@@ -54,7 +55,8 @@ pub(crate) struct Bans {
     /// False while nothing was ever banned, which makes the usual check free.
     is_used: AtomicBool,
     table: RwLock<BanTable>,
-    /// Locked while the file is written, so that its lines are in the order of the table's changes.
+    /// Locked until both the file and the table are changed, so that the file's lines have the order of the table's
+    /// changes.
     file: Mutex<Option<BanFile>>,
 }
 
@@ -62,15 +64,15 @@ pub(crate) struct Bans {
 #[derive(Debug)]
 struct BanFile {
     path: PathBuf,
-    /// The part of the file that the table contains: the inode, and the length in bytes; zeros if there was no file.
+    /// The part of the file that has been read into the table: the file's identity (inode), and the number of bytes.
     known: (u64, u64),
-    /// The number of lines.
+    /// The number of lines in the file.
     lines: usize,
-    /// The number of unreadable lines, after a power cut.
+    /// The number of lines that a power cut has made unreadable.
     holes: usize,
-    /// Bans that are in the table but could not be written yet, in order.
+    /// Bans in force that are not in the file because writing failed, in order.
     unwritten: Vec<Ban>,
-    /// Some writes may not be on disk.
+    /// True while the file may have writes that are not synced to disk.
     is_unsynced: bool,
     /// When the file was opened.
     opened: Instant,
@@ -100,12 +102,13 @@ impl Bans {
             lines: 0,
             holes: 0,
             unwritten: Vec::new(),
-            // A killed process may not have synced.
+            // The previous process may have been killed before it synced the file.
             is_unsynced: true,
             opened: now(),
         };
         let failed = |error: io::Error| format!("{}: {error}", path.display());
-        // Only another process can hold the lock here. A full disk must not prevent the start.
+        // Only another process can hold the lock here. A full disk, on which the lock file can't be created, does not
+        // prevent the start.
         let _lock = or_retry_later(log.lock()).map_err(failed)?;
         let table = log.read().map_err(failed)?;
         if log.holes > 0 {
@@ -131,7 +134,7 @@ impl Bans {
         let log = file.as_mut()?;
         let result = self.catch_up(log, now_s);
         let unsynced = std::mem::take(&mut log.is_unsynced).then(|| log.path.clone());
-        // No worker waits for the disk.
+        // The file is unlocked during the sync, so that no worker waits for the disk.
         drop(file);
         let synced = unsynced.map_or(Ok(()), |path| self.sync(&path));
         Some((now() + LOOK_EVERY, result.and(synced)))
@@ -214,7 +217,7 @@ impl Bans {
     /// Adds a ban.
     ///
     /// # Errors
-    /// There are too many, or it is in force but could not be written.
+    /// There are too many bans, or the ban is in force but could not be written.
     pub(crate) fn add(&self, block: &Ban, now_s: u64) -> Result<(), BanError> {
         let mut log = self.file.lock();
         let is_crowded = { log.iter() }.any(|log| log.unwritten.len() >= UNWRITTEN_MAX);
@@ -228,7 +231,7 @@ impl Bans {
                 return Err(BanError::TooMany);
             }
         }
-        // Checks by other workers don't wait for the disk.
+        // The table is locked only after this write, so that other workers' checks don't wait for the disk.
         let written = log.as_mut().map_or(Ok(()), |log| log.write(block));
         self.table.write().add(block);
         self.is_used.store(true, Relaxed);
@@ -335,7 +338,7 @@ impl BanFile {
         Ok(file)
     }
 
-    /// Takes the lock within a short time, for a worker.
+    /// Locks the file for a worker; fails if that takes longer than a short time.
     fn lock_within(&self) -> io::Result<File> {
         let file = self.lock_file()?;
         for _ in 1..LOCK_TRIES {
@@ -357,7 +360,7 @@ impl BanFile {
         }
     }
 
-    /// Reads the whole file.
+    /// Reads the whole file into a new table.
     fn read(&mut self) -> io::Result<BanTable> {
         let mut table = BanTable::default();
         let mut bytes = Vec::new();
@@ -373,8 +376,8 @@ impl BanFile {
                 break;
             };
             self.lines += 1;
-            // After a power cut the file system may have extended the file without writing all of it. JSON never
-            // contains this byte.
+            // After a power cut the file system may have extended the file without writing all of it: the missing part
+            // is zeros, which JSON never contains.
             if line.contains(&0) {
                 self.holes += 1;
                 continue;
@@ -428,7 +431,7 @@ impl BanFile {
 
     fn append(&mut self, block: &Ban) -> io::Result<()> {
         let _lock = self.lock_within()?;
-        // Opened each time, since the other process may have replaced it.
+        // The file is opened for each write, since the other process may have replaced it.
         let mut file = WriteOptions::private()
             .append()
             .readable()
@@ -442,7 +445,8 @@ impl BanFile {
             file.seek(SeekFrom::End(-1))?;
             file.read_exact(&mut last)?;
             if last != *b"\n" {
-                // An incomplete line of a killed process must not become part of the next one.
+                // A killed process may have left an incomplete line, which would become part of the next line: it is
+                // cut off.
                 before = whole_bytes(&mut file)?;
                 file.set_len(before)?;
             }
@@ -450,7 +454,7 @@ impl BanFile {
         let mut line = Vec::new();
         write_line(&mut line, block)?;
         if let Err(error) = file.write_all(&line) {
-            // An incomplete line would corrupt the next one.
+            // A failed write may leave an incomplete line, which would become part of the next line.
             let _ = file.set_len(before);
             return Err(error);
         }

@@ -26,7 +26,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Creates a cluster whose thread is started by [`start`](thread::start), with the wake for the port.
+    /// Creates the state of a cluster; [`start`](thread::start) starts its thread, which [`wake`](Self::wake) wakes.
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             waker: Arc::default(),
@@ -36,7 +36,7 @@ impl Cluster {
         })
     }
 
-    /// Returns a function that ends the wait of the thread.
+    /// Returns a function that ends the thread's current wait.
     pub(crate) fn wake(&self) -> impl Fn() + Send + Sync + 'static {
         let waker = Arc::clone(&self.waker);
         move || waker.notify()
@@ -52,7 +52,7 @@ impl Cluster {
         self.seen.read().has(id)
     }
 
-    /// Announces to the other nodes that this one ends.
+    /// Announces to the other nodes that this node ends, and waits until that is sent, within a time limit.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Relaxed);
         self.waker.notify();

@@ -162,7 +162,7 @@ fn reference_of_codes_is_current() {
     assert_page_is_current("codes.md", &page());
 }
 
-/// Returns the sources that respond to peers, without their tests.
+/// Returns the source files with texts that are sent to peers, without their tests.
 fn sources() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<PathBuf> = [
@@ -255,7 +255,7 @@ fn every_code_of_the_code_is_on_the_page() {
     }
 }
 
-/// Returns the status of a constant's name.
+/// Returns the status that a constant of this name stands for.
 fn status_called(name: &str) -> Option<Status> {
     let source = include_str!("../../proto/src/http/status.rs");
     let line = source

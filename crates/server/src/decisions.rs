@@ -1,8 +1,9 @@
 //! Decisions about clients, filtered by user and channel for `veche log`, and logged at level `debug`.
 //!
 //! A watcher's descriptor arrives over the control socket and is passed to the server process, where a separate thread
-//! writes to it, so that no worker waits for a reader. Lines beyond a limit are dropped, and the next line gives their
-//! number. A watcher ends when its reader is gone. Without watchers a decision costs one load of a flag.
+//! writes to it, so that no worker waits for a reader. Lines beyond a limit are dropped, and the next line gives the
+//! number of dropped lines. A watcher is removed when its reader has disconnected. Without watchers a decision costs
+//! one load of a flag.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -50,7 +51,7 @@ struct DecisionWatcher {
 }
 
 impl DecisionLog {
-    /// Returns whether decisions are written anywhere.
+    /// Returns whether any decision is used: by a watcher, or by the log at level `debug`.
     pub(crate) fn is_watched(&self) -> bool {
         self.is_watched.load(Relaxed) || tracing::enabled!(target: TARGET, tracing::Level::DEBUG)
     }
@@ -112,7 +113,7 @@ impl DecisionWatcher {
         true
     }
 
-    /// Returns whether its thread has ended.
+    /// Returns whether the watcher's thread has ended.
     fn is_gone(&self) -> bool {
         matches!(
             self.lines.try_send(String::new()),
@@ -133,7 +134,7 @@ fn line(decision: &AuthDecision<'_>) -> String {
         ("channel", decision.channel),
     ] {
         if !text.is_empty() {
-            // Quoted, so that data from clients can't forge a line. Writing to a string can't fail.
+            // The text is quoted, so that data from clients can't forge a line. Writing to a string can't fail.
             let _ = write!(line, " {name}={text:?}");
         }
     }
@@ -160,7 +161,7 @@ fn write(lines: &Receiver<String>, to: OwnedFd) {
     }
 }
 
-/// Returns whether the other end of a socket is open. It never sends data.
+/// Returns whether the other end of a socket is open. The other end never sends data.
 fn is_open(socket: &impl AsFd) -> bool {
     let peeked = rustix::net::recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
     peeked.is_err_and(|error| error == rustix::io::Errno::AGAIN)

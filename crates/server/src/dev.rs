@@ -1,8 +1,8 @@
 //! Notices of `veche dev` for pages: script errors, warnings of loaded scripts, rejected reloads, and changed files.
 //!
-//! Notices are kept for a few seconds, in which worker 0 publishes them repeatedly: a page that has just loaded
-//! receives those about its own loading. They are displayed, each once, by `web/dev/dev.js`, which `files` adds to
-//! served HTML. None of it is active under `veche serve`.
+//! Notices are kept for a few seconds, in which worker 0 publishes them repeatedly, so that a page that has just loaded
+//! receives the notices about its own loading. `web/dev/dev.js`, which `files` adds to served HTML, displays each
+//! notice once. None of this is active under `veche serve`.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
@@ -40,7 +40,7 @@ const FILES_MAX: usize = 10_000;
 
 /// The notices of the process.
 pub(crate) struct DevMode {
-    /// The process's id, which distinguishes its notices from those of others.
+    /// The process's id, which distinguishes its notices from those of other processes.
     run: String,
     board: Mutex<DevNotices>,
 }
@@ -53,7 +53,7 @@ struct DevNotices {
     refused: Option<String>,
     /// Warnings about the running code, until the next reload.
     warnings: Vec<String>,
-    /// The state of the served files.
+    /// The hash of the served files at the last check: see [`fingerprint`].
     fingerprint: u64,
 }
 
@@ -88,7 +88,7 @@ impl DevMode {
 
     /// Reports a rejected reload; the old code continues.
     pub(crate) fn refused(&self, why: &str) {
-        // Processes are of no concern to developers.
+        // A developer needs the reason, not the prefix about server processes.
         let why = why.strip_prefix(PROCESS_REFUSED).unwrap_or(why);
         let mut board = self.board.lock();
         board.refused = Some(self.notice(&mut board, "refused", "The last saved change", why));
@@ -127,7 +127,7 @@ impl Notices for DevMode {
         CHANNEL
     }
 
-    /// Returns the notices as JSON texts.
+    /// Returns the recent notices, which are published again, as JSON texts.
     fn due(&self) -> Vec<String> {
         let mut board = self.board.lock();
         let now = now();
@@ -160,7 +160,8 @@ fn fingerprint(config: &Config) -> u64 {
     hasher.finish()
 }
 
-/// Unreadable files count as missing.
+/// Adds the files of a folder and its subfolders to the hash, at most `left` of them. Unreadable files count as
+/// missing.
 fn visit(folder: &Path, left: &mut usize, hasher: &mut DefaultHasher) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;

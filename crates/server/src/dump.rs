@@ -26,16 +26,16 @@ const DUMPS_MAX: usize = 4;
 const FRAME_BYTES: usize = 64 << 10;
 /// The most rows of a frame, which are read under the table's lock.
 const FRAME_ROWS_MAX: usize = 1_000;
-/// Bytes of the length.
+/// The number of bytes of a frame's length.
 const LENGTH_BYTES: usize = 4;
 /// The longest [`DumpEnd`] in bytes.
 const END_BYTES_MAX: u64 = 64 << 10;
-/// The priority of the thread, lower than that of others.
+/// The priority (nice value) of the dumping threads, lower than that of other threads.
 const NICE: i32 = 10;
 /// The most names listed in an error.
 const NAMES_SHOWN_MAX: usize = 20;
 
-/// The end of a dump.
+/// The message at the end of a dump.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DumpEnd {
     /// The number of rows written.
@@ -63,19 +63,19 @@ impl Dumps {
             .name("dump".to_owned())
             .spawn(move || {
                 let _place = place;
-                // On Linux this applies to the thread only; errors are ignored.
+                // On Linux this sets the priority of the thread alone; errors are ignored.
                 let _ = rustix::process::nice(NICE);
                 write(&store, &wanted, File::from(to));
             });
         match spawned {
             Ok(_) => tracing::info!(table = name, "a table is dumped"),
-            // The descriptor was dropped with the thread, so the client sees the end.
+            // The descriptor was dropped with the failed thread, so the client sees the end of the connection.
             Err(error) => tracing::warn!(%error, "can't start a thread for a dump"),
         }
     }
 }
 
-/// One of [`DUMPS_MAX`] slots, freed when it is dropped.
+/// One of [`DUMPS_MAX`] slots, released when the value is dropped.
 struct DumpSlot(Arc<AtomicUsize>);
 
 impl Drop for DumpSlot {
@@ -90,7 +90,7 @@ fn refuse(to: &OwnedFd, why: String) {
         rows: 0,
         error: Some(why),
     });
-    // If the client does not read even that, it sees the end.
+    // If the error does not fit the socket's buffer, the client sees only the end of the connection.
     let _ = rustix::net::send(to, &end, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
@@ -109,7 +109,7 @@ fn write(store: &Store, wanted: &DumpRequest, mut to: File) {
         Err(StopReason::Gone) => return,
         Err(StopReason::Error(why)) => Some(why),
     };
-    // A reader that is gone now has received everything.
+    // If the reader has gone by now, nothing is lost: it has received all rows.
     let _ = to.write_all(&ending(&DumpEnd { rows, error }));
 }
 
@@ -140,7 +140,7 @@ fn write_rows(
             more.map_err(|error| StopReason::Error(format!("table {:?}: {error}", wanted.table)));
         let length = frame.len() - LENGTH_BYTES;
         if length > 0 {
-            // A frame is far below 4 GiB.
+            // A frame is far below 4 GiB, so the cast loses nothing.
             frame[..LENGTH_BYTES].copy_from_slice(&(length as u32).to_le_bytes());
             to.write_all(&frame).map_err(|_| StopReason::Gone)?;
         }
@@ -152,7 +152,7 @@ fn write_rows(
     }
 }
 
-/// Returns the table and the scan.
+/// Returns the requested table, and the scan of its rows in the requested order.
 fn find(store: &Store, wanted: &DumpRequest) -> Result<(Arc<Table>, Scan), String> {
     let Ok(table) = store.table(&wanted.table, None) else {
         let tables = store.tables();

@@ -1,6 +1,6 @@
 //! Files for the static handler: opened strictly below a root, with small ones cached; and pages built into the binary.
 //!
-//! It does not know HTTP: names and responses are decided in `veche-frontends`.
+//! This module does not know HTTP: names and responses are decided in `veche-frontends`.
 
 use std::borrow::Cow;
 use std::io;
@@ -60,7 +60,7 @@ struct DevPages;
 #[derive(Default)]
 pub(crate) struct DiskFiles {
     cache: FileCache,
-    /// Whether this is `veche dev`: pages get its script, and every file is checked.
+    /// Whether this is `veche dev`: pages get its script, and every file is checked for changes at each request.
     dev: bool,
     /// Whether `openat2` is not available (an old kernel, a container's filter).
     is_openat2_refused: bool,
@@ -89,7 +89,8 @@ impl Files for DiskFiles {
         encoding: ContentCoding,
         now_ms: u64,
     ) -> Result<Option<File>, OpenError> {
-        // Under `veche dev` a variant would be an earlier build, and a page's variant would lack the script.
+        // Under `veche dev` a compressed variant may belong to an earlier build, and the variant of a page lacks the
+        // script.
         if self.dev || builtin(root).is_some() {
             return Ok(None);
         }
@@ -182,7 +183,7 @@ impl DiskFiles {
         relative: &str,
         now_ms: u64,
     ) -> Result<OpenResult, OpenError> {
-        // Debug builds pass the name to the file system.
+        // Debug builds pass the name to the file system, so ".." must not reach it.
         if relative.split('/').any(|name| name == "..") {
             return Err(OpenError::NotFound);
         }

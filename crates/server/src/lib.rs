@@ -1,9 +1,10 @@
 //! `veche`: the realtime application server.
 //!
-//! One binary, which is [`main`] and nothing else; two kinds of processes: `veche serve` is the supervisor ([`veche_supervisor`]), which
-//! starts this same binary as the server [`process`], in which [`server`] brings up a [`worker`] per core. Where PAM judges
-//! passwords there is a third: its helpers ([`veche_pam::helper`]), which the server process starts; where applications run
-//! in worker processes, the supervisor starts a [spawner](veche_spawner) of them. The other commands are short-lived ([`cli`]). ARCHITECTURE.md has the map.
+//! The binary only calls [`main`]. A server consists of up to four kinds of processes. `veche serve` is the supervisor
+//! ([`veche_supervisor`]). It starts the same binary as the server [`process`], in which [`server`] starts a [`worker`]
+//! per core. If PAM checks passwords, the server process starts helpers ([`veche_pam::helper`]). If applications run in
+//! worker processes, the supervisor starts a [spawner](veche_spawner) of them. The other commands are short-lived
+//! ([`cli`]). ARCHITECTURE.md has the map.
 
 #![forbid(unsafe_code)]
 

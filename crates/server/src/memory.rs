@@ -2,21 +2,21 @@
 //!
 //! The resident memory without file pages counts, as reported by the system (`/proc/self/statm`), since that determines
 //! when the kernel kills processes. A sum of Veche's own data would miss memory held by allocators, scripts and
-//! libraries. It is read at most fifty times a second, by whichever worker has its turn, and costs one read of an open
-//! file; without a limit nothing is read.
+//! libraries. The memory is read at most fifty times a second, by whichever worker has its turn, which costs one read
+//! of an open file. Without a limit nothing is read.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The interval of checks: allocations between two of them may exceed the limit.
+/// The interval of checks in milliseconds: allocations between two checks may exceed the limit.
 const LOOK_INTERVAL_MS: u64 = 20;
 
 /// The part of the limit, in thousandths, below which new work is accepted again.
 const WELCOME_PERMILLE: u64 = 950;
 
-/// The share of `"auto"`, in tenths of the memory available to the machine or the control group.
+/// The value of `memory_limit = "auto"`, in tenths of the memory available to the machine or the control group.
 const AUTO_TENTHS: u64 = 9;
 
 /// Makes the allocator return unused pages even while no thread allocates, with a thread of its own. Otherwise an idle
@@ -86,7 +86,8 @@ impl MemoryMonitor {
         self.is_short.load(Relaxed)
     }
 
-    /// Does the same with a new reading each time, since scripts may allocate much within an interval.
+    /// Like [`is_short`](Self::is_short), but with a new reading at each call, since scripts may allocate much within
+    /// an interval.
     pub(crate) fn is_short_now(&self) -> bool {
         let limit = self.limit();
         if limit > 0 {

@@ -1,4 +1,4 @@
-//! `/metrics`, `/api/info` and `veche status`: the counters of all workers, summed or side by side.
+//! The data of `/metrics`, `/api/info` and `veche status`: the counters of all workers, summed or per worker.
 
 mod acme;
 mod admin;
@@ -489,7 +489,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Encodes metrics of the whole process.
+    /// Encodes the memory and the memory limit of the process.
     fn memory(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let memory = &self.0.memory;
         for (name, help, bytes) in [

@@ -18,7 +18,7 @@ pub(crate) struct ServerProcess {
     confined: Option<SandboxState>,
     /// The boot id of the machine, read outside of the sandbox.
     boot: Option<String>,
-    /// The reason why unused memory is returned late.
+    /// The error because of which the allocator can't return unused memory while the process is idle, if any.
     keeps_memory: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl ServerProgram for ServerProcess {
 /// Drops privileges while the process is single-threaded.
 fn confine(config: &Config) -> Result<Option<SandboxState>, String> {
     rustix::thread::set_no_new_privs(true).map_err(|error| format!("no_new_privs: {error}"))?;
-    // Errors are reported when a certificate has to be stored.
+    // Errors are ignored here: they are reported when a certificate has to be stored.
     let _ = veche_acme::prepare(config);
     let history = config.history.iter().map(|history| &history.path);
     for folder in history.chain(&config.server.snapshots) {

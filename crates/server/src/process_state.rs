@@ -33,7 +33,7 @@ use crate::slow_log::SlowLog;
 use crate::tls_listeners::TlsListeners;
 use crate::users::UserCounters;
 
-/// Returns the rate of wrong keys of one address that are answered with 401.
+/// Returns the rate of wrong keys of one address up to which the response is 401; beyond it, it is 429.
 fn wrong_keys_rate() -> Rate {
     Rate::new(10, 60_000)
 }
@@ -47,11 +47,11 @@ pub(crate) struct ProcessState {
     pub(crate) started: Instant,
     ready: AtomicBool,
     connections: AtomicUsize,
-    /// Workers whose applications have not stopped, in a shutdown.
+    /// In a shutdown, the number of workers whose applications have not stopped.
     unstopped: AtomicUsize,
-    /// Workers that may still have clients, in a drain.
+    /// In a drain, the number of workers that may still have clients.
     with_clients: AtomicUsize,
-    /// Workers with running services, in a drain.
+    /// In a drain, the number of workers with running services.
     with_services: AtomicUsize,
     connections_max: AtomicUsize,
     /// Limits by client address.
@@ -64,7 +64,7 @@ pub(crate) struct ProcessState {
     pub(crate) memory: MemoryMonitor,
     /// The memory budget of compression contexts.
     pub(crate) contexts: Arc<DeflateBudget>,
-    /// Wakes all workers when the connection limit is reached or left.
+    /// The wakers of all workers, used when the connection limit is reached or left.
     wakers: Mutex<Vec<Waker>>,
     /// Trusted certificates of outgoing TLS connections.
     pub(crate) trusts: Arc<TrustStores>,
@@ -91,7 +91,7 @@ pub(crate) struct ProcessState {
     pub(crate) decisions: DecisionLog,
     /// The other nodes, if this process belongs to a cluster.
     pub(crate) cluster: Option<Arc<Cluster>>,
-    /// The time of the last line of `warn_throttled` in seconds since the start, plus one.
+    /// The time of the last line of `warn_throttled` in seconds since the start, plus one; 0 before the first line.
     warned: AtomicU64,
 }
 
@@ -256,7 +256,8 @@ impl ProcessState {
         self.connections.load(Relaxed) >= self.connections_max.load(Relaxed)
     }
 
-    /// Returns whether accepting may be resumed. Slightly below the limit, for hysteresis.
+    /// Returns whether accepting may be resumed: only slightly below the limit, so that it does not alternate with
+    /// pausing.
     pub(crate) fn is_below_cap(&self) -> bool {
         let max = self.connections_max.load(Relaxed);
         self.connections.load(Relaxed) < max - (max / 64).min(max.saturating_sub(1)).min(64)

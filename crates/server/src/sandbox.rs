@@ -1,9 +1,10 @@
 //! The sandbox of the server process: Landlock restricts it to the files named in its configuration.
 //!
-//! Entered once, before a second thread exists, and permanently: other folders of a later configuration stay
-//! inaccessible until a restart. No program can be executed. As far as the kernel supports it, the process binds no TCP
-//! port (its sockets come from the supervisor), connects only to the ports of configured back ends (unless scripts may
-//! connect anywhere), and neither signals processes outside nor uses their abstract sockets.
+//! The process enters the sandbox once, before it has a second thread, and permanently: other folders of a later
+//! configuration stay inaccessible until a restart. No program can be executed. As far as the kernel supports it, the
+//! process binds no TCP port (its sockets come from the supervisor), connects only to the ports of configured back ends
+//! (unless scripts may connect anywhere), and neither signals processes outside of the sandbox nor uses their abstract
+//! sockets.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -66,7 +67,7 @@ const SYSTEM: [&str; 13] = [
 pub(crate) enum SandboxError {
     #[error("server.sandbox: {0}")]
     Rules(#[from] RulesetError),
-    /// A requested sandbox is required.
+    /// The configuration requires a sandbox, which this kernel can't provide.
     #[error(
         "server.sandbox: this kernel has no Landlock, or it is disabled (see the kernel parameter lsm=)"
     )]
@@ -161,7 +162,7 @@ pub(crate) fn enter(config: &Config) -> Result<SandboxState, SandboxError> {
 /// Returns the ports that the process connects to; `None` if scripts connect anywhere or a certificate authority
 /// chooses ports.
 fn connects_to(config: &Config) -> Option<BTreeSet<u16>> {
-    // Sentinels name the ports of servers.
+    // Sentinels return the ports of the Redis servers, so the ports are not known here.
     let has_sentinels = |redis: &RedisEngine| redis.sentinels.is_some();
     let is_found = matches!(&config.engine, EngineConfig::Redis(redis) if has_sentinels(redis));
     let is_free = is_found || !config.apps.is_empty() || !config.services.is_empty();
@@ -200,7 +201,7 @@ fn engine_port(config: &Config) -> Option<u16> {
     }
 }
 
-/// Missing paths can't be accessed either way.
+/// Adds a rule that allows `access` to `path`. A missing path gets no rule, and can't be accessed either way.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
@@ -217,7 +218,7 @@ fn allow(
     Ok(rules.add_rule(PathBeneath::new(opened, access))?)
 }
 
-/// Folders rather than files, since files may be replaced by new ones.
+/// Returns the paths that the process reads: folders rather than files, since files may be replaced by new ones.
 fn read_by(config: &Config) -> BTreeSet<PathBuf> {
     let mut paths: BTreeSet<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     let mut folder_of = |file: &Path| {

@@ -44,10 +44,11 @@ use crate::worker::{WorkerLoop, WorkerMail};
 /// Descriptors reserved for listeners, logs, epoll and libraries.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// The interval of expiring scripts' shared data; the second applies while there is more.
+/// The intervals of removing expired data that scripts share: the first one if none is left, the second while there is
+/// more to remove.
 const EXPIRED_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(20)];
 
-/// Retained compression contexts may use one part in this many of `memory_limit`.
+/// Retained compression contexts may use at most `memory_limit` divided by this number.
 const CONTEXTS_PART: u64 = 4;
 
 /// The running server, held by the control thread.
@@ -127,12 +128,12 @@ pub(crate) fn start(
     let report = report.with_pools(library.pools.clone());
     let report = Arc::new(report.with_dev(dev.clone()));
     report.configured(&config);
-    // Control messages are bounded by sessions' requests; this is far above that.
+    // Control messages are bounded by sessions' requests; the limit is far above that number.
     let options = veche_mailbox::Options {
         control_max: 1 << 26,
         ..veche_mailbox::Options::default()
     };
-    // Workers, the node, the control thread.
+    // A lane for each worker, one for the thread of the node in a cluster, and one for the control thread.
     let lanes = workers + usize::from(has_cluster);
     let mut ends = Mailbox::mesh(lanes + 1, &options);
     let control = ends.pop().ok_or("no mailbox for the control thread")?;
@@ -258,7 +259,7 @@ pub(crate) fn start(
     })
 }
 
-/// A hub for each worker, with its part of the stored history.
+/// Creates a hub for each worker, with the hub's part of the stored history.
 fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<Vec<Hub>, String> {
     let namespaces = Arc::new(veche_config::namespaces(config));
     let bytes_max = site::history_bytes_max(config);
@@ -274,7 +275,7 @@ fn hubs(config: &Config, workers: usize, seed: u64, is_remote: bool) -> Result<V
         };
         hub.set_history(Arc::clone(&namespaces), bytes_max);
         hub.set_now(Now {
-            // The same clock as in workers.
+            // The clock has to be the one that workers use.
             mono_ms: veche_clock::monotonic_ms(),
             wall_ms: unix_now_ms(),
         });

@@ -37,7 +37,7 @@ pub(crate) fn build(
         .iter()
         .map(|route| Arc::new(self::route(route, config, library, identities, hooks)))
         .collect();
-    // The admin page requires keys.
+    // The admin page exists only if keys are configured.
     let admin = (!config.admin.keys.is_empty()).then_some(("/admin/*", RouteHandler::Admin));
     let own: Vec<u16> = [
         ("/api/*", RouteHandler::Api),
@@ -68,7 +68,7 @@ pub(crate) fn build(
                 .filter(|route| route.listeners.contains(&listener.index));
             let mut indexes: Vec<u16> = of_config.map(|route| route.index as u16).collect();
             if listener.role == config::ListenerRole::Internal {
-                // After the configured ones, so that a configuration can override `/health`.
+                // The built-in routes follow the configured ones, so that a configuration can override `/health`.
                 indexes.extend(&own);
             }
             indexes.extend(&for_pages);
@@ -233,12 +233,12 @@ fn route(
     }
 }
 
-/// Returns the hook settings; no URL is set.
+/// Returns the settings that all hooks share, such as headers; the URLs of the hooks are not set here.
 fn hook_targets(hooks: &config::HooksConfig) -> HookTargets {
     let mut hook_targets = HookTargets::default();
     hook_targets.headers.clone_from(&hooks.headers);
     hook_targets.emulated.clone_from(&hooks.client_headers);
-    // Data in the connect command counts only if the request does not have it.
+    // A header in the data of the connect command is used only if the HTTP request does not have it.
     hook_targets
         .headers
         .extend(hooks.client_headers.iter().cloned());

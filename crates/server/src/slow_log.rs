@@ -27,7 +27,7 @@ struct SlowWindow {
 struct SlowEntry {
     slow: SlowEvent,
     worker: usize,
-    /// The time of its end, in Unix milliseconds.
+    /// The time at which the operation ended, in Unix milliseconds.
     at_ms: u64,
 }
 
@@ -156,7 +156,7 @@ mod tests {
         }
         let longest: Vec<u64> = (21..=30).rev().collect();
         assert_eq!(shown(&board, 1000), longest);
-        // The next window has other entries; these are still shown.
+        // The entries of the previous window are still shown, together with those of the next window.
         note(&board, "b", 25, WINDOW_MS + 5);
         assert_eq!(
             shown(&board, WINDOW_MS + 5)[..7],

@@ -29,7 +29,7 @@ pub use rig::WorkerRig;
 const MONO_MS: u64 = 1_000_000;
 const WALL_MS: u64 = 1_767_225_600_000;
 
-/// The most turns until a worker becomes idle without events.
+/// The most turns in which a worker has to become idle if no event arrives.
 const TURNS_MAX: u32 = 20_000;
 
 /// Returns a folder with files for configurations: a site, an application, a certificate with its key.
@@ -151,7 +151,7 @@ impl FuzzStage<Simulated> {
         (bytes, state)
     }
 
-    /// Applies another configuration as the control thread does; returns the error if it can't be.
+    /// Applies another configuration as the control thread does; returns an error if the configuration is rejected.
     pub(crate) fn reload(&mut self, config: &Config) -> Result<(), String> {
         let app_set = self.library.load(config)?;
         let acceptors = self.tls_listeners.reload(config)?;
@@ -171,7 +171,7 @@ impl FuzzStage<Simulated> {
             assert!(posted.is_ok(), "the worker accepts commands");
         }
         self.control.flush();
-        // Messages wake a worker; here it does not sleep.
+        // A message would wake a sleeping worker. This worker does not sleep: setting the clock has the same effect.
         let now_ms = self.network().now_ms();
         self.network().set_now_ms(now_ms);
         Ok(())

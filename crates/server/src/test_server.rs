@@ -54,7 +54,7 @@ impl ConfiguredServer {
             address: listener.address,
         });
         let listeners = listeners.collect();
-        // The back end's listener, configured or not.
+        // A listener for the back end is added even if none is configured.
         site.listeners.push(FrontendListener {
             role: ListenerRole::Push,
             is_tls: false,

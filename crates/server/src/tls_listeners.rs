@@ -1,8 +1,8 @@
 //! TLS of our listeners: certificates and acceptors, reloaded when files change.
 //!
-//! Owned by the control thread. Workers get [`TlsAcceptors`], plain values by listener, and use them until the next
-//! ones arrive; connections keep those that they started with. An [ordered](veche_acme) certificate is a file too,
-//! which may not exist yet.
+//! The control thread owns the listeners' state. Workers get [`TlsAcceptors`], plain values by listener, and use them
+//! until the next ones arrive; connections keep the acceptors that they started with. An [ordered](veche_acme)
+//! certificate is a file too, which may not exist yet.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const REMIND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Debug)]
 pub(crate) enum ListenerMode {
     Plain,
-    /// With TLS, by the current certificates.
+    /// The listener accepts connections with TLS and the current certificates.
     Tls(Acceptor),
     /// Rejects TLS: it is configured, but there is no certificate.
     Closed,
@@ -43,7 +43,7 @@ pub(crate) struct CertificateInUse {
     pub(crate) listener: String,
     pub(crate) file: PathBuf,
     pub(crate) valid_until_s: i64,
-    /// The remaining validity in seconds below which something is wrong.
+    /// A warning is logged when the remaining validity in seconds is lower than this.
     warn_before_s: i64,
 }
 
@@ -71,12 +71,13 @@ struct TlsListener {
     tickets: Tickets,
     /// The authorities of client certificates when the ticket keys were made.
     vouching: Option<Roots>,
-    /// `None` if the files could not be read yet.
+    /// The acceptor; `None` if the files could not be read yet.
     acceptor: Option<Acceptor>,
     certificates: Vec<CertificateInUse>,
     /// The files' fingerprints when they were last read, successfully or not.
     read: Vec<FileFingerprint>,
-    /// The files' fingerprints at the last check: a writer of several files needs a moment.
+    /// The files' fingerprints at the last check. Files are read when two checks agree, since a writer of several files
+    /// needs a moment.
     seen: Vec<FileFingerprint>,
 }
 
@@ -109,7 +110,7 @@ impl TlsListeners {
     /// Reads the files of a new configuration, all or nothing.
     ///
     /// # Errors
-    /// A file can't be read, as an actionable line.
+    /// A file can't be read; the error is an actionable line.
     pub(crate) fn reload(&self, config: &Config) -> Result<TlsAcceptors, String> {
         let mut kept = self.kept.lock();
         let mut listeners = Vec::new();
@@ -146,7 +147,7 @@ impl TlsListeners {
             changed |= tls_listener.reload_changed();
         }
         if kept.reminded.is_none_or(|at| now >= at + REMIND_EVERY) {
-            // Files read at a start or a reload are checked then.
+            // The first call logs nothing: certificates were checked when they were read at the start or the reload.
             if kept.reminded.is_some() {
                 kept.log_expiring();
             }
@@ -215,7 +216,7 @@ impl TlsListener {
         let tickets = match Tickets::new() {
             Ok(tickets) => tickets,
             Err(error) => {
-                // The process can't work without random numbers.
+                // Never happens in practice: without random numbers the process would not have started.
                 error!("{error}");
                 return None;
             }
@@ -254,7 +255,7 @@ impl TlsListener {
         self.files().map(fingerprint).collect()
     }
 
-    /// Reads all files; on an error everything stays.
+    /// Reads all files; on an error the previous certificates stay in use.
     fn read(&mut self) -> Result<(), String> {
         self.read = self.fingerprints();
         self.seen.clone_from(&self.read);

@@ -1,6 +1,7 @@
-//! WebSocket counts by user, if limited: counted at open and close.
+//! The number of WebSockets of each user, if the configuration limits it.
 //!
-//! Used only then, and only while `connections_per_user` is set. Users without connections are not in the table.
+//! The counts are changed when a WebSocket opens or closes, and only while `connections_per_user` is set. Users without
+//! connections are not in the table.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -15,12 +16,12 @@ const SHARDS: usize = 16;
 #[derive(Default)]
 pub(crate) struct UserCounters {
     shards: [Mutex<HashMap<Box<str>, u32>>; SHARDS],
-    /// Randomly keyed, so that users can't choose the shard of their name.
+    /// Uses random keys, so that users can't choose the shard of their name.
     hasher: RandomState,
 }
 
 impl UserCounters {
-    /// Counts a connection if the user has fewer than `max`; returns whether it did.
+    /// Counts a connection if the user has fewer than `max`; returns whether it was counted.
     pub(crate) fn opened(&self, user: &str, max: u32) -> bool {
         let mut shard = self.shard(user).lock();
         let Some(count) = shard.get_mut(user) else {

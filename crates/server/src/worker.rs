@@ -1,8 +1,8 @@
-//! One thread, one core, one loop: connects sockets, TLS, mailboxes and the archive to the
+//! A worker's loop, one thread on one core: connects sockets, TLS, mailboxes and the archive to the
 //! [worker](veche_worker::Worker).
 //!
-//! This is glue around the object that defines the order of a turn: driver events go in, its requests come out. It
-//! decides only about transports: accepting, the PROXY protocol, TLS, and system calls. Nothing in it blocks.
+//! This is glue around the object that defines the order of a turn: it passes on driver events and executes requests.
+//! It decides only about transports: accepting, the PROXY protocol, TLS, and system calls. It never blocks.
 
 mod accepting;
 mod access_log;
@@ -63,10 +63,10 @@ struct WorkerState<A: WorkerApps> {
     worker: veche_worker::Worker<A, ConnectionTransport>,
     mailbox: Mailbox<WorkerMail<A::Message>>,
     common: Arc<ProcessState>,
-    /// The configured listener of each of the driver's.
+    /// For each listener of the driver, the index of the configured listener.
     listeners: Vec<u16>,
     accepting: AcceptPolicy,
-    /// Buffer for decrypted bytes, between two events.
+    /// A buffer for decrypted bytes, kept from one event to the next so that it is not allocated again.
     plain: Vec<u8>,
     handshakes: tls::HandshakeQueue,
     trust_loader: TrustLoader,
@@ -75,15 +75,15 @@ struct WorkerState<A: WorkerApps> {
     access_log: AccessLogBatch,
     /// The history writer, if history is stored.
     ledger: Option<HistoryWriter>,
-    /// The way to an engine outside the process.
+    /// The port to an engine outside the process, if there is one.
     engine: Option<Box<crate::engine::HomePort>>,
     /// Replaces the hooks in tests.
     hook_executor: Option<Box<dyn HookExecutor>>,
     /// Receives completions of other threads.
     completions: Arc<CompletionInbox>,
-    /// Connections closed in this turn that are still counted.
+    /// The number of connections that were closed in this turn and not yet subtracted from the process's count.
     closed: usize,
-    /// Progress for the control thread.
+    /// The progress of turns, which the control thread monitors.
     pulse: Arc<WorkerPulse>,
     /// The time of this turn's first event.
     began: Option<Instant>,
@@ -142,17 +142,17 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.ledger = Some(HistoryWriter::new(Box::new(writer)));
     }
 
-    /// Wakes this worker from another thread.
+    /// Returns a handle with which another thread wakes this worker.
     pub(crate) fn waker(&self) -> veche_net::Waker {
         self.driver.waker()
     }
 
-    /// The hub's engine is outside the process.
+    /// Sets the port to the hub's engine, which is outside the process.
     pub(crate) fn set_engine(&mut self, port: crate::engine::HomePort) {
         self.rest.engine = Some(Box::new(port));
     }
 
-    /// Accepts connections on a socket for the configured listener with an index.
+    /// Accepts connections on `socket`, with the settings of the configured listener of index `listener`.
     pub(crate) fn listen(
         &mut self,
         listener: u16,
@@ -171,21 +171,21 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
                 let me = self.rest.index();
                 error!(worker = me, %error, "the worker's loop failed");
                 eprintln!("veche: worker {me}: the loop failed: {error}");
-                // The log is written by another thread.
+                // Another thread writes the log: give it time before the process ends.
                 std::thread::sleep(Duration::from_millis(200));
                 std::process::abort();
             }
         }
     }
 
-    /// Runs one turn, waiting for events until its work is due.
+    /// Runs one turn: waits for events, at most until the worker has work to do, and handles them.
     pub(crate) fn turn(&mut self) -> std::io::Result<()> {
         let timeout = self.rest.wait_ms();
         self.poll_driver(timeout)?;
         let Self { driver, rest } = self;
         let began = rest.began.take().unwrap_or_else(clock_now);
         rest.worker.set_now(rest.clock.at(driver.now_ms()));
-        // Also in a turn without events: work that waited for memory may continue.
+        // The check also runs in a turn without events, since work that waited for memory may continue.
         rest.check_memory(driver.now_ms());
         rest.finish_turn(driver);
         rest.record_turn(began.elapsed());
@@ -207,7 +207,7 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.index()
     }
 
-    /// Returns how long the driver may wait for events.
+    /// Returns for how many milliseconds the driver may wait for events; `None` without a limit.
     fn wait_ms(&mut self) -> Option<u64> {
         // Applications may have received completions since the turn ended.
         match self.worker.state() {
@@ -246,7 +246,7 @@ impl<A: WorkerApps> WorkerState<A> {
     }
 
     fn event<D: Driver>(&mut self, driver: &mut D, event: DriverEvent<'_>) {
-        // The first event ends the wait.
+        // The worker waited until this event: the turn is measured from here.
         if self.began.is_none() {
             self.began = Some(clock_now());
             self.pulse.set(TurnStep::Events);
@@ -341,8 +341,8 @@ impl<A: WorkerApps> WorkerState<A> {
         self.pulse.set(TurnStep::Logs);
         self.log();
         self.write_access_log();
-        // Not earlier: when the last connection is uncounted the process may end, and its log lines should be written
-        // by then.
+        // Connections are subtracted only now: when none is left the process may end, and its log lines should be
+        // written by then.
         for _ in 0..std::mem::take(&mut self.closed) {
             self.common.connection_closed();
         }

@@ -41,7 +41,7 @@ fn the_outside_answers_as_the_test_has_it_with_every_seed() {
     assert!(out.contains("8 tests"), "{out}");
 }
 
-/// Each mistake of a test has a message that explains the fix.
+/// Each mistake in a test has an error message that explains the fix.
 #[test]
 fn a_call_without_a_stub_says_how_to_have_one() {
     for (name, body, words) in [

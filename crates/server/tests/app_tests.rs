@@ -327,7 +327,7 @@ fn each_expectation_fails_in_its_own_words() {
     }
 }
 
-/// The test itself succeeds, the application does not.
+/// The test's expectations hold, but the application logs an error that the test does not expect.
 #[test]
 fn an_unexpected_error_fails_the_test() {
     let error = failure("test.connect('/w'):send('fail')");
@@ -358,7 +358,8 @@ const RACE: &str = "
     table.sort(all)
     test.equal(all, { 'bought', 'sold out' })";
 
-/// Two clients buy the last item: the bug depends on how long each waits and which is first.
+/// Two clients buy the last item: the bug depends on how long each client's handler waits, and on which client is
+/// first.
 const ORDER: &str = "
     local clients = {}
     for i = 1, 3 do clients[i] = test.connect('/w?user=u' .. i) end
@@ -406,7 +407,7 @@ fn some_seed_finds_what_depends_on_an_order() {
     assert!((3..=17).contains(&failed.len()), "{failed:?}");
     let (code, out, _) = folder.run(&["--runs", "100"]);
     assert_eq!(code, 1);
-    // The report names the first failing seed, and that one reproduces the failure.
+    // The report names the first failing seed, and a run with that seed fails in the same way.
     let again = format!("veche test --seed {} --filter it app_test.lua\n", failed[0]);
     assert!(out.contains(&again), "{again}{out}");
     assert!(
@@ -515,7 +516,7 @@ fn a_run_that_does_not_end_is_ended() {
     );
 }
 
-/// Parsed by Python, which rejects documents that are not well-formed.
+/// A Python script that prints the report; Python rejects documents that are not well-formed.
 const JUNIT: &str = r#"
 import sys, xml.etree.ElementTree as tree
 for suite in tree.parse(sys.argv[1]).getroot():

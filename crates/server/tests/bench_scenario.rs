@@ -79,7 +79,7 @@ impl Seen {
     }
 }
 
-/// The defaults of all files: the tester shares cores with the server.
+/// The defaults of all files. Bottlenecks are allowed, since the tester shares cores with the server.
 fn defaults(server: &Server) -> String {
     format!(
         "url = \"ws://{}/echo\"\nconnections = 10\nduration = \"500ms\"\nwarmup = \"100ms\"\n\
@@ -210,7 +210,7 @@ fn broken_promises_exit_with_8() {
     assert_eq!(seen.err, "veche: 3 of 6 promises were broken\n");
 }
 
-/// The file refers to a server that does not exist.
+/// The addresses in the file have no server; `--url` replaces them.
 #[test]
 fn a_file_is_held_against_another_server() {
     let server = Server::start(USUAL);
@@ -300,7 +300,7 @@ fn examples_can_be_read() {
     let paths = entries.map(|entry| entry.expect("an entry").path());
     for path in paths.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
         let text = fs::read_to_string(path).expect("UTF-8");
-        // An error at the end shows that the text before it has none.
+        // A mistake is appended: if it is the only error, the example itself has none.
         let seen = File::new("example", &format!("{text}\nmistake = 1\n")).run(&[]);
         seen.code(2);
         assert_eq!(seen.err.lines().count(), 1, "{}", seen.err);

@@ -110,7 +110,8 @@ veche.toml:9:8: root: Veche has no built-in files \"builtin:x\"; did you mean \"
     );
 }
 
-/// Neither a check nor a start accepts files that a route with this root, or a file beside it, could expose.
+/// Neither a check nor a start accepts a static route that could expose the configuration, or a file that the
+/// configuration names.
 #[test]
 fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     let folder = Folder::new("served");
@@ -174,7 +175,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
         let (code, _, err) = folder.run(&["check"]);
         assert_eq!((code, err.as_str()), (0, ""), "{key}");
     }
-    // Warnings are not errors.
+    // Warnings alone do not make the check fail.
     file("keys/api.key", 0o644);
     folder.write(&config("site", "keys/api.key"));
     let (code, _, err) = folder.run(&["check"]);
@@ -182,7 +183,7 @@ fn neither_check_nor_a_start_serves_what_the_configuration_names() {
     assert_eq!((code, err.as_str()), (0, warning));
 }
 
-/// People start from the examples.
+/// The configuration of every example is valid: users start from the examples.
 #[test]
 fn the_examples_are_good() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -367,7 +368,7 @@ fn push_from_standard_input_is_pipelined() {
     for line in 1..LINES {
         writeln!(input, "line {line}").unwrap();
     }
-    // The last line has no newline.
+    // The last line of the input has no newline.
     write!(input, "line {LINES}").unwrap();
     drop(input);
     let (code, out, err) = seen(child.wait_with_output().unwrap());
@@ -569,7 +570,7 @@ fn reload_says_that_scripts_were_looked_at() {
     assert_eq!(server.join().expect("it answered").len(), 3);
 }
 
-/// For Valgrind: a single process that serves and drains.
+/// `--unsupervised`, for tools such as Valgrind: one process serves and drains.
 #[test]
 fn without_a_supervisor_one_process_serves() {
     let folder = Folder::new("unsupervised");

@@ -1,4 +1,5 @@
-//! `veche dev`: saved files run at once, and errors are shown in the log and on pages while the old code continues.
+//! `veche dev`: saved changes take effect at once. Errors are shown in the log and on pages, while the old code
+//! continues.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -128,7 +129,7 @@ impl Drop for Dev {
 
 const PAGE: &str = "<!doctype html><title>x</title><p>hello</p>";
 
-/// Returns the next notice of a kind; each is repeated, with others in between.
+/// Returns the next notice of a kind. Each notice is repeated, and notices of other kinds come in between.
 #[track_caller]
 fn notice(socket: &mut Socket, kind: &str) -> Value {
     loop {
@@ -150,7 +151,7 @@ fn pages_show_what_looks_wrong() {
         dev.until("the new code", || dev.says().as_deref() == Some(key));
     };
     app("mesage");
-    // A page that connects late receives the error too.
+    // A page that connects seconds after the start still receives the warning.
     thread::sleep(Duration::from_secs(4));
     let warning = notice(&mut dev.listen(), "warning");
     let text = warning["text"].as_str().expect("text");
@@ -176,7 +177,7 @@ fn the_log_is_short_and_says_what_to_open() {
     let is_time = time.len() == 8 && time.split(':').all(|part| part.parse::<u8>().is_ok());
     assert!(is_time, "{log}");
     assert!(!log.contains('\x1b'), "no terminal: {log}");
-    // The format for operators is unchanged.
+    // `veche serve` keeps the log format for operators.
     let serve = Dev::start("serve", "dev-log-serve");
     serve.until("the start", || serve.says().as_deref() == Some("one"));
     serve.until("its log", || {
@@ -239,7 +240,7 @@ fn pages_show_errors() {
     );
     assert_eq!(notice(&mut dev.listen(), "error")["id"], error["id"]);
 
-    // A rejected reload is shown until one succeeds.
+    // The notice of a rejected reload is repeated until a reload succeeds.
     fs::write(dev.folder.join("lib/words.lua"), "return = 'two'").expect("written");
     let refused = notice(&mut early, "refused");
     assert!(
@@ -281,7 +282,7 @@ fn serve_shows_no_errors_on_pages() {
     let serve = Dev::start("serve", "dev-not");
     serve.until("the start", || serve.says().as_deref() == Some("one"));
     assert_eq!(serve.get("/site/").text(), PAGE);
-    // These paths belong to the application, like any other.
+    // Under `veche serve` these paths belong to the application, like any other.
     assert_eq!(serve.get("/_veche/dev.js").text(), "one");
     assert_eq!(serve.get("/_veche/dev").text(), "one");
 }
@@ -290,7 +291,7 @@ fn serve_shows_no_errors_on_pages() {
 fn saved_changes_take_effect() {
     let dev = Dev::start("dev", "dev");
     dev.until("the start", || dev.says().as_deref() == Some("one"));
-    // As editors save: a new file replaces the old one.
+    // Editors save in this way: a new file replaces the old one.
     fs::write(dev.folder.join("lib/words.lua~"), "return 'two'").expect("written");
     let words = dev.folder.join("lib/words.lua");
     fs::rename(dev.folder.join("lib/words.lua~"), &words).expect("renamed");

@@ -85,7 +85,7 @@ fn killing_the_server_refuses_no_connection() {
             thread::spawn(move || {
                 let mut connects = 0;
                 while !done.load(Ordering::Relaxed) {
-                    // A refused connection is a failure; one of a killed server may be reset.
+                    // A refused connection is a failure, but a connection to a killed server may be reset.
                     let mut client = veche.connect().expect("no connection is refused");
                     let _ = client
                         .write_all(veche::REQUEST)
@@ -134,7 +134,7 @@ fn a_crash_loop_backs_off_and_does_not_spin() {
     }
     let status = veche.status();
     let restarts = status["restarts"].as_u64().expect("a number");
-    // Delays of 0.2, 0.4, 0.8, 1.6 s.
+    // The delays between restarts are 0.2, 0.4, 0.8 and 1.6 s.
     assert!(
         (3..=4).contains(&restarts),
         "{restarts} restarts in three seconds"
@@ -162,7 +162,7 @@ fn sigterm_drains() {
     }
 }
 
-/// Connections are cut off at the time limit, but not before they were closed with a code.
+/// With a time limit of zero, connections are cut off at once, but only after they were closed with a code.
 #[test]
 fn a_drain_without_time_closes_with_a_code() {
     for _ in 0..10 {
@@ -178,7 +178,7 @@ fn a_drain_without_time_closes_with_a_code() {
     }
 }
 
-/// Requests during the start of the server process are not lost.
+/// A SIGTERM during the start of the server process is not lost.
 #[test]
 fn sigterm_right_after_the_start_drains() {
     for delay_ms in [20, 22, 25, 30, 40] {
@@ -194,7 +194,7 @@ fn sigterm_right_after_the_start_drains() {
 #[test]
 fn a_second_sigterm_kills() {
     let mut veche = Veche::start("twice", "drain_time = \"1m\"");
-    // A drain of a minute, with a client that stays.
+    // The drain lasts a minute, since a client stays connected.
     let _open = veche.open();
     let server = veche.server_pid();
     veche.signal(Signal::TERM);
@@ -278,7 +278,7 @@ fn sighup_with_a_bad_config_changes_nothing() {
     );
 }
 
-/// The supervisor finds the folder, the server process no longer does.
+/// The folder exists when the supervisor checks the configuration, and no longer when the server process does.
 #[test]
 fn what_the_server_refuses_is_not_in_force() {
     let veche = Veche::start("refuse", "connections = 100");
@@ -353,7 +353,7 @@ fn a_second_start_is_one_clear_line() {
 fn a_server_that_says_why_it_cannot_start_ends_the_first_start() {
     let veche = Veche::prepare("fail", "");
     veche.write_config("", "workers = 24");
-    // Enough for the supervisor's sockets, not for 24 loops.
+    // The limit of descriptors is sufficient for the supervisor's sockets, but not for 24 workers.
     let serve = veche.command();
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""]);
@@ -411,7 +411,7 @@ fn bad_clients_of_the_control_socket_block_nothing() {
         answer.contains("\"ok\":false") && answer.contains("invalid request"),
         "{answer}"
     );
-    // Enough to reach the client limit: they time out, and others are accepted.
+    // The clients are enough to reach the limit: they time out, and then other clients are accepted.
     let more: Vec<_> = (0..40)
         .map(|_| UnixStream::connect(veche.control()).expect("queued"))
         .collect();

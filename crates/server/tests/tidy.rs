@@ -1,4 +1,4 @@
-//! House checks that spare reviewers the search. Each failure names the file and the fix.
+//! House checks that a reviewer would otherwise have to make. Each failure names the file and the fix.
 
 #[path = "tidy/callers.rs"]
 mod callers;
@@ -293,10 +293,10 @@ const TURN_STEPS: &[&str] = &[
 /// The receiver of a hub's effects, without spaces: another one would be the outlet of another turn.
 const OUTLET: &str = "implOutletfor";
 
-/// Where the order of a turn's steps is defined, once.
+/// The folder in which the order of a turn's steps is defined, once.
 const TURN: &str = "crates/worker/src/";
 
-/// Where the calls of a turn's steps are defined, the tests of one crate, and the hub's tests of engines, which run on a
+/// Places that may contain these calls: their definitions, the tests of one crate, and the hub's tests of engines, which run on a
 /// store too.
 const TURN_PARTS: &[&str] = &[
     "crates/frontends/src/",
@@ -320,7 +320,7 @@ const DEFINED_ONCE: &[&str] = &[
 /// Names of types that were replaced by those above.
 const REPLACED: &[&str] = &["SessionId", "TransportId"];
 
-/// Where unsafe code is allowed: system calls, Lua, PAM, and a test with a counting allocator.
+/// Files that may contain unsafe code: system calls, Lua, PAM, and a test with a counting allocator.
 const UNSAFE: &[&str] = &[
     "crates/net/src/sys",
     "crates/net/tests/allocation.rs",
@@ -349,7 +349,7 @@ const EXPECTED: &[&str] = &[
     "tests/public_names.txt",
 ];
 
-/// The longest source file; a longer one has more than one idea.
+/// The most lines of a source file; a longer file has more than one subject.
 const LINES_MAX: usize = 700;
 
 /// Folders of generated or third-party files.
@@ -456,7 +456,7 @@ fn crates_depend_only_where_the_walls_allow() {
         let inherits = manifest
             .get("lints")
             .and_then(|lints| lints.get("workspace"));
-        // These packages have their own exception for `unsafe`.
+        // These packages may contain unsafe code, so they have lints of their own.
         let has_own = matches!(package, "veche-net" | "veche-pam" | "veche-script");
         if !has_own && inherits.and_then(toml::Value::as_bool) != Some(true) {
             problems.push(format!("{name}: [lints] workspace = true is missing"));
@@ -474,7 +474,7 @@ fn the_steps_of_a_turn_are_in_one_crate() {
     let mut missing: Vec<&str> = TURN_STEPS.to_vec();
     let mut problems = Vec::new();
     for (name, text) in sources_where(|name| is_of_a_crate(name) || name.starts_with("fuzz/")) {
-        // A chain of calls may be split over lines.
+        // The steps are searched without white space, since a chain of calls may be split over lines.
         let text: String = text.split_whitespace().collect();
         if text.contains(OUTLET) && is_elsewhere(&name) {
             problems.push(format!("{name}: impl Outlet"));
@@ -518,7 +518,7 @@ fn is_defined(text: &str, kind: &str, name: &str) -> bool {
 
 #[test]
 fn unsafe_lives_where_it_must() {
-    // Split so that this file does not match itself.
+    // The words are split so that this file does not match itself.
     let allowance = concat!("allow(un", "safe_code");
     let expectation = concat!("expect(un", "safe_code");
     let problems: Vec<String> = sources()
@@ -553,7 +553,7 @@ fn a_file_is_one_noun() {
     assert_none(&problems, "split it");
 }
 
-/// Returns whether a text contains a word, and not as the end of a longer path.
+/// Returns whether a text contains a word other than as the end of a longer name or path.
 fn names(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();

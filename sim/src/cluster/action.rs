@@ -8,7 +8,7 @@ use super::setup::Setup;
 /// An action. `salt` is the seed of random choices within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Some messages in flight arrive, and some connections begin.
+    /// Some messages in flight arrive, and some lost connections are restored.
     Round { salt: u32 },
     /// The clock advances for all nodes.
     Advance { ms: u16 },
@@ -16,7 +16,7 @@ pub(super) enum Action {
     Subscribe { client: u8, channel: u8, node: u8 },
     /// A client ends a subscription.
     Unsubscribe { client: u8, channel: u8 },
-    /// A client ends its connection.
+    /// A client closes its connection.
     Disconnect { client: u8 },
     /// A back end publishes through this node.
     Publish {
@@ -31,15 +31,15 @@ pub(super) enum Action {
     RemoveHistory { node: u8, channel: u8 },
     /// A back end bans a user.
     Ban { node: u8 },
-    /// A connection of a node is lost: for commands, for the feed, or the feed's without a sign.
+    /// A node loses a connection: that for commands or that of the feed; or the feed becomes silent without an error.
     Lose { node: u8, salt: u32 },
-    /// A node is cut off from the store.
+    /// A node loses its connections to the store, and can't connect.
     CutOff { node: u8 },
-    /// A node reaches the store again.
+    /// A node can reach the store again.
     Heal { node: u8 },
-    /// Messages in flight to a node or from it stand still, or move again.
+    /// Messages in flight to a node and from it stop, or continue.
     Stall { node: u8, is_stalled: bool },
-    /// A node ends, and another one takes its place.
+    /// A node ends, and another node takes its place.
     Crash { node: u8 },
     /// The store is copied: to a file, or to a replica that lags behind.
     Copy,
@@ -49,19 +49,20 @@ pub(super) enum Action {
     RestartOld,
     /// The store restarts empty.
     RestartEmpty,
-    /// The replica becomes the store. Some connections stay with the old one for a while.
+    /// The replica becomes the store. Some connections lead to the old server for a while.
     Promote { salt: u32 },
     /// The store is emptied while it runs.
     Flush,
-    /// The store drops the publications of a channel, or its position.
+    /// The store drops the publications of a channel, or its position if `is_position`.
     Evict { channel: u8, is_position: bool },
-    /// The store refuses commands, or carries them out again.
+    /// The store refuses commands from now on, or executes them again.
     Refuse { is_refusing: bool },
-    /// Everything is repaired, and all messages in flight arrive.
+    /// All faults end, and all messages in flight arrive.
     Settle,
 }
 
-/// How frequent an action is, and whether it belongs to worlds in which nothing may be lost.
+/// How frequent an action is, and whether it is harmless: only such actions occur in worlds in which nothing may be
+/// lost.
 struct Row {
     weight: u32,
     is_harmless: bool,

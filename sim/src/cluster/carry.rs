@@ -1,4 +1,4 @@
-//! Messages in flight, connections that begin and end, and time.
+//! Moves messages in flight, ends and restores connections, and advances time.
 
 use fastrand::Rng;
 use veche_nodes::engine::channel::{Event, Order};
@@ -10,17 +10,17 @@ use super::world::World;
 use crate::Failure;
 use crate::failure::{PromiseResult, promise};
 
-/// Kinds of moves of a port, and of a node.
+/// The number of kinds of moves of a port, and of a node.
 const MOVES: u8 = 6;
 
 /// The maximum number of moves after which a cluster that does not come to rest counts as failed.
 const MOVES_MAX: usize = 1 << 20;
 
-/// The time in milliseconds after which lost connections return in worlds where no order may be abandoned.
+/// The time in milliseconds within which lost connections are restored in worlds where no order may be abandoned.
 const RETURN_MS: u64 = 1_000;
 
 impl World {
-    /// Some messages in flight arrive.
+    /// Lets some messages in flight arrive.
     pub(super) fn round(&mut self, random: &mut Rng) -> PromiseResult {
         let ports = self.nodes.len() * usize::from(self.setup.workers);
         for _ in 0..random.usize(1..=8 * ports) {
@@ -47,7 +47,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the servers that new connections do not lead to.
+    /// Ends the servers other than the current one, to which new connections lead.
     pub(super) fn end_old_servers(&mut self) {
         let old: Vec<u32> = self.servers.keys().copied().collect();
         for number in old {
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// All messages in flight arrive.
+    /// Lets all messages in flight arrive.
     pub(super) fn drain(&mut self, random: &mut Rng) -> PromiseResult {
         for _ in 0..MOVES_MAX {
             let mut is_idle = true;
@@ -85,7 +85,8 @@ impl World {
         })
     }
 
-    /// Moves something of a port. Returns whether there was anything.
+    /// Makes a move of this kind on a worker's port: connects it, or lets an order, an answer or an item of the feed
+    /// arrive. Returns whether there was anything to move.
     fn move_port(
         &mut self,
         node: usize,
@@ -139,7 +140,7 @@ impl World {
         self.nodes[node].handle(worker, Event::Up(connection, found));
     }
 
-    /// A server carries out the next order of a port.
+    /// Has the server execute the next order of a port. Returns whether there was one.
     fn serve(&mut self, node: usize, worker: usize, random: &mut Rng) -> Result<bool, Failure> {
         let link = &mut self.nodes[node].port(worker).link;
         let Some(number) = link.server else {
@@ -167,7 +168,7 @@ impl World {
         Ok(true)
     }
 
-    /// Moves something of a node's own port. Returns whether there was anything.
+    /// Makes a move of this kind on the port of a node itself. Returns whether there was anything to move.
     fn move_control(&mut self, node: usize, kind: u8) -> Result<bool, Failure> {
         let (now_ms, primary) = (self.now_ms, self.primary);
         let is_cut = self.nodes[node].is_cut;
@@ -244,7 +245,7 @@ impl World {
         let worker = random.usize(..self.nodes[node].workers());
         match random.u8(..6) {
             0..=1 => {
-                // Some of the orders are carried out, whose answers are lost.
+                // The server executes some of the orders, whose answers are lost.
                 let count = self.nodes[node].port(worker).link.orders.len();
                 for _ in 0..random.usize(..=count) {
                     if self.serve(node, worker, random).is_err() {
@@ -278,7 +279,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, in steps in which nothing is due twice.
+    /// Advances the clock, in steps so short that nothing is due twice within a step.
     pub(super) fn advance(&mut self, ms: u64) -> PromiseResult {
         let mut left = ms;
         while left > 0 {
@@ -295,7 +296,7 @@ impl World {
     fn tick(&mut self, at: usize) -> PromiseResult {
         let now_ms = self.now_ms;
         if !self.setup.can_lose {
-            // No order waits for a connection until it is given up.
+            // In worlds without losses, connections are restored before an order that waits for them is abandoned.
             for worker in 0..self.nodes[at].workers() {
                 if self.nodes[at].port(worker).link.server.is_none() {
                     self.connect_link(at, worker);

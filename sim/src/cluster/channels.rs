@@ -7,14 +7,15 @@ use veche_hub::{
     SubscribeAccess, Wildcards,
 };
 
-/// With much history, with little, and heard by the topic of their namespace.
+/// Two channels with a long history, two with a short one, and two whose nodes subscribe to the topic of the whole
+/// namespace.
 pub(super) const CHANNELS: [&str; 6] =
     ["kept:a", "kept:b", "short:a", "short:b", "news:a", "news:b"];
 
-/// Publications that are stored of a channel with much history, and of one with little.
+/// The number of stored publications of a channel with a long history, and of one with a short history.
 const SIZES: [u32; 2] = [1_000, 4];
 
-/// Longer than any world.
+/// The lifetime of history in milliseconds, longer than any world lasts.
 const TTL_MS: u64 = 30 * 24 * 3_600_000;
 
 /// Returns the place of a channel in [`CHANNELS`].
@@ -23,7 +24,7 @@ pub(super) fn place_of(channel: &str) -> usize {
     found.unwrap_or(CHANNELS.len())
 }
 
-/// Returns whether a channel stores so much that only recovery's own limit counts.
+/// Returns whether a channel's history is so long that only the limit of recoveries restricts a recovery.
 pub(super) fn has_much_history(place: usize) -> bool {
     !CHANNELS[place].starts_with("short")
 }

@@ -1,11 +1,11 @@
-//! Subscribers and back ends as the world knows them.
+//! Subscribers and back ends, with the state that the world knows of them.
 
 use veche_hub::ConnectionId;
 
 use super::channels::CHANNELS;
 use super::ledger::Chain;
 
-/// A session: its node, its worker, its id there.
+/// The place of a session: its node, its worker, and its id there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SessionLocation {
     pub(super) node: usize,
@@ -28,8 +28,8 @@ pub(super) struct ClusterSubscription {
     pub(super) state: State,
     /// The last publication that the client has.
     pub(super) chain: Option<Chain>,
-    /// The store has lost writes while the client was not subscribed: if no node used its channel, no node can know that what
-    /// it has is gone.
+    /// Whether the store has lost writes while the client was not subscribed. If no node used the channel then, no node
+    /// can know that the client's position is void.
     pub(super) is_doubtful: bool,
     /// Whether the client has to subscribe again, because its state is insufficient.
     pub(super) is_lost: bool,
@@ -41,7 +41,7 @@ pub(super) struct ClusterSubscription {
 pub(super) enum State {
     #[default]
     Off,
-    /// Its ticket, and whether it recovers.
+    /// The subscription was requested, with this ticket, and with recovery if true.
     Waiting(u32, bool),
     Live,
 }
@@ -71,17 +71,17 @@ pub(super) struct PushedPublication {
     pub(super) channel: usize,
     pub(super) is_keyed: bool,
     pub(super) progress: PublicationProgress,
-    /// It was submitted while the store had lost nothing.
+    /// Whether it was submitted while the store had lost nothing.
     pub(super) is_safe: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PublicationProgress {
     Asked,
-    /// It may be stored.
+    /// The publication may be stored, or not.
     Unknown,
-    /// It is stored, and the store has lost nothing since.
+    /// The publication is stored, and the store has lost nothing since.
     Acknowledged,
-    /// It was stored, and the store may have lost it.
+    /// The publication was stored, and the store may have lost it since.
     Past,
 }

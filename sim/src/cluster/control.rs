@@ -26,16 +26,16 @@ pub(super) struct ControlMessage {
 pub(super) struct NodeControl {
     node: Node,
     pub(super) link: Link<Order, Event>,
-    /// The connection of its feed.
+    /// The server to which the connection of its feed leads.
     pub(super) server: Option<u32>,
     pub(super) items: VecDeque<Event>,
-    /// Bans in force, which outlive the process.
+    /// Bans in force on the node; they outlive its process.
     pub(super) bans: BTreeSet<u32>,
-    /// Bans that were in the stream when its connection began: it may not serve without them.
+    /// Bans that were in the control stream when the connection began: the node may not serve without them.
     pub(super) due: BTreeSet<u32>,
-    /// Answers to bans of this node: which ban, and the nodes that the answer covers.
+    /// Answers to bans by this node: the number of the ban, and the nodes that the answer covers.
     pub(super) answers: Vec<(u32, AnswerCoverage)>,
-    /// For epochs of the control stream that this node begins.
+    /// Random numbers for the epochs of the control stream that this node begins.
     random: Rng,
     text: Bytes,
     renew_at_ms: u64,
@@ -65,7 +65,7 @@ impl NodeControl {
         self.node.id()
     }
 
-    /// Returns whether the node has carried out the commands of all others, as far as it knows.
+    /// Returns whether the node has executed the commands of all other nodes, as far as it knows.
     pub(super) fn is_current(&self) -> bool {
         self.node.is_current()
     }
@@ -99,7 +99,7 @@ impl NodeControl {
         self.end_turn();
     }
 
-    /// Renews the lease, as the carrier does by itself.
+    /// Renews the lease if that is due, which the real port does by itself.
     pub(super) fn renew(&mut self, server: &mut Server, now_ms: u64) {
         if now_ms >= self.renew_at_ms {
             self.renew_at_ms = now_ms + LEASE_RENEWAL_MS;
@@ -123,13 +123,13 @@ impl NodeControl {
         self.handle(Event::Up(found));
     }
 
-    /// Loses the connection of the feed with everything on its way.
+    /// Loses the connection of the feed, and all messages in flight on it.
     pub(super) fn lose_feed(&mut self) {
         self.server = None;
         self.items.clear();
     }
 
-    /// Has the server carry out the next order. Returns what it publishes.
+    /// Has the server execute the next order. Returns the message that the server publishes for it, if any.
     pub(super) fn serve(&mut self, server: &mut Server, now_ms: u64) -> Option<ControlMessage> {
         let order = self.link.orders.pop_front()?;
         let (id, state) = (self.id(), &mut server.state);

@@ -42,7 +42,7 @@ impl Coverage {
         }
     }
 
-    /// Returns the rarest event with its count.
+    /// Returns the event with the fewest occurrences, and their number.
     #[must_use]
     pub fn rarest(&self) -> (String, u64) {
         let all = EVENTS.iter().zip(self.0);

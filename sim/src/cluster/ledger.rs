@@ -1,7 +1,7 @@
-//! The truth about channels: each publication as the store has stored it, with the one before it.
+//! The truth about channels: each publication as the store has stored it, with its predecessor.
 //!
-//! A store that was rolled back gives offsets out again, so a position is not the identity of a publication. The ledger
-//! gives each one that is stored a serial of its own, and a [`Chain`] follows a subscriber by these.
+//! After a rollback the store assigns offsets again, so a position does not identify a publication. The ledger assigns
+//! a serial number to each stored publication, and a [`Chain`] follows a subscriber by these numbers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use veche_hub::{Epoch, Position};
 
 use crate::failure::{PromiseResult, promise};
 
-/// The place of an entry in the ledger.
+/// The index of an entry in the ledger.
 pub(super) type Serial = u32;
 
 /// A stored publication, or the beginning of an epoch.
@@ -24,7 +24,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     entries: Vec<Entry>,
-    /// By channel and position.
+    /// The serials of the publications stored at a position, by channel and position.
     places: BTreeMap<(usize, u64, u64), Vec<Serial>>,
 }
 
@@ -35,7 +35,7 @@ impl Ledger {
         self.add(channel, Position { epoch, offset: 0 }, None, before)
     }
 
-    /// Records that the store has stored a publication behind another one.
+    /// Records that the store has stored a publication after another one.
     pub(super) fn store(
         &mut self,
         channel: usize,
@@ -72,16 +72,17 @@ impl Ledger {
     }
 }
 
-/// How far a subscriber has followed a channel.
+/// A subscriber's progress in a channel.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
     pub(super) position: Position,
-    /// Its entry there. There is more than one where it has joined at a position that the store has given out twice.
+    /// The subscriber's entry at this position. There are several if the store has assigned the position more than
+    /// once.
     serials: Vec<Serial>,
 }
 
 impl Chain {
-    /// Joins at a position without anything before it.
+    /// Returns a chain that begins at a position; the position has to be one that the store had.
     pub(super) fn join(
         ledger: &Ledger,
         channel: usize,
@@ -96,7 +97,7 @@ impl Chain {
         Ok(Self { position, serials })
     }
 
-    /// Follows the next publication.
+    /// Follows the subscriber to its next publication, which has to be the successor of the last one.
     pub(super) fn follow(
         &mut self,
         ledger: &Ledger,
@@ -132,7 +133,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Returns whether it has arrived at this entry.
+    /// Returns whether the subscriber is at this entry.
     pub(super) fn is_at(&self, position: Position, serial: Serial) -> bool {
         self.position == position && self.serials.contains(&serial)
     }

@@ -9,10 +9,10 @@ use veche_nodes::engine::channel::{Event, Order};
 
 use super::store::Known;
 
-/// A connection for commands.
+/// A port's connection for commands, with the orders and answers in flight.
 #[derive(Debug)]
 pub(super) struct Link<O, E> {
-    /// The server that it leads to.
+    /// The server to which the connection leads; `None` without a connection.
     pub(super) server: Option<u32>,
     pub(super) known: Option<Known>,
     pub(super) orders: VecDeque<O>,
@@ -31,7 +31,7 @@ impl<O, E> Default for Link<O, E> {
 }
 
 impl<O, E> Link<O, E> {
-    /// Loses the connection with everything on its way.
+    /// Loses the connection, and all orders and answers in flight.
     pub(super) fn lose(&mut self) {
         self.server = None;
         self.orders.clear();
@@ -66,7 +66,7 @@ impl SimulatedPort {
         }
     }
 
-    /// Begins a connection. Returns its number.
+    /// Opens a connection to a server. Returns the connection's number.
     pub(super) fn connected(&mut self, server: u32) -> u64 {
         self.link.server = Some(server);
         self.number += 1;
@@ -79,29 +79,29 @@ impl SimulatedPort {
 #[derive(Debug, Default)]
 pub(super) struct Feed {
     pub(super) server: Option<u32>,
-    /// The server sends nothing any more, though the connection looks alive.
+    /// Whether the server sends nothing more, although the connection seems alive.
     pub(super) is_silent: bool,
     changes: VecDeque<(Arc<str>, bool)>,
     followed: BTreeSet<Arc<str>>,
     subscribed: BTreeSet<Arc<str>>,
     items: VecDeque<Event>,
-    /// Topics whose subscription the home has yet to hear of.
+    /// Topics whose subscription has yet to be confirmed to the home.
     confirmed: VecDeque<Arc<str>>,
 }
 
-/// The faults of a feed: what it may do with items within an epoch.
+/// The faults that a feed has: what may happen to its items within an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FeedFaults {
-    /// Items overtake each other.
+    /// Whether items overtake each other.
     pub(super) reorders: bool,
-    /// Some items come twice.
+    /// Whether some items arrive twice.
     pub(super) repeats: bool,
-    /// Items are lost without a trace.
+    /// Whether items are lost without an error.
     pub(super) loses: bool,
 }
 
 impl Feed {
-    /// Loses the connection with everything on its way.
+    /// Loses the connection, and all items in flight.
     pub(super) fn lose(&mut self) {
         self.server = None;
         self.is_silent = false;
@@ -117,7 +117,8 @@ impl Feed {
         self.confirmed.extend(self.followed.iter().cloned());
     }
 
-    /// Carries out what was ordered since the last time, of each topic the last change.
+    /// Executes the changes of subscriptions since the last call, of each topic only the last one. Returns whether
+    /// there were any.
     pub(super) fn change(&mut self) -> bool {
         let mut last = BTreeMap::new();
         for (topic, is_followed) in self.changes.drain(..) {
@@ -145,7 +146,7 @@ impl Feed {
         has_changed
     }
 
-    /// Takes a message that a server publishes.
+    /// Queues an item that a server publishes, if the feed is connected to that server and subscribed to the topic.
     pub(super) fn publish(&mut self, server: u32, topic: &Arc<str>, item: &Event) {
         let is_delivered = self.server == Some(server) && !self.is_silent;
         if is_delivered && self.subscribed.contains(topic) {
@@ -153,8 +154,8 @@ impl Feed {
         }
     }
 
-    /// Returns the next event. A confirmation never comes before an item that precedes the subscription, and may come
-    /// behind later ones.
+    /// Returns the next event. The confirmation of a subscription never precedes an item that was published before the
+    /// subscription, and may follow later items.
     pub(super) fn next(&mut self, faults: FeedFaults, random: &mut Rng) -> Option<Event> {
         if let Some(topic) = self.confirmed.pop_front_if(|_| random.bool()) {
             return Some(Event::Followed(topic));

@@ -1,10 +1,11 @@
-//! Clusters: two to ten nodes, each with its real workers and its real part in the cluster, on a model of the store that they
-//! share.
+//! Clusters: two to ten nodes, each with its real hubs and its real part in the cluster, on a model of the store that
+//! they share.
 //!
-//! The model does what the engine on Redis does, and everything that may happen to it: it loses acknowledged writes, it is
-//! promoted, restarted, emptied and evicted from, it refuses and stalls; connections are cut, and answers and feed come late and
-//! in any order to each other. Subscribers move between nodes and recover; back ends publish and repeat. As with other worlds,
-//! a seed determines everything, and a failure is reported with a minimal list of actions.
+//! The model behaves like the engine on Redis, including its faults: acknowledged writes are lost; the server is
+//! promoted, restarted, emptied, evicts data, refuses commands and stalls; connections are cut; answers and feed are
+//! late and not ordered relative to each other. Subscribers move between nodes and recover; back ends publish and
+//! repeat publications. As in other worlds, a seed determines everything, and a failure is reported with a minimal list
+//! of actions.
 
 mod action;
 mod carry;

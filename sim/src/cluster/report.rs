@@ -1,4 +1,4 @@
-//! From a seed to a report.
+//! Runs a cluster from a seed and reports the result.
 
 use std::cell::Cell;
 use std::fmt;
@@ -26,7 +26,7 @@ pub struct Summary {
 /// A cluster that broke a promise.
 #[derive(Clone, Debug)]
 pub struct BrokenCluster {
-    /// The index of the action that broke it; [`ACTIONS`] for the end.
+    /// The index of the action that broke the promise; [`ACTIONS`] if it broke at the end.
     pub step: usize,
     /// The broken promise.
     pub failure: Failure,
@@ -38,7 +38,7 @@ pub struct BrokenCluster {
 /// Runs the cluster of a seed.
 ///
 /// # Errors
-/// It broke a promise.
+/// The cluster broke a promise.
 pub fn explore(seed: u64) -> Result<Summary, Box<BrokenCluster>> {
     let setup = Setup::new(seed);
     let all = actions(&setup, ACTIONS);
@@ -58,7 +58,7 @@ pub fn explore(seed: u64) -> Result<Summary, Box<BrokenCluster>> {
 /// Runs the cluster of a seed with only the actions at the given indices.
 ///
 /// # Errors
-/// As [`explore`].
+/// The cluster broke a promise.
 pub fn replay(seed: u64, places: &[usize]) -> Result<Summary, Failure> {
     let setup = Setup::new(seed);
     let all = chosen(&actions(&setup, ACTIONS), places);

@@ -8,14 +8,16 @@ use super::coverage::ClusterEvent;
 use super::world::World;
 use crate::failure::{PromiseResult, promise};
 
-/// Seconds after which a channel without an item is compared, as there are few channels; after that its gap is healed.
+/// The number of seconds in which nodes compare a channel without new items with the store, and then close its gap.
+/// There are few channels, so each one's turn comes soon.
 const LOOK_S: u64 = 20;
 
-/// Seconds within which everything that has failed succeeds.
+/// The number of seconds within which everything that has failed has to succeed.
 const TRIES: u64 = 12;
 
 impl World {
-    /// Everything is repaired; after some time nothing is under way any more, and all agree.
+    /// Repairs everything, and checks that after some time nothing is in flight and all nodes and subscribers agree
+    /// with the store.
     pub(super) fn settle(&mut self) -> PromiseResult {
         let random = &mut Rng::with_seed(self.now_ms);
         self.repair();
@@ -43,7 +45,7 @@ impl World {
             self.pass_second(random)?;
         }
         self.check_rest()?;
-        // The feed of each channel goes on.
+        // The feed of each channel delivers again.
         for channel in 0..CHANNELS.len() {
             let node = random.usize(..self.nodes.len());
             self.publish(node, channel, true);
@@ -65,7 +67,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the world: all clients leave, and no state of them may remain.
+    /// Ends the world: all clients leave, and none of their state may remain.
     pub(super) fn end(&mut self) -> PromiseResult {
         self.settle()?;
         for client in 0..self.clients.len() {
@@ -91,7 +93,7 @@ impl World {
         for node in &mut self.nodes {
             node.is_cut = false;
             node.is_stalled = false;
-            // A probe has detected the silent feed.
+            // The silent feed is replaced, as after a probe has detected it.
             for port in node.ports() {
                 if port.feed.is_silent {
                     port.feed.lose();
@@ -105,7 +107,7 @@ impl World {
         self.drain(random)
     }
 
-    /// Nothing waits for an answer, and nothing has to be repeated.
+    /// Returns whether nothing waits for an answer and nothing has to be repeated.
     fn is_done(&self) -> bool {
         let is_open = |progress| {
             matches!(
@@ -124,7 +126,7 @@ impl World {
             && !subscriptions.any(|one| one.state != State::Live)
     }
 
-    /// A connected client subscribes to every channel of which it has something.
+    /// Subscribes a connected client to every channel in which it has a position.
     fn subscribe_again(&mut self, client: usize) {
         let Some(location) = self.clients[client].location else {
             return;

@@ -13,7 +13,7 @@ pub(super) struct Setup {
     pub(super) workers: u16,
     pub(super) clients: usize,
     pub(super) feed: FeedFaults,
-    /// The store may lose what it has acknowledged. If not, no subscriber may hear that something is missing.
+    /// Whether the store may lose what it has acknowledged. If not, no subscriber may be notified of a loss.
     pub(super) can_lose: bool,
 }
 

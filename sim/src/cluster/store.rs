@@ -1,5 +1,5 @@
-//! A store that all nodes share, as the engine on Redis uses one: what its scripts do, in plain code, on a state that can be
-//! rolled back. Offsets are not dense here.
+//! A model of the store that all nodes share: it behaves like the scripts of the engine on Redis, on a state that can
+//! be rolled back. Offsets may have gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,28 +20,28 @@ use super::session::number_in_payload;
 use crate::Failure;
 use crate::failure::promise;
 
-/// Entries that the control stream stores.
+/// The most entries that the control stream stores.
 const CONTROL_SIZE: usize = 10_000;
 
-/// What a port knows of the server that it was connected to.
+/// What a port knew about the server at its last connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     replication: u64,
     generation: u64,
 }
 
-/// A process of the store.
+/// A server process of the store, with its data.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) replication: u64,
-    /// The replication id of the server that this one was a replica of.
+    /// The replication id of the server whose replica this server was.
     before: u64,
     pub(super) state: State,
     /// Whether the server currently refuses all commands.
     pub(super) is_refusing: bool,
 }
 
-/// The id and the position of a publication with an idempotency key.
+/// The number of a publication with an idempotency key, and its position.
 type FirstPublication = (u64, Option<Position>);
 
 /// Everything that a server stores.
@@ -53,7 +53,7 @@ pub(super) struct State {
     /// The first publication with a key, by channel.
     keys: BTreeMap<(Arc<str>, Box<str>), FirstPublication>,
     control: Control,
-    /// Bans that are part of the control stream.
+    /// The bans in the entries of the control stream.
     pub(super) bans: BTreeSet<u32>,
     table: BTreeMap<Bytes, Bytes>,
     leases: BTreeMap<NodeId, (Bytes, u64)>,
@@ -71,7 +71,7 @@ struct Channel {
     generation: u64,
     top: u64,
     top_id: u64,
-    /// The entry of the ledger that is the top.
+    /// The channel's last entry in the ledger.
     serial: Serial,
     stored: BTreeMap<u64, Stored>,
     /// Numbers of all publications of this epoch.
@@ -99,12 +99,12 @@ impl Server {
         }
     }
 
-    /// Returns whether its identity is recorded.
+    /// Returns whether the server's identity is recorded in its own data.
     pub(super) fn is_known(&self) -> bool {
         self.state.identity == Some(self.replication)
     }
 
-    /// Compares this server with what the cluster and a port know of it.
+    /// Compares this server with what the cluster and a port know about it, and records its identity.
     pub(super) fn verify(&mut self, known: &mut Option<Known>) -> Found {
         let state = &mut self.state;
         if state.identity != Some(self.replication) {
@@ -128,7 +128,7 @@ impl Server {
         found
     }
 
-    /// Carries out an order. Returns its answer and the item that it publishes.
+    /// Executes an order. Returns its answer and the item that it publishes.
     pub(super) fn carry_out(
         &mut self,
         order: Order,
@@ -203,7 +203,7 @@ impl Server {
         found.is_some_and(|found| found.numbers.contains(&number))
     }
 
-    /// Returns the number of publications behind a position; `None` if some of them are not stored.
+    /// Returns the number of publications after a position; `None` if some of them are not stored.
     pub(super) fn stored_behind(&self, channel: &str, position: Position) -> Option<usize> {
         let found = self.state.channels.get(channel)?;
         let mut behind = found.stored.range(position.offset + 1..);
@@ -382,7 +382,7 @@ impl State {
         }
     }
 
-    /// Appends to the control stream. Returns the position, and the offset before it.
+    /// Appends an entry to the control stream. Returns its position, and the offset before it.
     pub(super) fn append(&mut self, epoch: Epoch, bytes: Bytes) -> (Position, u64) {
         let generation = self.generation;
         let control = &mut self.control;
@@ -397,7 +397,7 @@ impl State {
         (Position { epoch, offset }, before)
     }
 
-    /// Reads the control stream behind an offset, or its last entry alone.
+    /// Returns the entries of the control stream after an offset; without an offset, only the last entry.
     pub(super) fn read_control(&mut self, epoch: Epoch, since: Option<u64>) -> Entries {
         let generation = self.generation;
         let control = &mut self.control;
@@ -438,7 +438,7 @@ impl State {
 }
 
 impl Channel {
-    /// Begins a new epoch.
+    /// Begins a new epoch of a channel, without its publications.
     fn begin(&mut self, name: &str, generation: u64, keep: &Keep, ledger: &mut Ledger) {
         let serial = ledger.begin(place_of(name), keep.epoch);
         *self = Self {

@@ -1,4 +1,4 @@
-//! A printed trace of a cluster: its actions, and everything that goes to the store and comes from there.
+//! Prints a trace of a cluster: its actions, all orders to the store, and all events from it.
 
 use std::cell::Cell;
 

@@ -28,7 +28,13 @@ pub(super) struct World {
     pub(super) now_ms: u64,
     pub(super) servers: BTreeMap<u32, Server>,
     pub(super) primary: u32,
+<<<<<<< ours
     /// The last copy of the store on disk.
+||||||| base
+    /// The last copy on disk, and the one of the replica.
+=======
+    /// The last copy of the store on disk, and the replica's copy.
+>>>>>>> theirs
     copy: Option<Stored>,
     /// The state of the replica: the last copy that has the identity of the running server; `None` before there is one.
     replica: Option<Stored>,
@@ -43,7 +49,13 @@ pub(super) struct World {
     /// Whether the store has lost nothing since the cluster was last at rest.
     pub(super) is_sound: bool,
     pub(super) bans: u32,
+<<<<<<< ours
     /// Bans of ended nodes: they may not have reached the other nodes.
+||||||| base
+    /// Bans that a node may have taken along when it ended.
+=======
+    /// Bans of nodes that have ended: they may not have reached the other nodes.
+>>>>>>> theirs
     pub(super) doubtful_bans: BTreeSet<u32>,
     pub(super) seen: Coverage,
     pub(super) hash: u64,
@@ -161,7 +173,8 @@ impl World {
             Action::Crash { node: at } => self.crash(node(at)),
             Action::Copy => {
                 self.copy = Some(self.server().state.clone());
-                // A replica has the identity of its primary.
+                // A replica is a copy that has the identity of its primary, so the primary's identity has to be
+                // recorded first.
                 if self.server().is_known() {
                     self.replica.clone_from(&self.copy);
                 }
@@ -225,8 +238,14 @@ impl World {
         server.expect("there is always one that new connections lead to")
     }
 
+<<<<<<< ours
     /// Records that the store may have lost writes: until the cluster is at rest again, acknowledged publications may be
     /// missing.
+||||||| base
+    /// From here to the next rest acknowledged publications may be missing.
+=======
+    /// Records that acknowledged publications may be missing from now on, until the cluster is at rest.
+>>>>>>> theirs
     fn lose_writes(&mut self) {
         self.is_sound = false;
         for publication in &mut self.publications {
@@ -241,7 +260,8 @@ impl World {
         }
     }
 
-    /// Puts another server in place of the one that runs. `split`: as its replica; some connections stay with the old one.
+    /// Replaces the current server by another one. With `split` it is a replica of the old server, to which some
+    /// connections still lead.
     fn replace(&mut self, state: Stored, split: Option<&mut Rng>) {
         self.end_old_servers();
         let before = self.server().replication;
@@ -265,7 +285,7 @@ impl World {
         }
     }
 
-    /// Ends a server with its connections.
+    /// Ends a server, and all connections to it.
     pub(super) fn end_server(&mut self, number: u32) {
         self.servers.remove(&number);
         for node in 0..self.nodes.len() {
@@ -393,7 +413,13 @@ impl World {
         }
     }
 
+<<<<<<< ours
     /// Publishes again the publications with an idempotency key that have an unknown outcome.
+||||||| base
+    /// Repeats what may not be stored and has a key.
+=======
+    /// Publishes again, with the same key, what may not be stored.
+>>>>>>> theirs
     pub(super) fn retry(&mut self, node: usize) {
         for publication in 0..self.publications.len() {
             let one = self.publications[publication];
@@ -411,7 +437,7 @@ impl World {
         self.nodes[node].remove_history(worker, ticket, name(channel));
     }
 
-    /// Ends a node, and starts another one in its place with the same bans.
+    /// Ends a node, and starts another node in its place with the same bans.
     fn crash(&mut self, at: usize) {
         for client in 0..self.clients.len() {
             if self.clients[client]
@@ -436,6 +462,474 @@ impl World {
         self.seen.note(ClusterEvent::Crashed);
     }
 
+<<<<<<< ours
+||||||| base
+    /// Clients and back ends take what hubs have for them.
+    pub(super) fn react(&mut self) -> PromiseResult {
+        for node in 0..self.nodes.len() {
+            self.react_to(node)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn react_to(&mut self, node: usize) -> PromiseResult {
+        let mut is_over = false;
+        while !is_over {
+            is_over = true;
+            for worker in 0..self.nodes[node].workers() {
+                for effect in self.nodes[node].take_effects(worker) {
+                    is_over = false;
+                    self.take(node, worker, effect)?;
+                }
+            }
+            for client in 0..self.clients.len() {
+                self.subscribe_lost(node, client);
+            }
+        }
+        Ok(())
+    }
+
+    /// A client subscribes again where its state is insufficient.
+    fn subscribe_lost(&mut self, node: usize, client: usize) {
+        if self.clients[client]
+            .location
+            .is_none_or(|location| location.node != node)
+        {
+            return;
+        }
+        for channel in 0..CHANNELS.len() {
+            if self.clients[client].subscriptions[channel].is_lost {
+                self.unsubscribe(client, channel);
+                self.subscribe(client, channel, node);
+            }
+        }
+    }
+
+    fn take(&mut self, node: usize, worker: usize, effect: HubEffect) -> PromiseResult {
+        say!("  node {node}.{worker} has {effect:?}");
+        match effect {
+            HubEffect::Deliver {
+                session,
+                channel,
+                position,
+                number,
+            } => {
+                let location = SessionLocation {
+                    node,
+                    worker,
+                    session,
+                };
+                self.delivered(location, place_of(&channel), position, number)
+            }
+            HubEffect::Lost(session, channel) => {
+                let client = session.index as usize;
+                let channel = place_of(&channel);
+                if self.clients[client].subscriptions[channel].state == State::Live {
+                    self.seen.note(ClusterEvent::Lost);
+                    self.check_gap(client, channel)?;
+                    self.clients[client].subscriptions[channel].is_lost = true;
+                }
+                Ok(())
+            }
+            HubEffect::Reply(ticket, reply) => {
+                let asked = self.asked.remove(&ticket.0);
+                promise!(
+                    asked.is_some(),
+                    "a request is answered once",
+                    "ticket {ticket:?} again: {reply:?}"
+                );
+                let Some((_, asked)) = asked else {
+                    return Ok(());
+                };
+                self.note(&(ticket.0, matches!(reply, HubReply::Failed)));
+                self.answered(asked, reply)
+            }
+        }
+    }
+
+    fn delivered(
+        &mut self,
+        location: SessionLocation,
+        channel: usize,
+        position: Option<Position>,
+        number: u64,
+    ) -> PromiseResult {
+        let client = location.session.index as usize;
+        let one = &mut self.clients[client];
+        let subscription = &mut one.subscriptions[channel];
+        if subscription.is_lost && one.location == Some(location) {
+            return Ok(());
+        }
+        promise!(
+            one.location == Some(location) && subscription.state == State::Live,
+            "only subscribers receive publications",
+            "client {client} gets {number} of channel {channel} and has {subscription:?}"
+        );
+        let (Some(chain), Some(position)) = (&mut subscription.chain, position) else {
+            return Err(Failure {
+                name: "publications have positions".to_owned(),
+                detail: format!("publication {number} of channel {channel} has none"),
+            });
+        };
+        let followed = chain.follow(&self.ledger, channel, position, number);
+        followed.map_err(|failure| failure.of(&format!("client {client}, live")))?;
+        self.seen.note(ClusterEvent::Delivered);
+        self.note(&(client, channel, number, position.offset));
+        Ok(())
+    }
+
+    fn answered(&mut self, asked: Asked, reply: HubReply) -> PromiseResult {
+        match (asked, reply) {
+            (Asked::Subscribe { client, channel }, HubReply::Subscribed(Some(joined))) => {
+                self.joined(client, channel, &joined)
+            }
+            (Asked::Subscribe { client, channel }, HubReply::Failed) => {
+                self.clients[client].subscriptions[channel].state = State::Off;
+                self.seen.note(ClusterEvent::NotFollowed);
+                Ok(())
+            }
+            (Asked::Publish { publication }, HubReply::Published(published)) => {
+                let one = &mut self.publications[publication];
+                let channel = one.channel;
+                one.progress = match one.is_safe && self.is_sound {
+                    true => PublicationProgress::Acknowledged,
+                    false => PublicationProgress::Past,
+                };
+                let is_known = published
+                    .position
+                    .is_some_and(|position| self.ledger.has(channel, position, publication as u64));
+                promise!(
+                    is_known,
+                    "an acknowledged publication has the position that the store gave it",
+                    "publication {publication} of channel {channel}: {published:?}"
+                );
+                self.seen.note(match published.is_skipped {
+                    true => ClusterEvent::Skipped,
+                    false => ClusterEvent::Acknowledged,
+                });
+                Ok(())
+            }
+            (Asked::Publish { publication }, HubReply::Failed) => {
+                self.publications[publication].progress = PublicationProgress::Unknown;
+                self.seen.note(ClusterEvent::Failed);
+                Ok(())
+            }
+            (Asked::Remove, HubReply::HistoryRemoved(_)) => Ok(()),
+            (asked, reply) => Err(Failure {
+                name: "a request has its own answer".to_owned(),
+                detail: format!("{asked:?}: {reply:?}"),
+            }),
+        }
+    }
+
+    /// A subscription is confirmed.
+    fn joined(
+        &mut self,
+        client: usize,
+        channel: usize,
+        joined: &SubscribeOutcome,
+    ) -> PromiseResult {
+        let subscription = &mut self.clients[client].subscriptions[channel];
+        let State::Waiting(_, is_recovering) = subscription.state else {
+            return Ok(());
+        };
+        subscription.state = State::Live;
+        let recovered = joined.recovered.as_ref();
+        promise!(
+            recovered.is_some() == is_recovering,
+            "a returning subscriber learns whether something is missing",
+            "client {client}, channel {channel}: {joined:?}"
+        );
+        let (Some(recovered), Some(chain)) = (recovered, &mut subscription.chain) else {
+            subscription.chain = Some(Chain::join(&self.ledger, channel, joined.position)?);
+            self.seen.note(ClusterEvent::Joined);
+            return Ok(());
+        };
+        if std::mem::take(&mut subscription.is_doubtful) {
+            *chain = Chain::join(&self.ledger, channel, joined.position)?;
+            return Ok(());
+        }
+        if !recovered.is_complete {
+            self.check_gap(client, channel)?;
+            let chain = Chain::join(&self.ledger, channel, joined.position)?;
+            self.clients[client].subscriptions[channel].chain = Some(chain);
+            self.seen.note(ClusterEvent::NotRecovered);
+            return Ok(());
+        }
+        for publication in &recovered.publications {
+            let number = number_of(&publication.payload.bytes);
+            if let Some(position) = publication.position {
+                let followed = chain.follow(&self.ledger, channel, position, number);
+                followed.map_err(|failure| failure.of(&format!("client {client}, recovered")))?;
+            }
+        }
+        promise!(
+            chain.position == joined.position,
+            "a recovered subscriber has everything up to its position",
+            "client {client}, channel {channel}: it has {}, and joined at {}",
+            chain.position,
+            joined.position
+        );
+        self.seen.note(match recovered.publications.is_empty() {
+            true => ClusterEvent::Current,
+            false => ClusterEvent::Recovered,
+        });
+        let count = recovered.publications.len();
+        self.note(&(client, channel, count));
+        Ok(())
+    }
+
+    /// A subscriber hears that something is missing: not where everything behind its position is stored, in a world without
+    /// losses.
+    fn check_gap(&mut self, client: usize, channel: usize) -> PromiseResult {
+        let subscription = &self.clients[client].subscriptions[channel];
+        let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {
+            return Ok(());
+        };
+        let behind = self.server().stored_behind(CHANNELS[channel], position);
+        let is_too_far = behind.is_none_or(|behind| behind > RECOVERED_MAX);
+        promise!(
+            self.setup.can_lose || !has_much_history(channel) || is_too_far,
+            "stored publications are recovered",
+            "client {client} misses something of channel {channel} behind {position}"
+        );
+        Ok(())
+    }
+
+=======
+    /// Passes the effects of hubs to clients and back ends.
+    pub(super) fn react(&mut self) -> PromiseResult {
+        for node in 0..self.nodes.len() {
+            self.react_to(node)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn react_to(&mut self, node: usize) -> PromiseResult {
+        let mut is_over = false;
+        while !is_over {
+            is_over = true;
+            for worker in 0..self.nodes[node].workers() {
+                for effect in self.nodes[node].take_effects(worker) {
+                    is_over = false;
+                    self.take(node, worker, effect)?;
+                }
+            }
+            for client in 0..self.clients.len() {
+                self.subscribe_lost(node, client);
+            }
+        }
+        Ok(())
+    }
+
+    /// Subscribes a client again to channels in which its state is insufficient.
+    fn subscribe_lost(&mut self, node: usize, client: usize) {
+        if self.clients[client]
+            .location
+            .is_none_or(|location| location.node != node)
+        {
+            return;
+        }
+        for channel in 0..CHANNELS.len() {
+            if self.clients[client].subscriptions[channel].is_lost {
+                self.unsubscribe(client, channel);
+                self.subscribe(client, channel, node);
+            }
+        }
+    }
+
+    fn take(&mut self, node: usize, worker: usize, effect: HubEffect) -> PromiseResult {
+        say!("  node {node}.{worker} has {effect:?}");
+        match effect {
+            HubEffect::Deliver {
+                session,
+                channel,
+                position,
+                number,
+            } => {
+                let location = SessionLocation {
+                    node,
+                    worker,
+                    session,
+                };
+                self.delivered(location, place_of(&channel), position, number)
+            }
+            HubEffect::Lost(session, channel) => {
+                let client = session.index as usize;
+                let channel = place_of(&channel);
+                if self.clients[client].subscriptions[channel].state == State::Live {
+                    self.seen.note(ClusterEvent::Lost);
+                    self.check_gap(client, channel)?;
+                    self.clients[client].subscriptions[channel].is_lost = true;
+                }
+                Ok(())
+            }
+            HubEffect::Reply(ticket, reply) => {
+                let asked = self.asked.remove(&ticket.0);
+                promise!(
+                    asked.is_some(),
+                    "a request is answered once",
+                    "ticket {ticket:?} again: {reply:?}"
+                );
+                let Some((_, asked)) = asked else {
+                    return Ok(());
+                };
+                self.note(&(ticket.0, matches!(reply, HubReply::Failed)));
+                self.answered(asked, reply)
+            }
+        }
+    }
+
+    fn delivered(
+        &mut self,
+        location: SessionLocation,
+        channel: usize,
+        position: Option<Position>,
+        number: u64,
+    ) -> PromiseResult {
+        let client = location.session.index as usize;
+        let one = &mut self.clients[client];
+        let subscription = &mut one.subscriptions[channel];
+        if subscription.is_lost && one.location == Some(location) {
+            return Ok(());
+        }
+        promise!(
+            one.location == Some(location) && subscription.state == State::Live,
+            "only subscribers receive publications",
+            "client {client} gets {number} of channel {channel} and has {subscription:?}"
+        );
+        let (Some(chain), Some(position)) = (&mut subscription.chain, position) else {
+            return Err(Failure {
+                name: "publications have positions".to_owned(),
+                detail: format!("publication {number} of channel {channel} has none"),
+            });
+        };
+        let followed = chain.follow(&self.ledger, channel, position, number);
+        followed.map_err(|failure| failure.of(&format!("client {client}, live")))?;
+        self.seen.note(ClusterEvent::Delivered);
+        self.note(&(client, channel, number, position.offset));
+        Ok(())
+    }
+
+    fn answered(&mut self, asked: Asked, reply: HubReply) -> PromiseResult {
+        match (asked, reply) {
+            (Asked::Subscribe { client, channel }, HubReply::Subscribed(Some(joined))) => {
+                self.joined(client, channel, &joined)
+            }
+            (Asked::Subscribe { client, channel }, HubReply::Failed) => {
+                self.clients[client].subscriptions[channel].state = State::Off;
+                self.seen.note(ClusterEvent::NotFollowed);
+                Ok(())
+            }
+            (Asked::Publish { publication }, HubReply::Published(published)) => {
+                let one = &mut self.publications[publication];
+                let channel = one.channel;
+                one.progress = match one.is_safe && self.is_sound {
+                    true => PublicationProgress::Acknowledged,
+                    false => PublicationProgress::Past,
+                };
+                let is_known = published
+                    .position
+                    .is_some_and(|position| self.ledger.has(channel, position, publication as u64));
+                promise!(
+                    is_known,
+                    "an acknowledged publication has the position that the store gave it",
+                    "publication {publication} of channel {channel}: {published:?}"
+                );
+                self.seen.note(match published.is_skipped {
+                    true => ClusterEvent::Skipped,
+                    false => ClusterEvent::Acknowledged,
+                });
+                Ok(())
+            }
+            (Asked::Publish { publication }, HubReply::Failed) => {
+                self.publications[publication].progress = PublicationProgress::Unknown;
+                self.seen.note(ClusterEvent::Failed);
+                Ok(())
+            }
+            (Asked::Remove, HubReply::HistoryRemoved(_)) => Ok(()),
+            (asked, reply) => Err(Failure {
+                name: "a request has its own answer".to_owned(),
+                detail: format!("{asked:?}: {reply:?}"),
+            }),
+        }
+    }
+
+    /// Handles the confirmation of a subscription.
+    fn joined(
+        &mut self,
+        client: usize,
+        channel: usize,
+        joined: &SubscribeOutcome,
+    ) -> PromiseResult {
+        let subscription = &mut self.clients[client].subscriptions[channel];
+        let State::Waiting(_, is_recovering) = subscription.state else {
+            return Ok(());
+        };
+        subscription.state = State::Live;
+        let recovered = joined.recovered.as_ref();
+        promise!(
+            recovered.is_some() == is_recovering,
+            "a returning subscriber learns whether something is missing",
+            "client {client}, channel {channel}: {joined:?}"
+        );
+        let (Some(recovered), Some(chain)) = (recovered, &mut subscription.chain) else {
+            subscription.chain = Some(Chain::join(&self.ledger, channel, joined.position)?);
+            self.seen.note(ClusterEvent::Joined);
+            return Ok(());
+        };
+        if std::mem::take(&mut subscription.is_doubtful) {
+            *chain = Chain::join(&self.ledger, channel, joined.position)?;
+            return Ok(());
+        }
+        if !recovered.is_complete {
+            self.check_gap(client, channel)?;
+            let chain = Chain::join(&self.ledger, channel, joined.position)?;
+            self.clients[client].subscriptions[channel].chain = Some(chain);
+            self.seen.note(ClusterEvent::NotRecovered);
+            return Ok(());
+        }
+        for publication in &recovered.publications {
+            let number = number_of(&publication.payload.bytes);
+            if let Some(position) = publication.position {
+                let followed = chain.follow(&self.ledger, channel, position, number);
+                followed.map_err(|failure| failure.of(&format!("client {client}, recovered")))?;
+            }
+        }
+        promise!(
+            chain.position == joined.position,
+            "a recovered subscriber has everything up to its position",
+            "client {client}, channel {channel}: it has {}, and joined at {}",
+            chain.position,
+            joined.position
+        );
+        self.seen.note(match recovered.publications.is_empty() {
+            true => ClusterEvent::Current,
+            false => ClusterEvent::Recovered,
+        });
+        let count = recovered.publications.len();
+        self.note(&(client, channel, count));
+        Ok(())
+    }
+
+    /// Checks a subscriber's notice that publications are missing: in a world without losses it is wrong if a channel
+    /// with much history has stored everything after the subscriber's position, within the limit of recoveries.
+    fn check_gap(&mut self, client: usize, channel: usize) -> PromiseResult {
+        let subscription = &self.clients[client].subscriptions[channel];
+        let Some(position) = subscription.chain.as_ref().map(|chain| chain.position) else {
+            return Ok(());
+        };
+        let behind = self.server().stored_behind(CHANNELS[channel], position);
+        let is_too_far = behind.is_none_or(|behind| behind > RECOVERED_MAX);
+        promise!(
+            self.setup.can_lose || !has_much_history(channel) || is_too_far,
+            "stored publications are recovered",
+            "client {client} misses something of channel {channel} behind {position}"
+        );
+        Ok(())
+    }
+
+>>>>>>> theirs
     /// Adds an observation to the hash of the world.
     pub(super) fn note(&mut self, seen: &impl std::hash::Hash) {
         use std::hash::Hasher as _;

@@ -140,7 +140,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Must be created by the thread that waits.
+    /// Creates a writer for the calling thread, which is the one that has to wait.
     pub(crate) fn new(archive: &Archive) -> Self {
         let me = thread::current();
         Self {
@@ -174,7 +174,7 @@ impl Worker {
         self.news();
     }
 
-    /// Waits a while for progress.
+    /// Takes the progress, or waits at most a second for it.
     fn news(&mut self) {
         match self.writer.take_durable() {
             Some(news) => self.durable = news.batch,

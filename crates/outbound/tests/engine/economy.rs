@@ -1,4 +1,4 @@
-//! Commands that the engine avoids sending to the server.
+//! Commands that the engine does not have to send to Redis.
 
 use std::sync::Arc;
 

@@ -67,7 +67,7 @@ impl Group {
         node_with(&self.primary, settings)
     }
 
-    /// Has the primary end, and waits until the replica serves.
+    /// Kills the primary, and waits until the replica serves.
     fn fail_over(&self, bench: &mut Bench<RemoteEngine>) {
         self.primary.crash();
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! A server that refuses, and strangers on its channels.
+//! A server that refuses commands, and other programs that publish on its channels.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,7 +56,7 @@ fn a_demoted_server_is_not_published_to() {
         bench.settle();
     }
     assert_eq!(bench.published.len(), 2);
-    // The server was promoted again.
+    // The server has been promoted again, and the subscriber was notified that its position is void.
     assert_eq!(bench.outlet.lost, [1]);
     bench.subscribe(1, None);
     bench.publish_and_settle("c");

@@ -1,4 +1,4 @@
-//! Effects on channels of a server that ends, returns or loses data.
+//! What happens to channels when the server ends, returns or loses data.
 
 use std::sync::Arc;
 use std::thread;
@@ -30,7 +30,7 @@ fn a_server_that_lost_all_begins_new_epochs() {
     assert_eq!(bench.outlet.lost, [1]);
     let after = bench.publish_and_settle("b").position.expect("it is kept");
     assert_ne!(before.epoch, after.epoch);
-    // Nothing of the new epoch reaches a subscription of the old one.
+    // A subscription in the old epoch receives no publication of the new one.
     assert_eq!(bench.outlet.texts(1), ["a"]);
 }
 
@@ -80,7 +80,8 @@ fn a_server_that_lost_the_end_begins_new_epochs() {
     assert_eq!(bench.outlet.texts(1), ["a", "b"]);
 }
 
-/// The same for a channel that no node uses any more: a client may still have its position.
+/// A restart from an older file also begins a new epoch in a channel that no node uses any more: a client may still
+/// have a position in it.
 #[test]
 fn a_channel_that_is_not_compared_begins_a_new_epoch() {
     let server = Arc::new(Server::start(&[]));
@@ -129,7 +130,7 @@ fn a_channel_without_a_loss_goes_on_beside_one_with() {
     assert_eq!(bench.outlet.texts(1), ["a", "b"]);
 }
 
-/// A cut connection leaves a gap, which is healed without a notification to subscribers.
+/// A cut connection leaves a gap in the feed, which is closed without a notification to subscribers.
 #[test]
 fn a_gap_is_healed() {
     let server = Arc::new(Server::start(&[]));

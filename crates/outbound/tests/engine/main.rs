@@ -1,4 +1,4 @@
-//! The contract of engines (`hub/src/engine.rs`) on the engine on Redis, with a real server.
+//! Runs the contract of engines (`hub/src/engine.rs`) on the engine on Redis, with a real server.
 
 #[path = "../../../hub/tests/common/mod.rs"]
 mod common;
@@ -37,7 +37,7 @@ use veche_outbound::engine::{EnginePort, EngineSettings, RemoteStore};
 /// The world of a test's engine: each test has its own thread.
 struct World {
     port: EnginePort<Order, Event>,
-    /// The node's own, which has its lease.
+    /// The node's port for messages to other nodes, which also renews its lease.
     peers: EnginePort<peer::Order, peer::Event>,
     store: RemoteStore,
     server: Arc<Server>,
@@ -48,10 +48,10 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// After this time without an event nothing is on its way.
+/// If no event arrives within this time, none is on its way.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// The time limit for operations whose answer must be missing.
+/// The time limit for operations that wait for an answer of the server.
 const ANSWERED: Duration = Duration::from_secs(15);
 
 impl Driven for RemoteEngine {
@@ -97,7 +97,7 @@ impl Driven for RemoteEngine {
     }
 }
 
-/// A node on a server.
+/// Creates the engine of node `number` on a server.
 fn node(server: &Arc<Server>, number: u64) -> Bench<RemoteEngine> {
     let settings = EngineSettings {
         keyspace: server.keyspace(),

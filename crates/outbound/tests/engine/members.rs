@@ -1,4 +1,4 @@
-//! Members of several nodes.
+//! Presence in a channel whose members are on several nodes.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -11,13 +11,14 @@ use veche_nodes::engine::peer::{LEASE_MS, LEASE_RENEWAL_MS, Order};
 use crate::server::Server;
 use crate::{WORLD, node};
 
-/// The events of this client that a subscriber of the room has received.
+/// Returns the events about this client that a subscriber of the room has received.
 fn events_of(texts: &[&str], client: u32) -> Vec<String> {
     let of = |text: &&&str| text.ends_with(&format!(" {client}"));
     texts.iter().filter(of).map(ToString::to_string).collect()
 }
 
-/// Ends a second node with a member. Returns the time until its members are removed.
+/// Ends a second node that has a member: after it has left the cluster if `is_clean`, else without. Returns the time
+/// until its members are removed.
 fn end_of_a_node(is_clean: bool) -> Duration {
     let server = Arc::new(Server::start(&[]));
     let mut bench = node(&server, 1);
@@ -37,7 +38,7 @@ fn end_of_a_node(is_clean: bool) -> Duration {
                 world.peers.flush();
                 thread::sleep(Duration::from_millis(200));
             }
-            // The node ends without leaving: its connections are cut.
+            // If the end is not clean, the node's connections are cut here, when its world is dropped.
         });
     });
     receiver.recv().expect("it has entered");

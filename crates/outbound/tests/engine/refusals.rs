@@ -1,4 +1,4 @@
-//! Servers that are unusable are refused at the start, with one line that explains the fix.
+//! Servers that can't be used are refused at the start; the error is one line that explains the fix.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -67,7 +67,8 @@ fn what_cannot_serve_is_refused_with_one_line() {
     assert!(words.contains("Cluster"), "{words}");
 }
 
-/// Starts a server that claims this version, and supports `HELLO` or not. Returns its port.
+/// Starts a server that claims to have this version, and supports the command `HELLO` if `knows_hello`. Returns its
+/// port.
 fn server_of(version: &'static str, knows_hello: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("bound").port();

@@ -21,15 +21,15 @@ pub(crate) struct Relay {
 /// A connection through the relay.
 #[derive(Default)]
 struct Pipe {
-    /// The connection has subscribed to a channel.
+    /// True once the connection has subscribed to a channel.
     is_feed: AtomicBool,
-    /// The relay has passed orders for a channel of the tests.
+    /// True once the relay has passed orders for a channel of the tests.
     has_orders: AtomicBool,
-    /// The relay drops all data to the node and keeps the connection open.
+    /// True if the relay drops all data to the node and keeps the connection open.
     is_silent: AtomicBool,
-    /// The relay holds back all data.
+    /// True if the relay holds back all data.
     is_held: AtomicBool,
-    /// The server has closed the connection after it executed everything it had read.
+    /// True once the server has closed the connection, after it executed everything it had read.
     has_ended: AtomicBool,
 }
 
@@ -115,7 +115,7 @@ impl Relay {
         }
     }
 
-    /// Stalls all connections, or resumes them.
+    /// Stalls all connections if `is_stalled`, and resumes them otherwise.
     pub(crate) fn stall(&self, is_stalled: bool) {
         self.is_stalled.store(is_stalled, Ordering::Relaxed);
     }

@@ -105,7 +105,7 @@ impl Server {
         self.keyspace_of(None)
     }
 
-    /// Does the same with another port.
+    /// Returns the server's keyspace with another port, such as that of a relay.
     pub(crate) fn keyspace_by(&self, port: u16) -> Arc<RedisDatabase> {
         let mut keyspace = (*self.keyspace()).clone();
         keyspace.server.port = port;

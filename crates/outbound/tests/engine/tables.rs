@@ -66,14 +66,14 @@ fn values_whose_time_has_passed_are_removed() {
         names.sort_unstable();
         names
     };
-    // More values than one run of the script removes.
+    // These are more values than one run of the script removes.
     let over = (0..250).map(|number| store(&format!("over{number}"), Some("x"), Some(now_s)));
     carry_out(over.collect());
     carry_out(vec![
         store("soon", Some("x"), Some(now_s + 4)),
         store("later", Some("x"), Some(now_s + 1_000)),
         store("never", Some("x"), None),
-        // The expiry is postponed, or removed.
+        // The expiry of these values is postponed, or removed.
         store("longer", Some("x"), Some(now_s + 1)),
         store("longer", Some("y"), Some(now_s + 1_000)),
         store("always", Some("x"), Some(now_s + 1)),

@@ -66,7 +66,7 @@ fn state(status: &str, at: &str) -> String {
     format!("{{\"status\": {status:?}, \"authorizations\": [], \"finalize\": \"{at}/finalize\"}}")
 }
 
-/// Responds correctly except at the end.
+/// Responds like a correct authority to all requests except the last one, which fails.
 fn usual(asked: &str, at: &str) -> String {
     let location = |of: &str| format!("location: {at}/{of}\r\n");
     match asked {
@@ -132,7 +132,7 @@ fn waits_are_a_day_at_the_most() {
                 "POST /order" if after.starts_with('1') => {
                     Some(say("200 OK", &lines, &state("pending", at)))
                 }
-                // Dates are ignored.
+                // `Retry-After` with a date is ignored.
                 "POST /order" => Some(say("200 OK", &lines, &state("ready", at))),
                 _ => None,
             }

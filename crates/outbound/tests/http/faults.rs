@@ -18,7 +18,7 @@ fn a_dead_connection_is_never_handed_out() {
     for count in 1..=20 {
         assert_eq!(bench.text(post(&server.url("/"))), "once");
         server.until_empty();
-        // The FIN is on its way to us.
+        // The FIN has time to arrive here.
         sleep(Duration::from_millis(20));
         assert_eq!(server.accepted(), count);
     }
@@ -154,7 +154,7 @@ fn after_a_request_was_sent_no_kind_says_that_nothing_was() {
     assert_eq!(fault.kind, CallErrorKind::Timeout, "{fault:?}");
     assert!(bench.outcome(busy).is_err());
 
-    // Connecting to the target takes too long: it never answers the TLS handshake.
+    // Connecting to the target takes too long: the target never answers the TLS handshake.
     let redirecting = moved(format!("https://{}/", silent.address));
     let fault = bench.fault(HttpRequest {
         connect_timeout: Duration::from_millis(100),
@@ -163,7 +163,7 @@ fn after_a_request_was_sent_no_kind_says_that_nothing_was() {
     assert!(fault.words.contains("connecting to"), "{fault:?}");
     assert_eq!(fault.kind, CallErrorKind::Timeout, "{fault:?}");
 
-    // Nothing listens there.
+    // Nothing listens on this port.
     let unused = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let at = unused.local_addr().expect("an address");
     drop(unused);
@@ -242,7 +242,7 @@ fn invalid_responses() {
         assert!(fault.words.contains(words), "{answer:.60}: {fault:?}");
         server.until_empty();
     }
-    // An endless head is abandoned too.
+    // A response whose head never ends is abandoned too.
     let endless = Server::new(|mut stream, _| {
         head(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nx: ");

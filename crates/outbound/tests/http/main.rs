@@ -21,7 +21,7 @@ use veche_outbound::{ClientKind, ClientMetrics, Outbound, Port};
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// The port of one worker, and the outcomes it received.
+/// The port of one worker, and the outcomes that the port received.
 struct Bench {
     outbound: Outbound,
     port: Port,
@@ -139,7 +139,7 @@ impl Bench {
     }
 }
 
-/// Waits for a condition.
+/// Waits until a condition holds.
 fn until(happens: impl Fn() -> bool) {
     for _ in 0..10_000 {
         if happens() {
@@ -300,7 +300,7 @@ fn gzip_is_inflated_within_the_limit() {
     assert_eq!(text(&reply), long);
     assert_eq!(header(&reply, "content-encoding"), None);
     assert_eq!(header(&reply, "content-length"), None);
-    // A script that requests gzip itself gets it unchanged.
+    // A script that requests gzip itself gets the compressed body unchanged.
     let mut raw = get(&server.url("/"));
     raw.headers
         .push(("accept-encoding".into(), b"gzip".to_vec()));

@@ -94,7 +94,7 @@ fn a_cancelled_request_closes_its_connection() {
         bench.port.flush();
         server.until_empty();
     }
-    // The last of them are just ending.
+    // The last connections may still be closing.
     until(|| bench.figures().connections() == 0);
 }
 
@@ -159,7 +159,7 @@ fn streams() {
     drop(bench.outcome(id));
     waiting.until_empty();
 
-    // A body over the limit, and a truncated one.
+    // A call whose body exceeds the limit, and a call whose body is truncated.
     let server = Server::saying_once("HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\nshort");
     let mut limited = get(&server.url("/"));
     limited.body_bytes_max = 3;

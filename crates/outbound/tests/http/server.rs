@@ -16,7 +16,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The handler gets the connection and the number of earlier ones.
+    /// Creates a server; the handler gets each connection and the number of earlier ones.
     pub(crate) fn new(handle: impl Fn(TcpStream, usize) + Send + Sync + 'static) -> Self {
         Self::at("127.0.0.1:0", handle)
     }
@@ -98,7 +98,7 @@ impl Server {
     }
 }
 
-/// Reads a request's head and its announced body; `None` at the end.
+/// Reads a request's head and its announced body; `None` at the end of the connection.
 pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -33,7 +33,8 @@ impl Authority {
         Self { issuer, file }
     }
 
-    /// Starts a server for these names that sends the same response to each request.
+    /// Starts a server for these names that sends the same response to each request; its certificate has expired if
+    /// `is_expired`.
     fn serve(&self, names: &[&str], is_expired: bool) -> Server {
         self.serve_by(names, is_expired, |stream| {
             while head(stream).is_some() {

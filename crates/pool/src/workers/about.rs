@@ -68,7 +68,7 @@ impl Workers {
         place.to_string()
     }
 
-    /// Names the client of a handler in the log lines that were added since.
+    /// Adds the client of a handler to the log lines that were added from index `since` on.
     pub(super) fn name_in_log(&mut self, since: usize, origin: EventOrigin) {
         let unnamed = |effect: &Effect| matches!(effect, Effect::Log { about: None, .. });
         if !self.effects.list[since..].iter().any(unnamed) {

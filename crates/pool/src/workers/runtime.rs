@@ -144,7 +144,8 @@ impl Runtime for Workers {
             Event::Hook { number, request } => {
                 let origin = EventOrigin::Hook(*number);
                 if !self.ask(&event, name_of(request.hook), origin) {
-                    // Only an application that runs may leave a decision to others.
+                    // The hook may be left to other handlers only while the application runs; after its end the hook
+                    // fails.
                     match self.link {
                         Some(_) => self.pass(origin),
                         None => self.fail(origin),
@@ -196,7 +197,7 @@ impl Runtime for Workers {
         self.links().for_each(PoolHandle::announce_orders);
         self.switch();
         if self.leaves() {
-            // The last reference ends the processes.
+            // Dropping the last reference to the pools ends the processes.
             self.newer = None;
             self.older.extend(self.link.take());
             self.older.clear();
@@ -204,7 +205,7 @@ impl Runtime for Workers {
     }
 
     fn deadline_ms(&self) -> u64 {
-        // Orders of a turn are announced by the next one at the latest.
+        // The orders of a turn are announced at the beginning of the next turn at the latest.
         if self.links().any(PoolHandle::has_news) || self.leaves() {
             return 0;
         }

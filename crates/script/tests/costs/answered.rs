@@ -1,4 +1,4 @@
-//! Answered calls: replies that are converted to Lua values on the worker's thread.
+//! The cost of replies to calls: they are converted to Lua values on the worker's thread.
 
 use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
 use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
@@ -11,7 +11,7 @@ use super::{
     ATTEMPTS, EXCESS_BYTES_MAX, MEMORY_BYTES_MAX, RUN_MAX, limits_of_costs, measure, resident,
 };
 
-/// Rows, publications and so on in a reply.
+/// The number of rows, publications and so on in a reply.
 const COUNT: u32 = 500_000;
 
 /// A call in Lua, and its reply.
@@ -189,7 +189,7 @@ pub(super) fn problems() -> Vec<String> {
     problems
 }
 
-/// Each task spawns two, so that there are more than can ever run.
+/// Starts tasks that each start two more, so that there are more tasks than can ever run.
 pub(super) fn spawn_forever() {
     let before = resident("VmRSS:");
     for body in [
@@ -238,7 +238,7 @@ pub(super) fn spawn_forever() {
         // Within a turn the VM may reach its ceiling. The system's allocator adds a part for each of many small blocks.
         let most_max = MEMORY_BYTES_MAX + 2 * EXCESS_BYTES_MAX + EXCESS_BYTES_MAX / 2;
         assert!(most <= most_max, "{body}");
-        // A core shared with others makes single turns late.
+        // If the core is shared with other processes, single turns are late.
         assert!(late <= 10, "{body}: {late} turns of 200 took too long");
         assert!(answers >= 10, "{body}: {answers}");
     }

@@ -1,5 +1,5 @@
--- Calls each function with arguments that are as long as memory allows: `call NUMBER KIND`. What is longer than a mebibyte
--- is kept as such an argument.
+-- Calls each function with arguments that are as long as memory allows: `call NUMBER KIND`. A message longer than a
+-- mebibyte is stored, to be used as an argument.
 local veche = require "veche"
 local app = {}
 
@@ -13,7 +13,7 @@ local HTTP, WS = "http://127.0.0.1:9/", "ws://127.0.0.1:9/"
 local repeated, piece = {}, ("z"):rep(2 ^ 20)
 for at = 1, 5000 do repeated[at] = piece end
 
--- Objects that methods are called of, by the name that the types give them.
+-- The objects whose methods are called, by the names that they have in the type definitions.
 local objects = {
   dict = veche.dict("dict", { bytes_max = 1048576 }), queue = veche.queue("queue", { bytes_max = 1048576 }), channel = veche.channel(10), semaphore = veche.semaphore(1),
   waitgroup = veche.waitgroup(), router = veche.router(), gauge = veche.metrics.gauge("a_gauge", "a gauge"),
@@ -27,7 +27,7 @@ function app.start()
   objects.task = veche.spawn(function() veche.sleep(1e6) end)
 end
 
--- The function of a name such as `string.find` or `dict:get`, and the object that it is a method of.
+-- Returns the function of a name such as `string.find` or `dict:get`, and the object if it is a method.
 local function find(name, conn)
   local object, method = name:match "^([%w_]+):([%w_]+)$"
   if object then

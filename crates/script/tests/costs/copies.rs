@@ -1,4 +1,5 @@
-//! Lists that repeat one long string: Lua stores it once, and each function limits what it copies out of Lua.
+//! The cost of lists that repeat one long string: Lua stores the string once, and each function limits what it copies
+//! out of Lua.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,7 +17,7 @@ const SETUP: &str = "local veche = require 'veche'
     local url, ws = 'http://127.0.0.1:9/', 'ws://127.0.0.1:9/'
     local app = {}";
 
-/// Memory of the VM, of the test itself and of errors' texts.
+/// The memory of the VM itself, of the test and of the texts of errors.
 const OTHER_BYTES: usize = 8 * MIB;
 
 /// Calls, and a part of the error of each.
@@ -103,7 +104,7 @@ fn costs(before: usize, body: &str) -> (usize, Vec<String>) {
             return app"
         ),
         veche_script::ScriptLimits {
-            // The limits of bytes are tested, not that of time.
+            // The CPU budget is long, since limits of bytes are tested here.
             cpu_budget: std::time::Duration::from_secs(20),
             ..limits_of_costs()
         },
@@ -134,7 +135,7 @@ pub(super) fn problems() -> Vec<String> {
     problems
 }
 
-/// Headers of responses and of refused handshakes.
+/// Tests the headers of responses and of refused handshakes; returns a description of the problem, if there is one.
 fn of_responses(before: usize) -> Option<String> {
     let mut bench = Bench::with(
         &format!(
@@ -164,7 +165,7 @@ fn of_responses(before: usize) -> Option<String> {
     (!is_good).then(|| format!("responses: {} MiB, {effects:?}", cost.bytes >> 20))
 }
 
-/// Results of hooks.
+/// Tests the results of hooks; returns a description of each problem.
 fn of_hooks(before: usize) -> Vec<String> {
     let asked = AppHookRequest {
         hook: Hook::Connect,
@@ -215,7 +216,7 @@ fn of_hooks(before: usize) -> Vec<String> {
     results.iter().filter_map(problem).collect()
 }
 
-/// Any number of tasks may send one long string.
+/// Any number of tasks may send the same long string, which must not be copied for each of them.
 fn of_calls_in_progress(before: usize) -> Option<String> {
     let mut bench = Bench::with(
         &format!(
@@ -235,7 +236,7 @@ fn of_calls_in_progress(before: usize) -> Option<String> {
         limits_of_costs(),
     );
     bench.open(BOB);
-    // Sent, and waiting for their replies.
+    // The calls were sent, and wait for their replies.
     let (mut tokens, mut calls) = (Vec::<Token>::new(), Vec::new());
     let mut effects = Vec::new();
     let cost = measure(before, || {

@@ -56,7 +56,8 @@ const SENDING: &[&str] = &[
 /// Number of measurements of one call, of which the smallest counts.
 const ATTEMPTS: usize = 8;
 
-/// Functions that are not called here, because they need another server, with the reason.
+/// Functions that are not called here because they need another server; each with what it copies out of Lua, or with
+/// the function here that does the same work.
 const NOT_CALLED: &[(&str, &str)] = &[
     ("answer:chunks", "nothing"),
     ("answer:close", "nothing"),
@@ -90,7 +91,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
-/// Memory of the process in bytes: the peak or the current value.
+/// Returns the process's memory in bytes: the peak (`VmHWM:`) or the current value (`VmRSS:`).
 fn resident(field: &str) -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("the process's status");
     let line = status.lines().find_map(|line| line.strip_prefix(field));
@@ -106,7 +107,7 @@ struct Cost {
 
 /// Measures a call. `before` is the memory that is not counted.
 fn measure(before: usize, call: impl FnOnce()) -> Cost {
-    // Resets the peak.
+    // Resets the peak of the resident memory.
     fs::write("/proc/self/clear_refs", "5").expect("a process may reset its peak");
     let began = cpu();
     call();
@@ -196,7 +197,7 @@ fn each_function_has_a_bound_in_the_guide() {
         .iter()
         .filter(|row| !functions.iter().any(|name| is_of(name, row)))
         .collect();
-    // Operators are not functions.
+    // These rows of the guide are operators, not functions.
     assert_eq!(strange, ["..", "#"], "rows without a function");
     for name in WORST.iter().flat_map(|(names, ..)| names.split(' ')) {
         assert!(functions.contains(name), "there is no {name}");

@@ -3,7 +3,7 @@ local base64 = require("veche").base64
 local check = require "check"
 local t = {}
 
--- RFC 4648, section 10.
+-- The test vectors of RFC 4648, section 10.
 function t.vectors()
   local plain = ""
   for index, expected in ipairs { "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy" } do
@@ -46,7 +46,7 @@ function t.texts_may_be_long()
     check.equal(base64.decode(base64.encode(data)), data)
     check.equal(base64.decode_url(base64.encode_url(data)), data)
   end
-  -- An error names its place in the whole text.
+  -- A long text is decoded in parts, but an error has the position in the whole text.
   local text = ("abcd"):rep(60000)
   for _, place in ipairs { 7, 196605, 196608, 196609, 239999 } do
     local value, why = base64.decode(text:sub(1, place) .. "*" .. text:sub(place + 2))

@@ -106,12 +106,12 @@ function t.a_cancelled_receiver_loses_no_value()
     local first = veche.spawn(function() return channel:receive() end)
     local second = veche.spawn(function() return channel:receive() end)
     veche.sleep(0)
-    -- In this order: the cancellation comes through before the value.
+    -- The first receiver is cancelled before the value is sent, so the second one gets the value.
     first:cancel()
     channel:send("one")
     check.fails("cancelled", first.join, first)
     check.equal(second:join(), "one")
-    -- Without a waiting receiver the value is the next one again.
+    -- A value that is sent when no receiver waits any more is the next one that is received.
     local third = veche.spawn(function() return channel:receive() end)
     veche.sleep(0)
     third:cancel()
@@ -122,7 +122,7 @@ function t.a_cancelled_receiver_loses_no_value()
     check.equal(channel:receive(), "two")
     check.equal(channel:receive(), "three")
     behind:join()
-    -- And the other way round the receiver has it.
+    -- If the value is sent before the receiver is cancelled, the receiver gets it.
     local fourth = veche.spawn(function() return channel:receive() end)
     veche.sleep(0)
     channel:send("four")
@@ -220,13 +220,13 @@ function t.where_nothing_can_wait_it_says_so()
   local channel = veche.channel()
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:receive() end)
   check.fails("can't wait here", string.gsub, "a", "a", function() channel:send(1) end)
-  -- Nor in a coroutine in there, however deep.
+  -- Neither can a coroutine inside such a callback wait, at any depth.
   check.fails("can't wait here", string.gsub, "a", "a", function()
     coroutine.wrap(function()
       coroutine.wrap(function() channel:receive() end)()
     end)()
   end)
-  -- One that was resumed there may go on elsewhere.
+  -- A coroutine that was resumed in a callback can wait if it is resumed elsewhere later.
   local moved = coroutine.wrap(function()
     coroutine.yield(1)
     veche.sleep(1)
@@ -234,7 +234,7 @@ function t.where_nothing_can_wait_it_says_so()
   end)
   string.gsub("a", "a", function() moved() end)
   check.equal(moved(), 2)
-  -- No receiver remains in the queue.
+  -- The failed calls have left no receiver in the queue.
   check.equal(select(2, channel:try_send(1)), "full")
   check.equal(select(2, channel:try_receive()), "empty")
 end

@@ -81,7 +81,7 @@ function t.update_is_atomic()
   check.equal(dict:update("k", function(value) return value + 1 end), 2)
   check.equal(dict:update("k", function() return nil end), nil)
   check.equal(dict:get("k"), nil)
-  -- The value changes meanwhile: the function is called again.
+  -- If the value changes while the function runs, the function is called again.
   dict:set("k", 1)
   local asked = 0
   local result = dict:update("k", function(value)
@@ -121,7 +121,7 @@ function t.what_fails_in_update_changes_nothing()
   check.fails("seconds from 0.001", dict.update, dict, "k", function() return 1, 0 end)
   check.fails("bad argument #1 to 'time.iso'", dict.update, dict, "k", function() veche.time.iso("x") end)
   check.equal(dict:get("k"), 1)
-  -- One that runs too long is stopped, and holds nothing.
+  -- A function that runs too long is stopped, and leaves no lock.
   local runaway = veche.spawn(function() dict:update("k", function() while true do end end) end)
   check.fails("ran too long", runaway.join, runaway)
   dict:set("k", 2)

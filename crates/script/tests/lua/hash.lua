@@ -13,12 +13,12 @@ function t.vectors()
   check.equal(hash.crc32(""), 0)
 end
 
--- RFC 4231, case 2, and RFC 2202, case 2.
+-- The test vectors of RFC 4231, case 2, and RFC 2202, case 2.
 function t.keyed_vectors()
   local key, data = "Jefe", "what do ya want for nothing?"
   check.equal(hmac.sha256(key, data), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
   check.equal(hmac.sha1(key, data), "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79")
-  -- RFC 4231, case 6: a key longer than a block.
+  -- The test vector of RFC 4231, case 6: a key longer than a block.
   check.equal(hmac.sha256(("\170"):rep(131), "Test Using Larger Than Block-Size Key - Hash Key First"),
     "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54")
   check.equal(#hmac.sha256("", ""), 64)

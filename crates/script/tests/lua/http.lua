@@ -1,4 +1,4 @@
--- `veche.http`: what it takes. Answers are tested with the server and with others' servers.
+-- `veche.http`: valid and invalid arguments. Responses are tested with the server, and with other servers.
 local veche = require "veche"
 local check = require "check"
 local http = veche.http
@@ -98,7 +98,7 @@ function t.strange_values()
     "headers", "query", "body", "json", "form", "timeout", "redirects", "max_body", "stream", "ca_file", "method",
   } do
     for _, value in ipairs(check.strange) do
-      -- The address is unused: no request is sent.
+      -- The URL is empty, so that no request is sent even if the option is accepted.
       local ok, message = pcall(http.request, { url = "", [option] = value })
       check.equal(ok, false)
       check.equal(type(message), "string")

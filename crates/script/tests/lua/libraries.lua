@@ -1,4 +1,4 @@
--- Functions of Lua's libraries that are put in the place of LuaJIT's: the same results, whatever the length.
+-- Functions that replace those of Lua's own libraries in LuaJIT: the results are the same at any length.
 local check = require "check"
 
 local t = {}
@@ -44,7 +44,7 @@ function t.what_has_an_order_of_its_own_is_sorted_by_it()
     local ok, why = pcall(table.sort, mixed)
     check.is_true(not ok and why:find("attempt to compare", 1, true), why)
   end
-  -- A function of C, which is called by one of Lua.
+  -- The comparison function is a C function, called by a function in Lua.
   local words = { "c", "a", "b" }
   table.sort(words, rawequal)
   table.sort(words)
@@ -71,7 +71,7 @@ function t.formats_are_carried_out_or_refused()
   check.fails("the format is longer than 512 KiB", function() return long:format() end)
   check.fails("string expected", function() return (string.format(nil)) end)
   check.fails("number expected", function() return (("%d"):format "x") end)
-  -- More formats than are known.
+  -- More formats than the cache of parsed formats holds.
   for at = 1, 1100 do check.equal("value " .. at, ("value %d" .. (" "):rep(at % 200)):format(at):match "^(.-) *$") end
 end
 

@@ -1,4 +1,4 @@
--- `veche.password`: what it takes. Hashes are tested where they are made.
+-- `veche.password`: valid and invalid arguments. Hashes are tested beside the code that computes them.
 local veche = require "veche"
 local check = require "check"
 local t = {}

@@ -103,7 +103,7 @@ function t.who_is_cancelled_loses_nothing()
   veche.sleep(0.001)
   local second = veche.spawn(function() seen[2] = queue:pop() end)
   veche.sleep(0.001)
-  -- It is rung for, and cancelled before it comes.
+  -- The first task is woken for an element, and cancelled before it takes the element.
   queue:push("x")
   first:cancel()
   check.fails("cancelled", first.join, first)

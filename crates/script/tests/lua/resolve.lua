@@ -1,4 +1,4 @@
--- `veche.resolve`: what it takes. Answers are tested with the server.
+-- `veche.resolve`: valid and invalid arguments. Answers are tested with the server.
 local veche = require "veche"
 local check = require "check"
 local t = {}

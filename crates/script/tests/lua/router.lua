@@ -7,7 +7,7 @@ local function ask(router, method, path, params)
   return router { method = method, path = path, params = params or {} }
 end
 
--- A function that tells which route it is, and with what.
+-- Returns a handler that returns its name and the parameters of the request.
 local function told(name)
   return function(req)
     local keys, words = {}, { name }

@@ -35,7 +35,7 @@ function t.permits_go_in_order()
   end
   veche.sleep(0)
   semaphore:release()
-  -- One that comes later does not overtake.
+  -- A task that comes later does not overtake the waiting tasks.
   check.equal(semaphore:try_acquire(), false)
   veche.sleep(1)
   check.equal(table.concat(order), "1234")
@@ -58,7 +58,7 @@ end
 
 function t.a_cancelled_task_keeps_no_permit()
   local semaphore = veche.semaphore(1)
-  -- While it waits for one.
+  -- A task is cancelled while it waits for a permit, and another task waits behind it.
   semaphore:acquire()
   local first = veche.spawn(function() semaphore:acquire() end)
   local second = veche.spawn(function() semaphore:acquire() return "served" end)
@@ -69,7 +69,7 @@ function t.a_cancelled_task_keeps_no_permit()
   check.equal(second:join(), "served")
   semaphore:release()
   check.equal(semaphore:available(), 1)
-  -- Without a further waiting task.
+  -- The waiting task that is cancelled is the only one.
   semaphore:acquire()
   local third = veche.spawn(function() semaphore:with(print, "never") end)
   veche.sleep(0)
@@ -77,7 +77,7 @@ function t.a_cancelled_task_keeps_no_permit()
   semaphore:release()
   check.fails("cancelled", third.join, third)
   check.equal(semaphore:available(), 1)
-  -- While it has one.
+  -- A task is cancelled while it holds a permit.
   local fourth = veche.spawn(function() semaphore:with(veche.sleep, 100) end)
   veche.sleep(0)
   check.equal(semaphore:available(), 0)

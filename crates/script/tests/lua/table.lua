@@ -1,4 +1,4 @@
--- `veche.table` from a script's side.
+-- `veche.table` as scripts see it.
 local veche = require "veche"
 local check = require "check"
 
@@ -199,7 +199,7 @@ function t.scans_go_both_ways_within_limits()
   fails("{ columns = … } expected", v.values, v, "by_user", 1)
   fails("must be id, the key", v.values, v, "by_user", 1, { columns = { "mark" } })
   fails("a table of veche.table expected", v.values, {}, "by_user", 1, { columns = { "mark" } })
-  -- Rows are tables of their own, also in scans within scans.
+  -- Each row is a Lua table of its own, also in scans within scans.
   local rows = {}
   for row in v:scan("by_location", 1, { limit = 50 }) do
     for other in v:scan("key", row.id) do check.equal(row.id, other.id) end
@@ -367,7 +367,7 @@ function t.nothing_is_kept_of_scans()
   end
   run()
   local before = run()
-  -- A row of each would be three megabytes.
+  -- If each row had left a Lua table, they would use three megabytes.
   check.equal(true, run() - before < 300)
 end
 

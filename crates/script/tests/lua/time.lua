@@ -18,7 +18,7 @@ function t.http_dates()
   check.equal(time.http(0), "Thu, 01 Jan 1970 00:00:00 GMT")
   check.equal(time.http(253402300799), "Fri, 31 Dec 9999 23:59:59 GMT")
   check.equal(time.http(), "Tue, 14 Nov 2023 22:13:20 GMT")
-  -- The three forms of RFC 9110, section 5.6.7.
+  -- The three date formats of RFC 9110, section 5.6.7.
   check.equal(time.parse_http("Sun, 06 Nov 1994 08:49:37 GMT"), 784111777)
   check.equal(time.parse_http("Sunday, 06-Nov-94 08:49:37 GMT"), 784111777)
   check.equal(time.parse_http("Sun Nov  6 08:49:37 1994"), 784111777)
@@ -48,7 +48,7 @@ function t.iso_dates()
     check.equal(seconds, nil)
     check.equal(type(why), "string")
   end
-  -- A long text is not parsed, nor repeated in the error.
+  -- A long text is neither parsed nor repeated in the error.
   local long = "2023-11-14T22:13:20." .. ("0"):rep(1e6) .. "Z"
   local seconds, why = time.parse_iso(long)
   check.equal(seconds, nil)

@@ -1,4 +1,4 @@
--- What is refused before anything is dialed. Real servers: crates/server/tests/served/websocket.
+-- Arguments that are refused before a connection is dialed. Real servers: crates/server/tests/served/websocket.
 local check = require "check"
 local veche = require "veche"
 local websocket = veche.websocket

@@ -1,4 +1,4 @@
--- Assertions of tests in Lua. A failure has the line of the assertion.
+-- Assertions for tests in Lua. The error of a failed assertion has the assertion's line.
 local check = {}
 
 local function show(value)
@@ -6,7 +6,7 @@ local function show(value)
   return tostring(value)
 end
 
--- The same value, NaN included.
+-- Asserts that the values are equal; NaN equals NaN here.
 function check.equal(actual, expected)
   if actual ~= expected and (actual == actual or expected == expected) then
     error("expected " .. show(expected) .. ", not " .. show(actual), 2)
@@ -17,7 +17,7 @@ function check.is_true(value, words)
   if not value then error(words or "expected something true, not " .. show(value), 2) end
 end
 
--- The call fails with a plain string that has these words and names the file of the caller.
+-- Asserts that a call fails with a plain string that has these words and names the file of the caller.
 function check.fails(words, f, ...)
   local arguments, count = { ... }, select("#", ...)
   local ok, message = pcall(function()
@@ -31,13 +31,14 @@ function check.fails(words, f, ...)
   if message:find("traceback", 1, true) then error("a traceback in " .. show(message), 2) end
 end
 
--- Values that are nothing a function of ours would ask for, and where it may, of no harm.
+-- Values that no function expects as an argument, and that do no harm where a function accepts them.
 check.strange = {
   true, false, 0, -1, 0.5, 1e300, -1e300, 0 / 0, 1 / 0, "", "\0", "\255", ("x"):rep(100000), {}, tostring,
   coroutine.create(tostring), setmetatable({}, { __index = function() error("touched") end }),
 }
 
--- Calls with strange values at each of `places` arguments: whatever comes, it is a value or an error in words.
+-- Calls a function with strange values at each of `places` arguments: the result has to be a value or an error with a
+-- text.
 function check.survives(places, f, ...)
   local good = { ... }
   for place = 1, places do

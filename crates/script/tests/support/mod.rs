@@ -53,7 +53,7 @@ impl Drop for Folder {
 pub(crate) fn limits() -> ScriptLimits {
     ScriptLimits {
         memory_bytes_max: 32 << 20,
-        // The machine may be busy with other tests.
+        // The budget is long, since the machine may be busy with other tests.
         cpu_budget: Duration::from_millis(200),
         ..ScriptLimits::default()
     }
@@ -142,7 +142,7 @@ impl Bench {
         }
     }
 
-    /// Creates a VM whose turns are measured in runs.
+    /// Creates a VM whose turns are measured by the number of runs instead of by time.
     pub(crate) fn counting(script: &str) -> Self {
         let (world, folder) = (AppWorld::counting_runs(), Folder::new());
         let vm = load_in(&world, AppRole::Clients, &folder, script, limits());
@@ -256,7 +256,7 @@ impl Bench {
     /// Advances the time until no more effects arrive, at most one hour.
     pub(crate) fn pass_time(&mut self) {
         for round in 0..50_000 {
-            // Files are read in threads, which need real time.
+            // Files are read in threads, whose work takes real time.
             if round % 10 == 9 && round > 1000 {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -66,7 +66,7 @@ fn a_new_process_knows_them() {
     ] {
         first.add(&block, 1).expect("written");
     }
-    // This ban was never acknowledged: its line is truncated.
+    // The last line is truncated: its ban was never acknowledged.
     let mut text = fs::read(&path).expect("a file");
     text.extend_from_slice(&"{\"block\":\"к".as_bytes()[..11]);
     fs::write(&path, &text).expect("written");
@@ -76,11 +76,11 @@ fn a_new_process_knows_them() {
     assert!(second.has_user("bob", 9) && !second.has_user("bob", 10));
     assert!(!second.has_user("eve", 10));
     assert!(second.has_token(&issued("кот\n", "", Some(4)), 10));
-    // A start removes nothing: its clock may be ahead.
+    // Opening the file removes no expired line, because the clock may be ahead at a start.
     let lines = fs::read(&path).expect("a file");
     assert_eq!(lines, text);
 
-    // The previous process may continue for a while, and each sees the other's bans.
+    // The previous process may continue for a while: each of the two processes sees the other's bans.
     first.add(&user("dan", None), 11).expect("written");
     assert!(!second.has_user("dan", 11));
     second.refresh(11).expect("a file").1.expect("read");
@@ -93,7 +93,7 @@ fn a_new_process_knows_them() {
     assert!(!first.has_user("ann", 11) && first.has_user("dan", 11));
     second.add(&user("ann", None), 11).expect("written");
 
-    // An incomplete line of a killed process does not become part of the next one.
+    // An incomplete line of a killed process does not become part of the next line.
     let mut text = fs::read(&path).expect("a file");
     text.extend_from_slice(b"{\"block\":\"half");
     fs::write(&path, &text).expect("written");

@@ -40,7 +40,7 @@ pub(super) struct ControlTarget {
     file: PathBuf,
 }
 
-/// Returns the control socket: as given, or from the configuration, even one with errors elsewhere.
+/// Returns the control socket: the given one, or that of the configuration, which may have errors elsewhere.
 pub(super) fn find(file: &Path, given: Option<PathBuf>) -> Result<ControlTarget, CommandFailure> {
     let socket = match given {
         Some(socket) => socket,
@@ -64,7 +64,8 @@ impl ControlTarget {
             .map(|(answer, _)| answer)
     }
 
-    /// Also returns the connection, which the server keeps open as long as the client does.
+    /// Sends a request like [`ask`](Self::ask), and also returns the connection, which the server keeps open as long as
+    /// the client does.
     fn open(
         &self,
         request: &ControlRequest,
@@ -72,7 +73,7 @@ impl ControlTarget {
         self.open_with(request, None)
     }
 
-    /// Sends a request like `open`, and a descriptor with it.
+    /// Sends a request like [`open`](Self::open), and passes a descriptor with it.
     pub(super) fn open_with(
         &self,
         request: &ControlRequest,
@@ -100,7 +101,7 @@ impl ControlTarget {
         match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 let file = shown(&self.file);
-                // The error may be in the line with the socket's path.
+                // The configuration may be invalid, so its path of the socket may be wrong: the hint names that possibility.
                 let hint = match config::load(&self.file) {
                     Err(report) if !report.unreadable => {
                         format!(
@@ -209,7 +210,7 @@ pub(super) fn restart(control: &ControlTarget) -> Result<(), CommandFailure> {
     replace(control, ControlCommand::Restart, "limits.drain_time")
 }
 
-/// Replaces the server process by `command`; `directive` names the old one's drain time.
+/// Replaces the server process by `command`; `directive` names the drain time of the old process.
 fn replace(
     control: &ControlTarget,
     command: ControlCommand,
@@ -232,12 +233,12 @@ fn replace(
             answer["drain_ms"].as_u64().unwrap_or(0).div_ceil(1_000),
         ))?;
     }
-    // The supervisor closes the connection when it is replaced.
+    // The supervisor closes the connection when it executes the new program.
     let deadline = now() + CHANGE_WAIT;
     while !is_closed(&mut connection) && now() < deadline {
         thread::sleep(STOP_LOOK);
     }
-    // The socket's path may have changed with the configuration.
+    // The new configuration may have another path of the socket.
     let answer = loop {
         let asked = control.ask(ControlCommand::Status).or_else(|failure| {
             let other = find(&control.file, None)?;
@@ -270,7 +271,8 @@ pub(super) fn stop_wait(file: &Path, now: bool) -> Duration {
     match config::load(file) {
         _ if now => STOP_GRACE,
         Ok(config) => config.limits.lame_duck_time + config.limits.drain_time + STOP_GRACE,
-        // The server's values are unknown then: a minute exceeds the default.
+        // The configuration can't be read, so the server's times are unknown: a minute is longer than the default
+        // times.
         Err(_) => Duration::from_secs(60) + STOP_GRACE,
     }
 }
@@ -281,7 +283,7 @@ pub(super) fn stop(
     now: bool,
     wait: Duration,
 ) -> Result<(), CommandFailure> {
-    // Requested first, since the server may be gone afterwards.
+    // The status is requested before the stop, since the server may be gone afterwards.
     let status = control.ask(ControlCommand::Status).unwrap_or_default();
     let pid = pid_of(&status);
     let (answer, mut connection) = control.open(&ControlRequest {

@@ -28,7 +28,7 @@ pub(super) struct FileWatch {
 
 /// Starts watching the files of a configuration.
 pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
-    // One slot suffices: further saves are covered by the same reload.
+    // One slot is sufficient: if it is full, a reload is due anyway, which covers this save too.
     let (saved, saves) = sync_channel(1);
     let failed =
         |error: notify::Error| CommandFailure::new(Exit::Failed, format!("can't watch: {error}"));
@@ -36,7 +36,7 @@ pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     let mut watcher = notify::recommended_watcher(move |event| on_event(event, &sources, &saved))
         .map_err(failed)?;
     for folder in folders(config) {
-        // Folders, not files: editors replace files by new ones.
+        // Folders are watched, not files, since editors replace files by new ones.
         watcher
             .watch(&absolute(&folder), RecursiveMode::Recursive)
             .map_err(failed)?;
@@ -44,7 +44,7 @@ pub(super) fn watch(config: &Config) -> Result<FileWatch, CommandFailure> {
     thread::spawn(move || {
         while saves.recv().is_ok() {
             while saves.recv_timeout(TOGETHER) != Err(RecvTimeoutError::Timeout) {}
-            // Can't fail: our own process exists.
+            // The signal can't fail, since it goes to this process.
             let _ = kill_process(getpid(), Signal::HUP);
         }
     });
@@ -58,7 +58,7 @@ fn on_event(event: notify::Result<notify::Event>, sources: &Sources, saved: &Syn
         EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_)
     );
     if is_change && event.paths.iter().any(|path| sources.contains(path)) {
-        // Full: a reload is due anyway.
+        // The slot may be full: a reload is due then anyway.
         let _ = saved.try_send(());
     }
 }
@@ -112,7 +112,7 @@ fn absolute(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Extensions of files that belong to programs or to pages.
+/// Extensions of files that may belong to programs as well as to pages.
 const PROGRAMS: &[&str] = &["js", "mjs", "ts"];
 
 /// Extensions of files that belong to pages.

@@ -1,7 +1,7 @@
-//! docs/reference/lua-api.md, written from the type files of scripts (`crates/script/types`), which `veche new` copies
+//! Generates docs/reference/lua-api.md from the type files of scripts (`crates/script/types`), which `veche new` copies
 //! for editors.
 //!
-//! `VECHE_BLESS=1 cargo test --workspace --lib reference` writes it.
+//! `VECHE_BLESS=1 cargo test --workspace --lib reference` writes the page.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -103,15 +103,15 @@ fn split_type(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// The declarations of one comment.
+/// The declarations of one comment in a type file.
 #[derive(Debug, Default)]
 struct Block {
-    /// The class, or the alias with its definition.
+    /// The class that the comment declares, or the alias with its definition.
     title: String,
     text: String,
     entries: Vec<Entry>,
     results: Vec<Entry>,
-    /// Lines after an entry, which describe that entry or the next one.
+    /// Lines after an entry, not yet assigned: they describe that entry or the next one.
     pending: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ impl Block {
                 self.settle();
                 self.results.push(Entry::result(rest));
             }
-            // Only for type checks in editors.
+            // These tags matter only for type checks in editors.
             "generic" | "operator" | "meta" => {}
             other => panic!("the types have a tag that the reference does not support: {other}"),
         }
@@ -170,7 +170,7 @@ impl Block {
         }
     }
 
-    /// Gives pending lines to the last entry.
+    /// Assigns the pending lines to the last entry.
     fn settle(&mut self) {
         let last = self.results.last_mut().or(self.entries.last_mut());
         match last {

@@ -162,7 +162,7 @@ pub(crate) fn main() -> ExitCode {
             } else {
                 Exit::Ok
             };
-            // If this can't be printed either, there is no way to report it.
+            // If the error can't be printed either, there is no way to report it.
             let _ = error.print();
             return exit.into();
         }
@@ -176,8 +176,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Adds the nearest subcommand to an error about an unknown one. clap's own measure ignores short names: it has no
-/// suggestion for "nwe".
+/// Adds the nearest subcommand to an error about an unknown one. clap suggests nothing for short names such as "nwe".
 fn suggest(error: &mut clap::Error) {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
         return;
@@ -196,7 +195,7 @@ fn suggest(error: &mut clap::Error) {
 /// The configuration in the current folder, and that of the package.
 const FILES: [&str; 2] = ["./veche.toml", "/etc/veche/veche.toml"];
 
-/// Returns the first of these files that exists; the first one if none does.
+/// Returns the first of these files that exists; if none does, the first one.
 fn found_of(files: [&str; 2]) -> PathBuf {
     let there = files.iter().find(|file| Path::new(file).exists());
     PathBuf::from(there.unwrap_or(&files[0]))
@@ -217,13 +216,14 @@ fn run(cli: Cli) -> Result<(), CommandFailure> {
         }
         Command::Serve { .. } => {
             if !supervisor::goes_on() {
-                // Loaded here for its own exit code; the supervisor reads it again.
+                // The configuration is loaded here because its errors have an exit code of their own; the supervisor
+                // loads it again.
                 config::load(&file)?;
             }
             serve(file, false)
         }
         Command::Dev => {
-            // A handover from another program continues, whatever the file contains by now.
+            // A handover from another program continues, whatever the file contains by now: it may be invalid.
             let _watch =
                 match config::load(&file) {
                     Err(_) if supervisor::goes_on() => None,

@@ -56,7 +56,7 @@ macro_rules! files {
     };
 }
 
-/// The file that every folder has.
+/// The file for git, in every folder.
 const GITIGNORE: TemplateFile = (".gitignore", include_str!("../../templates/gitignore"));
 
 /// Settings of editors, in folders of applications in Lua.
@@ -108,7 +108,7 @@ impl Template {
         matches!(self, Self::Php | Self::PhpChat)
     }
 
-    /// Returns the file of a key that is generated for the folder.
+    /// Returns the name of the file with a generated key, if the template needs one.
     fn key_file(self) -> Option<&'static str> {
         match self {
             Self::Push | Self::Centrifuge => Some("api.key"),
@@ -164,7 +164,7 @@ impl Template {
 /// Creates the folder and prints the next steps.
 pub(super) fn run(args: &NewArgs) -> Result<(), CommandFailure> {
     let NewArgs { folder, template } = args;
-    // Also fails for existing inaccessible folders and dangling links.
+    // This also fails for existing folders without access, and for dangling links.
     fs::create_dir(folder).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::AlreadyExists => "it already exists: choose another name".to_owned(),

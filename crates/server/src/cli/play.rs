@@ -20,9 +20,9 @@ use veche_terminal::exit::{CommandFailure, Exit};
 
 use crate::server;
 
-/// The time for closing handshakes at the end.
+/// The time limit for closing handshakes at the end of the run.
 const DRAIN: Duration = Duration::from_millis(500);
-/// The interval of checking whether connections have closed.
+/// The interval of checking whether the users' connections have closed.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Starts a server that only simulates these users.
@@ -53,7 +53,7 @@ pub(super) fn start(users: ScriptUsers) -> Result<EndUsers, CommandFailure> {
     }))
 }
 
-/// Returns the configuration of such a server.
+/// Returns the configuration of a server that only simulates these users.
 fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
     let script = users.script.canonicalize().map_err(|error| {
         let words = format!(
@@ -63,7 +63,7 @@ fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
         );
         CommandFailure::new(Exit::Usage, words)
     })?;
-    // A configuration requires a listener; this one is never opened.
+    // A configuration requires a listener, but this listener is never opened.
     let text = format!(
         "[server]\nworkers = {threads}\nlog = \"warn\"\n\n[[listen]]\naddress = \"127.0.0.1:1\"\n\n[[service]]\n\
          name = \"users\"\nscript = {script}\ninstances = {threads}\nrestart = \"never\"\nmemory = \"{memory}\"\n",
@@ -75,7 +75,7 @@ fn configure(users: &ScriptUsers) -> Result<Config, CommandFailure> {
         .map_err(|report| CommandFailure::new(Exit::Usage, report.to_string()))
 }
 
-/// The run as seen by scripts.
+/// A load run, as scripts report to it.
 #[derive(Debug)]
 struct LoadUsers(Arc<ScriptRun>);
 

@@ -54,7 +54,7 @@ const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 /// The longest response in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Pushes as `args` say.
+/// Sends the pushes that `args` describe, and prints the result.
 pub(super) fn run(file: &Path, args: PushArgs) -> Result<(), CommandFailure> {
     let address = match args.address {
         Some(address) => address,
@@ -130,7 +130,7 @@ fn address_of(file: &Path) -> Result<SocketAddr, CommandFailure> {
     Ok(address)
 }
 
-/// Builds lines for the push listener.
+/// Builds the lines that are sent to the push listener.
 struct LineBuilder {
     to: (&'static str, Value),
     binary: bool,
@@ -151,7 +151,7 @@ impl LineBuilder {
         }
     }
 
-    /// Explains why a push reached no connection.
+    /// Explains why a push reached no connection; empty if it reached some.
     fn why(&self, handed: u64) -> &'static str {
         match self.to.0 {
             _ if handed > 0 => "",
@@ -305,9 +305,9 @@ fn stream(
     };
     let sent = sender.all(builder, input);
     let skipped = sender.skipped;
-    // Without its other end the reader stops after the last pending response.
+    // This closes the channel of tokens, so the reader stops after the last pending response.
     drop(sender);
-    // If both failed, the reader's error is more useful: it has seen the server's action.
+    // If both threads failed, the reader's error is more useful: it contains what the server responded.
     let sum = reader
         .join()
         .expect("the reader returns errors instead of panicking")?;
@@ -333,7 +333,7 @@ fn stream(
 struct Sender {
     address: SocketAddr,
     out: BufWriter<TcpStream>,
-    /// One token for each push without a response.
+    /// The tokens of pushes that have no response yet.
     tokens: SyncSender<()>,
     skipped: u64,
 }
@@ -347,7 +347,7 @@ impl Sender {
         let mut data = Vec::new();
         for number in 1.. {
             if input.buffer().is_empty() {
-                // The next line may take long, so pending data is sent first.
+                // Reading the next line may take long, so pending data is sent first.
                 self.flush()?;
             }
             data.clear();

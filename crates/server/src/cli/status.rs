@@ -39,7 +39,7 @@ pub(super) fn run(control: &ControlTarget, form: OutputFormat) -> Result<(), Com
     }
 }
 
-/// A line for each node, this one first.
+/// Returns a line for each node, starting with this one.
 fn cluster(cluster: &Value) -> String {
     let Some(nodes) = cluster["nodes"].as_array() else {
         return "not a node of a cluster: [engine] type is \"memory\"\n".to_owned();
@@ -92,7 +92,7 @@ fn cluster(cluster: &Value) -> String {
     text
 }
 
-/// Formats each kind with its slowest operations first.
+/// Formats the slow operations of each kind, the slowest first.
 fn slow(kinds: &Value) -> String {
     let mut text = String::new();
     for (kind, from) in [
@@ -131,7 +131,7 @@ fn slow(kinds: &Value) -> String {
     text
 }
 
-/// The first rows, by their path in the response; the others follow in its order.
+/// The first rows, by their path in the response; other rows follow in the order of the response.
 const ROWS: [(&str, &str); 12] = [
     ("state", "/state"),
     ("pid", "/pid"),
@@ -247,7 +247,7 @@ fn pools(report: &Value) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Adds members with single values as rows; nested ones are left to `--json`.
+/// Adds an object's plain values as rows; nested objects are shown only by `--json`.
 fn counters(rows: &mut Vec<(String, String)>, object: &Map<String, Value>) {
     for (name, value) in object {
         if matches!(value, Value::Number(_) | Value::String(_) | Value::Bool(_)) {

@@ -8,7 +8,7 @@ use veche_nodes::{Announcement, NodeId};
 /// A snapshot of a node's state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Whether the node reaches the others and has all their commands.
+    /// Whether this node reaches the other nodes and has all their commands.
     pub(crate) is_current: bool,
     pub(crate) counts: NodeCounts,
     id: Option<NodeId>,
@@ -38,7 +38,7 @@ impl Seen {
         self.peers.len() + 1
     }
 
-    /// Returns the number of other nodes that conflict with this one.
+    /// Returns the number of other nodes whose name or settings conflict with those of this node.
     pub(crate) fn disagreeing(&self) -> usize {
         let peers = self.peers.iter();
         peers

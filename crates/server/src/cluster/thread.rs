@@ -1,7 +1,7 @@
 //! The thread of a node: it carries messages between the workers, the [`Node`] and the engine.
 //!
-//! Workers reach it through a lane of their mailbox, like one more worker: its number is one more than the last
-//! worker's. It never waits for a worker or for the engine.
+//! Workers reach the thread through a lane of their mailbox, as if it were one more worker, with the number after the
+//! last worker's. It never waits for a worker or for the engine.
 
 mod answers;
 
@@ -244,7 +244,7 @@ impl Thread {
         }
     }
 
-    /// Has the workers, or the process, execute a message.
+    /// Passes a message of another node to the workers, or to the part of the process that executes it.
     fn perform(&mut self, message: NodeMessage) {
         match message {
             NodeMessage::Block(command) => {
@@ -279,7 +279,7 @@ impl Thread {
                 }
             }
             NodeMessage::Relay(relay) => {
-                // A client can forge the worker in its address.
+                // A client's request names the worker, so the number may be forged.
                 let home = Some(relay.to.worker).filter(|worker| worker.0 < self.workers);
                 self.send_to_home(home, NodeMessage::Relay(relay));
             }
@@ -299,7 +299,8 @@ impl Thread {
         }
     }
 
-    /// Commands of clients are dropped if a worker lags: their senders notice by their own time limit.
+    /// Sends a message to a worker. Commands of clients are dropped if the worker lags: their senders notice it by
+    /// their own time limits.
     fn post(&mut self, to: WorkerId, message: WorkerMessage<veche_apps::AppWorkerMessage>) {
         let class = match message.is_data() {
             true => Class::Data,

@@ -1,4 +1,4 @@
-//! The wait of the node's thread.
+//! Lets the node's thread wait, and wakes it.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl ThreadWaker {
         self.changed.notify_one();
     }
 
-    /// Waits for a notification, at most for this time.
+    /// Waits for a notification, at most for `within`.
     pub(super) fn wait(&self, within: Duration) {
         let mut is_set = self.is_set.lock();
         if !*is_set {

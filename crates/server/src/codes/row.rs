@@ -1,14 +1,14 @@
 //! A row of the page of codes.
 
-/// A code with one of its texts.
+/// A code, with one of the texts that occur with it.
 pub(super) struct CodeEntry {
     pub(super) code: u16,
-    /// The text as it occurs in a source; its beginning where the rest varies.
+    /// The text as it occurs in a source, or only its beginning if the rest varies.
     pub(super) words: &'static str,
     pub(super) when: &'static str,
-    /// Names of the directives that affect it, each with its section.
+    /// Names of the directives that affect the code, each with its section.
     pub(super) settings: &'static [&'static str],
-    /// The metric that counts it, without labels; may be empty.
+    /// The metric that counts the code, without labels; may be empty.
     pub(super) metric: &'static str,
 }
 

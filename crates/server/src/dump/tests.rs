@@ -98,7 +98,7 @@ fn unknown_names_are_reported_with_the_known_ones() {
 fn a_closed_reader_ends_the_watch_and_slow_readers_are_limited() {
     let store = store();
     let dumps = Dumps::default();
-    // More than a socket buffers, so each waits for its reader.
+    // The rows exceed a socket's buffer, so each dump waits for its reader.
     let mut readers: Vec<UnixStream> = (0..DUMPS_MAX)
         .map(|_| {
             let (ours, theirs) = UnixStream::pair().expect("a pair");

@@ -25,7 +25,7 @@ pub(super) struct FileVersion {
 }
 
 impl FileVersion {
-    // The field types differ between architectures.
+    // The types of these fields differ between architectures, so some need no conversion.
     #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
     pub(super) fn of(stat: &Stat) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl FileVersion {
     }
 }
 
-/// Files by root, relative path and encoding. When it is full, the oldest entries are evicted.
+/// Files by root, relative path and encoding. When the cache is full, the oldest entries are evicted.
 #[derive(Default)]
 pub(super) struct FileCache {
     roots: HashMap<Box<Path>, CachedRoot>,
@@ -98,7 +98,7 @@ pub(super) struct CacheKey<'n> {
 }
 
 struct CachedFile {
-    /// `None`: the file does not exist.
+    /// The file with its version; `None` if the file does not exist.
     found: Option<(File, FileVersion)>,
     checked_ms: u64,
 }
@@ -130,7 +130,7 @@ impl FileCache {
             .then(|| entry.found.as_ref().map(|(file, _)| file.clone()))
     }
 
-    /// Returns the cached file if its version is unchanged.
+    /// Returns the cached file if its version is still `version`, and renews the time of its check.
     pub(super) fn confirm(
         &mut self,
         root: &Path,

@@ -73,7 +73,8 @@ fn nothing_outside_of_the_root() {
         0,
     )
     .unwrap();
-    // The second column with `openat2`, the third component by component.
+    // Each row has a name, the result of opening it with `openat2`, and the result of opening it component by
+    // component.
     let rows = [
         ("", Ok("folder"), Ok("folder")),
         ("a.txt", Ok("aaa"), Ok("aaa")),
@@ -90,7 +91,7 @@ fn nothing_outside_of_the_root() {
         ("fifo", Err("not found"), Err("not found")),
         ("none", Err("not found"), Err("not found")),
         ("a.txt/index.html", Err("not found"), Err("not found")),
-        // The static handler never requests this.
+        // The static handler never requests paths like these.
         ("../secret", Err("not found"), Err("not found")),
         ("sub/../../secret", Err("not found"), Err("not found")),
         ("/etc/passwd", Err("not found"), Err("not found")),
@@ -225,7 +226,7 @@ fn variants_lie_beside_their_files() {
     for none in ["c.txt", "d.txt", "none", "../secret"] {
         assert!(variant(&mut files, &root, none, 0).is_none(), "{none}");
     }
-    // The same file requested directly is a representation of its own.
+    // A request for the compressed file itself gets it with its own content type, and without an encoding.
     let Ok(OpenResult::File(direct)) = files.open(&root, "a.txt.gz", 0) else {
         panic!("a file")
     };
@@ -266,7 +267,7 @@ fn variants_that_are_not_there_are_kept_within_bounds() {
         assert!(variant(&mut files, &root, &format!("{index}.txt"), 0).is_none());
     }
     assert_eq!(files.cache.usage(), (0, 4096));
-    // Evicts the oldest entry.
+    // The cache is full, so this entry evicts the oldest one.
     fs::write(root.join("0.txt.gz"), "zipped").unwrap();
     assert!(variant(&mut files, &root, "0.txt", 0).is_some());
     assert!(variant(&mut files, &root, "4999.txt", 0).is_none());

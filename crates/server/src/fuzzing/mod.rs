@@ -1,8 +1,8 @@
-//! Fuzz targets for a whole server: arbitrary bytes on TLS connections ([`tls_server`]), and arbitrary configurations for a
-//! running server ([`reload`]).
+//! Fuzz targets for a whole server: arbitrary bytes on TLS connections ([`tls_server`]), and arbitrary configurations
+//! for a running server ([`reload`]).
 //!
-//! A real worker on a simulated network and clock, as in tests of applications. Built only for fuzz targets and the
-//! tests that replay their corpora.
+//! The targets run a real worker on a simulated network and clock, as tests of applications do. This module is built
+//! only for fuzz targets and for the tests that replay their corpora.
 
 mod reload;
 #[cfg(test)]

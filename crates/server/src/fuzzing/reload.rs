@@ -38,7 +38,7 @@ const FILES_MAX: usize = 6;
 const MESSAGE: &[u8] = &[0x81, 0x85, 0, 0, 0, 0, b'h', b'e', b'l', b'l', b'o'];
 const ECHO: &[u8] = &[0x81, 5, b'h', b'e', b'l', b'l', b'o'];
 
-/// Runs one input; panics on a finding.
+/// Runs one input; panics if it has found a fault.
 pub fn reload(data: &[u8]) {
     let started = good(CONFIG);
     let mut current = started.clone();
@@ -56,7 +56,7 @@ pub fn reload(data: &[u8]) {
                 continue;
             }
         };
-        // The output of `veche config` and the report of a reload.
+        // The configuration can be printed by `veche config`, and compared with itself it has no changes for a reload.
         assert!(!read.effective.to_string().is_empty());
         let same = read.effective.changes(&read.effective);
         let is_same = same.reload.is_empty() && same.restart.is_empty();
@@ -68,7 +68,7 @@ pub fn reload(data: &[u8]) {
             Err(why) => assert!(!why.is_empty(), "refused without a word"),
         }
         stage.settle();
-        // Existing connections stay, with the rules under which they were opened.
+        // Existing connections stay open, with the settings under which they were opened.
         for id in [echo, app] {
             stage.network().write(id, MESSAGE.to_vec());
         }
@@ -79,7 +79,7 @@ pub fn reload(data: &[u8]) {
             "a reload has dropped a connection"
         );
         assert_eq!(received, ECHO, "a reload has lost a message");
-        // If its application was removed it may be closed; otherwise it is served.
+        // The connection of the application may be closed, if the reload has removed its application.
         let _ = stage.read(app);
         // A new connection is answered or rejected.
         let newcomer = stage.dial(0);

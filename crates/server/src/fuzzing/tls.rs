@@ -50,13 +50,13 @@ struct FuzzClient {
     tls: Box<TlsStream>,
     /// Encrypted bytes on their way to the server.
     wire: Vec<u8>,
-    /// The bytes were not modified.
+    /// True while the script has not modified the client's bytes.
     is_honest: bool,
-    /// The server answered without TLS, so nothing further can be decrypted.
+    /// True once the server has answered without TLS, so that nothing further can be decrypted.
     is_lost: bool,
 }
 
-/// Runs one script; panics on a finding.
+/// Runs one script; panics if it has found a fault.
 pub fn tls_server(data: &[u8]) {
     let trust = ClientTrust::new(&TrustSource::Insecure).expect("nothing is read");
     let mut stage = FuzzStage::new(&good(CONFIG));
@@ -179,7 +179,8 @@ impl FuzzClient {
         let mut plain = Vec::new();
         match self.tls.receive(&encrypted, &mut plain) {
             Ok(()) => {}
-            // Before the handshake is complete, a timeout alert or a plain response may arrive.
+            // Only a client whose bytes were modified may fail: it may receive a timeout alert, or a plain response to
+            // bytes that are not TLS.
             Err(error) => {
                 self.is_lost = true;
                 assert!(!self.is_honest, "an honest client hears {error}");

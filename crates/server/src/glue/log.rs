@@ -17,7 +17,7 @@ pub(super) type DurableMark = Arc<AtomicU64>;
 pub(super) struct RecordedLog {
     pub(super) record: OutputRecord,
     pub(super) reported: DurableMark,
-    /// The last submitted batch, and the last one that was reported durable to the worker.
+    /// The number of the last submitted batch, and of the last one that was reported durable to the worker.
     pub(super) batch: u64,
     pub(super) known: u64,
 }

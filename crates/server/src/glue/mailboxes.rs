@@ -15,7 +15,7 @@ type WorldMail = WorkerMail<Infallible>;
 pub(super) struct Mailboxes {
     me: usize,
     ends: Vec<Option<Mailbox<WorldMail>>>,
-    /// By end: data messages of the worker that have not been returned as credit.
+    /// For each end, the number of the worker's data messages that were taken and whose credit has not been returned.
     taken: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Wake for DepartureRecorder {
 }
 
 impl Mailboxes {
-    /// Creates the mailbox of worker `me`, whose hubs use `credits` of each lane, and the other ends.
+    /// Creates the mailbox of worker `me`, whose hubs use at most `credits` of each lane's credits, and the other ends.
     pub(super) fn new(
         me: usize,
         workers: usize,
@@ -56,7 +56,8 @@ impl Mailboxes {
         (own.expect("a worker of these"), Self { me, ends, taken })
     }
 
-    /// Delivers messages by lane, and the number of the worker's data messages that are unfinished.
+    /// Delivers messages by lane; `unfinished` has, for each lane, the number of the worker's data messages whose
+    /// credit is not returned yet.
     pub(super) fn deliver(
         &mut self,
         messages: Vec<Vec<worker_driver::LaneMail>>,
@@ -96,7 +97,7 @@ impl Mailboxes {
         }
     }
 
-    /// Returns by end the number of delivered data messages that the worker has not finished.
+    /// Returns, for each end, the number of delivered data messages that the worker has not finished.
     pub(super) fn unfinished(&self) -> Vec<u32> {
         let ends = self.ends.iter();
         let unfinished = ends.map(|end| end.as_ref().map_or(0, |end| end.unfinished(self.me)));

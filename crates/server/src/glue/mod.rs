@@ -1,9 +1,9 @@
-//! Compares the server's glue with the simulator's: worlds of `veche-sim` run on both, and after each step all output
-//! of workers and all data received by clients has to be equal.
+//! Compares the server's glue (the code around [`veche_worker::Worker`]) with the simulator's: worlds of `veche-sim`
+//! run on both, and after each step all output of workers and all data received by clients has to be equal.
 //!
-//! The glue runs on [`Simulated`](veche_net::Simulated), and each worker has a mailbox mesh of its own whose other ends
-//! belong to the world: the world decides what arrives when, while every message, credit and flush passes through the
-//! production mailbox. `VECHE_GLUE_WORLDS` sets the number of worlds, `VECHE_GLUE_FROM` the first seed.
+//! The server's glue runs on [`Simulated`](veche_net::Simulated), and each worker has a mailbox mesh of its own whose
+//! other ends belong to the world: the world decides what arrives when, while every message, credit and flush passes
+//! through the production mailbox. `VECHE_GLUE_WORLDS` sets the number of worlds, `VECHE_GLUE_FROM` the first seed.
 
 mod log;
 mod mailboxes;

@@ -18,14 +18,14 @@ use super::OutputRecord;
 /// A driver that wraps the simulated network.
 pub(super) struct RecordingDriver {
     network: Simulated,
-    /// Replaces the network while its events are handled.
+    /// A network that takes the place of `network` while the network's events are handled.
     spare: Option<Simulated>,
     record: OutputRecord,
     /// Open transports, and whether they are paused.
     open: BTreeMap<ConnectionId, bool>,
-    /// The bytes that an outgoing transport accepts before its peer reads.
+    /// The number of bytes that an outgoing transport accepts while its peer does not read.
     room_bytes: usize,
-    /// A turn is starting: its wait time is recorded.
+    /// True when a turn starts, so that its wait time is recorded.
     pub(super) is_turn: bool,
 }
 
@@ -90,7 +90,7 @@ impl RecordingDriver {
         self.record.lock().push(output);
     }
 
-    /// Takes the bytes that the far side has received since the last call.
+    /// Takes the bytes that the connection's peer has received since the last call.
     fn take_received(&mut self, id: ConnectionId) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.network.read(id, &mut bytes);

@@ -21,9 +21,9 @@ use veche_hub::{ChannelName, Hub};
 pub(crate) use records::batch_of;
 pub(crate) use records::records_of;
 
-/// How long to wait for another process that holds the folder and is about to end: one whose supervisor was killed
-/// drains for two seconds, then gives clients two more to answer its close frames; one that is gone may have left a
-/// duplicate of its lock in a process that was just being started.
+/// How long to wait for another process that holds the folder and is about to end. A process whose supervisor was
+/// killed drains for two seconds, and then gives its clients two more seconds to answer close frames. A process that
+/// has ended may have left a duplicate of its lock in a child that was just being started.
 const LOCK_WAIT: Duration = Duration::from_secs(8);
 const LOCK_LOOK: Duration = Duration::from_millis(20);
 
@@ -45,10 +45,10 @@ pub(crate) struct HistoryArchive {
 }
 
 impl HistoryArchive {
-    /// Opens the configured folder and loads each hub's channels. All hubs already have their namespaces and the time.
+    /// Opens the configured folder and loads each hub's channels. All hubs must have their namespaces and the time.
     ///
     /// # Errors
-    /// The server can't start, as one line.
+    /// The server can't start; the error is one line.
     pub(crate) fn begin(
         store: Option<&HistoryStore>,
         boot: Option<String>,
@@ -175,7 +175,8 @@ fn log_loaded(warnings: &[Warning]) {
     }
 }
 
-/// Channels with the oldest last publication come first, since of channels of equal size they are evicted first.
+/// Loads the channels into their hubs, those with the oldest last publication first: of channels of equal size, a hub
+/// evicts the one loaded first.
 fn restore(loaded: LoadedStreams, hubs: &mut [Hub]) {
     let mut channels: Vec<_> = loaded.collect();
     channels.sort_by_key(|channel| channel.publications.last().map_or(0, |last| last.at_ms));

@@ -9,7 +9,7 @@ use veche_hub::{
     PublicationInfo, RestoredStream, Version,
 };
 
-/// The format of a publication's metadata; others may follow.
+/// The format of a publication's metadata, as a number; later versions may have other formats.
 const INFO_FORMAT: u8 = 1;
 
 /// Converts a batch of the hub to records.
@@ -145,7 +145,8 @@ fn kind_of(number: u8) -> PayloadKind {
     }
 }
 
-/// The format, then the client if any, then the tags; texts and bytes are preceded by their length.
+/// Encodes the metadata: the format, then the client if any, then the tags. Texts and bytes are preceded by their
+/// length.
 fn write_info(info: &PublicationInfo) -> Bytes {
     let mut out = vec![INFO_FORMAT];
     out.push(info.client.is_some().into());
@@ -170,7 +171,7 @@ fn write_info(info: &PublicationInfo) -> Bytes {
 }
 
 fn write(out: &mut Vec<u8>, bytes: &[u8]) {
-    // A payload is limited to the size of a request body, which is lower.
+    // A payload is limited to the size of a request body, so its length fits.
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(&bytes[..length as usize]);
@@ -277,7 +278,7 @@ mod tests {
         let whole = write_info(&info());
         for length in 0..whole.len() {
             let cut = whole.slice(..length);
-            // Tags end where the bytes end.
+            // The metadata has no number of tags: if it is cut between two tags, it is valid and has fewer.
             let read = read_info(&cut);
             assert!(read.is_none_or(|read| read.tags.len() < 2), "{length}");
         }

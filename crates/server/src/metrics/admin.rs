@@ -13,7 +13,7 @@ use super::{COUNTERS, GAUGES, LABELLED, MetricsReport, pools, tables};
 const PREFIX: &str = "veche_";
 
 impl MetricsReport {
-    /// Returns the object of a view.
+    /// Returns the JSON object for a view of the admin page.
     pub(super) fn seen(&self, look: AdminView) -> Value {
         match look {
             AdminView::Figures => self.figures(),
@@ -40,7 +40,7 @@ impl MetricsReport {
             "now_ms": unix_now_ms(),
             "uptime_ms": common.started.elapsed().as_millis() as u64,
             "is_ready": common.is_ready(),
-            // 0: as many as descriptors allow, which is not known here.
+            // The value 0 stands for as many connections as descriptors allow, a number that is not known here.
             "connections_max": u32::try_from(common.connections_max()).unwrap_or(0),
             "memory_bytes": common.memory.used(),
             "memory_limit_bytes": common.memory.limit(),

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::process_state::ProcessState;
 
-/// Reads this node's view of the cluster at each scrape; without one, a cluster of this node alone.
+/// Reads this node's view of the cluster at each scrape; without a cluster the metrics are those of a single node.
 pub(super) struct Nodes(pub(super) Arc<ProcessState>);
 
 impl fmt::Debug for Nodes {

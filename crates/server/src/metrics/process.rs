@@ -1,4 +1,5 @@
-//! Metrics of the server process by the system, with the names that Prometheus's own clients use, and of its restarts.
+//! Metrics of the server process as the system reports them, under the names that Prometheus's own clients use; and of
+//! its restarts.
 
 use std::fmt;
 use std::fs;
@@ -48,7 +49,7 @@ fn cpu_seconds() -> f64 {
 /// Returns the number of open descriptors; `None` if the system does not report it.
 fn open_descriptors() -> Option<u64> {
     let all = fs::read_dir("/proc/self/fd").ok()?;
-    // One of them is the folder's own.
+    // One of the descriptors belongs to the folder that is being read.
     Some((all.count() as u64).saturating_sub(1))
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use veche_store::Store;
 use veche_store::table::{Table, TableGauges};
 
-/// The number of lines is bounded by the store's limit of tables.
+/// Collects the values at each scrape. The number of lines is bounded by the store's limit of tables.
 pub(super) struct TableCollector(pub(super) Arc<Store>);
 
 impl fmt::Debug for TableCollector {
@@ -60,7 +60,7 @@ impl Collector for TableCollector {
     }
 }
 
-/// Returns the cheap figures of every table, ordered by name.
+/// Returns the figures of every table that need no scan of its rows, ordered by name.
 pub(super) fn figures(store: &Store) -> Value {
     store.tables().iter().map(|table| brief(table)).collect()
 }
@@ -77,7 +77,7 @@ fn brief(table: &Table) -> Value {
     })
 }
 
-/// Returns all figures of every table, which requires examining them.
+/// Returns all figures of every table, which requires a scan of the tables.
 pub(super) fn seen(store: &Store) -> Value {
     let tables = store.tables();
     json!({"tables": tables.iter().map(|table| whole(table)).collect::<Vec<_>>()})
@@ -92,7 +92,7 @@ fn whole(table: &Table) -> Value {
             json!({"name": column.name, "type": column.type_text(), "bytes": bytes})
         })
         .collect();
-    // If rows expire, the last index is by expiry time and unnamed.
+    // If rows expire, the last index is an unnamed one by expiry time, which is not listed.
     let indexes = schema.indexes.iter().zip(&info.indexes);
     let indexes: Vec<Value> = indexes
         .filter(|(index, _)| schema.index(index.name.as_bytes()).is_some())

@@ -25,7 +25,7 @@ pub(super) struct DirectDriver {
     arrivals: VecDeque<(ConnectionId, Vec<u8>)>,
     closing: VecDeque<ConnectionId>,
     sent_bytes: u64,
-    /// Data sent to each transport, unless it is discarded.
+    /// Data sent to each transport; `None` if it is discarded.
     kept: Option<Vec<Vec<u8>>>,
 }
 
@@ -94,7 +94,7 @@ impl DirectDriver {
 }
 
 impl Driver for DirectDriver {
-    /// The socket is dropped: connections are opened by [`DirectDriver::dial`].
+    /// Not supported: connections are opened by [`DirectDriver::dial`].
     fn listen(&mut self, _: OwnedFd) -> io::Result<ListenerId> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -1,4 +1,4 @@
-//! A worker for instruction counts: messages go in, turns run, bytes come out, at no other cost.
+//! A worker for instruction counts: it receives messages, runs turns and sends bytes, at almost no other cost.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

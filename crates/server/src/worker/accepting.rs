@@ -30,7 +30,7 @@ impl<A: WorkerApps> WorkerState<A> {
             false => Err(AcceptRejection::NotAProxy),
         };
         if let Err(why) = may_come {
-            // No data was read from the connection or stored for it.
+            // The server has read nothing from the connection and stores nothing for it, so closing it is enough.
             debug!(target: LOG, %peer, ?why, "turned away");
             stats.reject_accept(why);
             return driver.close(id);
@@ -55,7 +55,8 @@ impl<A: WorkerApps> WorkerState<A> {
                 || warn!(target: LOG, "the connection limit is reached: no longer accepting connections"),
             );
             self.pause_accepting(driver);
-            // Otherwise the other workers would notice only after accepting one more connection each.
+            // The other workers are woken to pause too; otherwise each would accept one more connection before it
+            // notices the limit.
             self.common.wake_workers();
         }
     }
@@ -129,7 +130,8 @@ impl<A: WorkerApps> WorkerState<A> {
         }
     }
 
-    /// Returns why a connection is late, if one of these layers is.
+    /// Returns the reason for a timeout if a layer below the connection's own bytes has missed its deadline; otherwise
+    /// `None`.
     pub(super) fn timeout_reason(&mut self, id: ConnectionId) -> Option<&'static str> {
         let now_ms = self.worker.shared().now.mono_ms;
         let transport = self.worker.transport_mut(id)?;
@@ -171,7 +173,8 @@ impl<A: WorkerApps> WorkerState<A> {
         Ok(())
     }
 
-    /// Returns whether a connection counts for its peer; the address of a back end or a proxy stands for many clients.
+    /// Returns whether a connection counts towards the limits of its peer's address. Back ends and proxies don't: their
+    /// addresses stand for many clients.
     fn counts(&self, listener: u16, peer: IpAddr) -> bool {
         let listener = &self.worker.shared().config.listeners[listener as usize];
         listener.role == ListenerRole::Public && !listener.access.trusts(peer)
@@ -185,7 +188,8 @@ impl<A: WorkerApps> WorkerState<A> {
         self.worker.shared().config.listeners[listener as usize].role
     }
 
-    /// At the limit browsers wait; the back end and the operator are still accepted, on reserved descriptors.
+    /// Pauses accepting at the connection limit: browsers wait, while back ends and operators are still accepted, on
+    /// reserved descriptors.
     pub(super) fn pause_accepting<D: Driver>(&mut self, driver: &mut D) {
         self.worker.shared().stats.accepts_stalled.add(1);
         self.set_accepting(driver, AcceptPolicy::BackEndsOnly);

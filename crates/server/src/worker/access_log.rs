@@ -5,7 +5,7 @@ use veche_frontends::access_log_buffer::AccessLogEntry;
 use super::{WorkerApps, WorkerState};
 use crate::access_log::AccessLogWriter;
 
-/// This worker's buffer of the access log.
+/// The access log of this worker: its writer and its buffers.
 #[derive(Default)]
 pub(super) struct AccessLogBatch {
     writer: Option<AccessLogWriter>,

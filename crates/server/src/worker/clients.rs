@@ -1,6 +1,6 @@
 //! Outgoing connections of applications: dialed here, with TLS if requested.
 //!
-//! A dialed connection is like any other: it has a slot and an outbox, and its events take the same path.
+//! A dialed connection is treated like an accepted one: it has a slot and an outbox, and its events take the same path.
 
 use veche_apps::{DialAction, OutgoingConnection};
 use veche_frontends::DialId;
@@ -15,7 +15,7 @@ use super::{WorkerApps, WorkerState};
 const GOING_AWAY: &str = "the server is going away";
 
 impl<A: WorkerApps> WorkerState<A> {
-    /// Dials the connections requested by applications, and abandons unwanted ones.
+    /// Dials the connections requested by applications, and drops those that are no longer needed.
     pub(super) fn dial<D: Driver>(&mut self, driver: &mut D) {
         for (outgoing, trust) in self.trust_loader.take_ready() {
             self.dial_one(driver, outgoing, trust.map(Some));

@@ -7,7 +7,7 @@ use veche_frontends::Now;
 pub(super) struct WallClock {
     wall_minus_mono_ms: u64,
     checked_mono_ms: u64,
-    /// The offset is set by a test and never updated.
+    /// True if a test has set the offset, which is then never updated.
     is_fixed: bool,
 }
 
@@ -33,7 +33,7 @@ impl WallClock {
     }
 }
 
-/// Used to measure turns.
+/// Returns the time, to measure turns.
 #[expect(
     clippy::disallowed_methods,
     reason = "the worker's loop is where time is read"

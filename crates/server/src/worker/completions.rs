@@ -11,11 +11,11 @@ use veche_net::{ConnectionId, Waker};
 
 use super::{WorkerApps, WorkerState};
 
-/// A worker's inbox. Bounded by its connections, each with one pending request at a time.
+/// A worker's inbox of completions. The number of connections bounds it, since each has one pending request at a time.
 #[derive(Debug)]
 pub(super) struct CompletionInbox {
     pending: Mutex<Vec<(ConnectionId, CompletionEvent)>>,
-    /// The worker was woken and has not looked since.
+    /// True if the worker was woken and has not taken the completions since.
     is_announced: AtomicBool,
     waker: Waker,
 }
@@ -57,7 +57,7 @@ impl CompletionInbox {
         if !self.is_announced.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        // Cleared first, so that a later completion wakes again.
+        // The flag is cleared first, so that a completion that arrives later wakes the worker again.
         self.is_announced.swap(false, Ordering::AcqRel);
         std::mem::take(&mut *self.pending.lock())
     }

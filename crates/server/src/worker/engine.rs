@@ -1,4 +1,4 @@
-//! Between the hub and an engine outside the process.
+//! Carries orders and events between the hub and an engine outside the process.
 
 use super::{WorkerApps, WorkerState};
 

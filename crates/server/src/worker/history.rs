@@ -10,7 +10,7 @@ use crate::history::records_of;
 /// A worker's access to the archive.
 pub(super) struct HistoryWriter {
     writer: Box<dyn HistoryLog>,
-    /// A batch that was not accepted; it precedes all others.
+    /// A batch that the archive has not accepted yet; it has to be submitted before all others.
     held: Option<Vec<ArchiveRecord>>,
 }
 
@@ -19,7 +19,7 @@ impl HistoryWriter {
         Self { writer, held: None }
     }
 
-    /// Writes are failing; the archive reports when that is over.
+    /// Returns whether writes to the archive are failing.
     pub(super) fn is_failing(&self) -> bool {
         self.writer.is_failing()
     }
@@ -31,7 +31,7 @@ impl<A: WorkerApps> WorkerState<A> {
         let Some(ledger) = &mut self.ledger else {
             return;
         };
-        // Read first, so that progress before the end is not missed.
+        // This is read before the durable progress, so that progress made before the archive closed is not missed.
         let is_closed = ledger.writer.is_closed();
         self.worker.set_log_failing(ledger.is_failing());
         if let Some(durable) = ledger.writer.durable() {
@@ -58,7 +58,7 @@ impl<A: WorkerApps> WorkerState<A> {
         match ledger.writer.append(records) {
             Ok(_) => {}
             Err(AppendError::Full(records)) => ledger.held = Some(records),
-            // Waiting requests end with the process.
+            // The archive closes at the end of the process: requests that wait for it end with the process.
             Err(AppendError::Closed(_)) if self.common.history.is_closing() => self.ledger = None,
             Err(AppendError::Closed(_)) => self.archive_has_ended(),
         }

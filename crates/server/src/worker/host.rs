@@ -1,4 +1,5 @@
-//! The glue's interfaces to applications, history and hooks: one implementation in the server, others in tests.
+//! The glue's interfaces to applications, history and hooks: the server has one implementation of each, tests have
+//! others.
 
 use veche_apps::{AppHosts, AppSet, DialAction};
 use veche_archive::{AppendError, ArchiveRecord, DurableBatch, Writer};

@@ -19,13 +19,13 @@ pub(crate) enum WorkerMail<M = AppWorkerMessage> {
     Reload(Arc<FrontendConfig>, usize, AppSet),
     /// TLS acceptors of renewed or reloaded certificates, by listener.
     Acceptors(TlsAcceptors),
-    /// The services of the previous process have ended: those of this one start.
+    /// Starts the services of this process, since those of the previous process have ended.
     StartServices,
     /// Closes all connections, spread over this many milliseconds, for a reason.
     Drain(u64, ShutdownReason),
     /// Cuts off the connections that are left, at the end of the drain.
     CutOff,
-    /// Commands of other nodes about clients are lost.
+    /// Closes the connections of clients, since commands of other nodes about them were lost.
     Reconnect,
 }
 

@@ -51,7 +51,7 @@ impl<D: Driver, A: WorkerApps> WorkerLoop<D, A> {
         self.rest.worker.state()
     }
 
-    /// Calls its applications; `None` if it has none.
+    /// Passes the worker's applications to `call`; returns `None` if it has none.
     pub(crate) fn with_apps<R>(
         &mut self,
         call: impl FnOnce(&mut A, &mut Context) -> R,

@@ -1,7 +1,7 @@
 //! The PROXY protocol layer: the header with the client's address, which precedes TLS and all other bytes.
 //!
-//! Untrusted peers are rejected earlier. Once the header is read the layer is removed: the connection is treated as if
-//! its client had connected directly.
+//! Untrusted peers are rejected before this layer. Once the header is read, the layer is removed, and the connection is
+//! treated as if its client had connected directly.
 
 use tracing::debug;
 use veche_frontends::stats::AcceptRejection;

@@ -1,4 +1,4 @@
-//! Performs the worker's requests to the process, and passes channel events on.
+//! Executes the worker's requests to the process, and passes channel events on.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ use super::transport::ConnectionTransport;
 use super::{LOG, WorkerApps, WorkerState};
 use crate::tls_listeners::ListenerMode;
 
-/// Decrypted bytes of one event beyond which the buffer is freed.
+/// The limit of the buffer of decrypted bytes: it is freed if an event exceeds it.
 const KEPT_BYTES: usize = 256 << 10;
 
 /// The most handshake steps in a turn: about a millisecond of signing and key exchange.
@@ -41,11 +41,11 @@ pub(super) struct TlsLayer {
     tls: TlsStream,
     /// The deadline of a client's handshake.
     until_ms: u64,
-    /// The handshake is not complete.
+    /// True until the handshake is complete or has failed.
     is_handshaking: bool,
     /// Received bytes of a queued handshake.
     waiting: Vec<u8>,
-    /// The client's FIN followed them.
+    /// True if the client's FIN has followed the bytes in `waiting`.
     waits_to_end: bool,
 }
 
@@ -63,7 +63,7 @@ impl HandshakeQueue {
         !self.ids.is_empty()
     }
 
-    /// Returns whether a step can be taken in this turn.
+    /// Returns whether a step can be taken in this turn, and counts it if so.
     fn admits(&mut self) -> bool {
         let is_free = self.ids.is_empty() && self.taken < HANDSHAKES_MAX;
         self.taken += usize::from(is_free);
@@ -331,7 +331,7 @@ impl<A: WorkerApps> WorkerState<A> {
 
 /// Counts the handshake of a closed connection, if one was in progress.
 pub(super) fn handshake_gone(tls_layer: Option<&TlsLayer>, stats: &Arc<Stats>) {
-    // A client that connects and sends nothing is only probing.
+    // A client that connects and sends nothing is only probing, so it is not counted as a failure.
     if tls_layer.is_some_and(|tls_layer| tls_layer.is_handshaking && tls_layer.tls.has_begun()) {
         stats.tls_failed(TlsHandshakeFailure::CutOff);
     }

@@ -8,10 +8,10 @@ use super::proxy_header::PendingProxyHeader;
 use super::tls::TlsLayer;
 use super::{WorkerApps, WorkerState};
 
-/// The layer between a connection's socket and its own bytes; empty for a plain one.
+/// The layer between a connection's socket and its own bytes; empty for a plain connection.
 #[derive(Default)]
 pub(super) struct ConnectionTransport {
-    /// One pointer per connection: a PROXY header is complete before TLS starts.
+    /// The layers share one pointer per connection: a PROXY header is complete before TLS starts.
     layer: Option<Box<TransportLayer>>,
 }
 

@@ -12,11 +12,11 @@ use veche_mailbox::Wake as _;
 use veche_net::Waker;
 use veche_tls::{ClientTrust, TrustSource, TrustStores};
 
-/// Certificates for outgoing connections, read by threads besides the worker.
+/// Certificates for outgoing connections, read by threads other than the worker.
 #[derive(Default)]
 pub(super) struct TrustLoader {
     under_way: Vec<TrustRead>,
-    /// In tests the worker reads by itself, so that nothing depends on the timing of other threads.
+    /// True in tests: the worker reads the certificates itself, so that nothing depends on the timing of other threads.
     pub(super) is_own: bool,
 }
 
@@ -26,7 +26,7 @@ struct TrustRead {
     outgoing: Vec<OutgoingConnection>,
 }
 
-/// Wakes the worker however the read ends, after the result is stored.
+/// Wakes the worker when dropped: after the result is stored, and also if the read fails.
 struct WakeOnDrop(Waker);
 
 impl Drop for WakeOnDrop {

@@ -1,4 +1,4 @@
--- An application that asks others for everything: what `veche test` plays for it.
+-- The application under test: it calls MySQL, Redis, HTTP and other services, which `veche test` mocks.
 local veche = require "veche"
 
 local app, on = {}, {}

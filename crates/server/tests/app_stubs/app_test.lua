@@ -1,4 +1,4 @@
--- What stands in for other servers, seen by the application beside it.
+-- Tests of `app.lua` with mocks of the servers that it calls.
 local test = require "veche.test"
 local veche = require "veche"
 
@@ -47,7 +47,7 @@ test.case("functions take time by the test's clock", function()
   ann:send("find")
   test.advance(3)
   ann:expect("mysql: no result within 3s [timeout]")
-  -- A stub fails as a server does.
+  -- A mock fails with the same error as a real server.
   test.stub_mysql("*", { fails = "pool_full", words = "no free connection" })
   ann:send("find")
   ann:expect("mysql: no free connection [pool_full]")

@@ -1,4 +1,4 @@
-//! Services, tasks and publications within a case.
+//! Tests of services, tasks and publications within a case of `veche test`.
 
 use super::{CONFIG, Folder, case, failure};
 

@@ -1,5 +1,5 @@
 //! Large responses that clients do not read: their cost in memory and worker time. Also data that fills the memory up
-//! to `memory_limit`, which has to hold, and is released afterwards.
+//! to `memory_limit`: the limit has to hold, and the memory is released afterwards.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ const LIMIT_KIB: u64 = 64 << 10;
 /// The tolerated excess: data written between two memory readings, and memory released late.
 const OVER_KIB: u64 = 32 << 10;
 
-/// The tolerated rest afterwards.
+/// How much more memory than before the attack the server may still use afterwards.
 const GIVEN_BACK_KIB: u64 = 12 << 10;
 
 const ROUTES: &str = "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\"\n\
@@ -30,7 +30,7 @@ const ROUTES: &str = "[[route]]\npath = \"/centrifuge\"\nhandler = \"centrifuge\
 
 const PUBLICATIONS: usize = 20_000;
 
-/// The response to a request for the whole history is many times as large as the request.
+/// Limits under which the response with the whole history is many times as large as its request.
 const LIMITS: &str =
     "history_answer_max = 20_000\nwrite_timeout = \"10s\"\nheader_timeout = \"2s\"";
 
@@ -46,7 +46,7 @@ fn say(socket: &mut TcpStream, command: &Value) {
     socket.write_all(&frame).expect("the server reads");
 }
 
-/// Connects a client and subscribes it to the channel.
+/// Connects a client and subscribes it to the channel `long:1`; `more` has further fields of the command.
 fn join(socket: &mut TcpStream, more: &Value) {
     say(socket, &json!({ "id": 1, "connect": {} }));
     let mut subscribe = json!({ "channel": "long:1" });
@@ -64,7 +64,7 @@ fn deaf(target: &Target<'_>) -> TcpStream {
     socket
 }
 
-/// Fills the channel's history.
+/// Publishes until the channel's history is full.
 fn fill(server: &Server) {
     let mut lines = Lines::connect(server.push);
     let data = json!({ "number": 1, "text": "x".repeat(380) });
@@ -235,7 +235,7 @@ fn outboxes_up_to_the_memory_limit() {
         server.log().contains("memory_limit is reached")
     });
     assert!(peak > LIMIT_KIB, "{peak} KiB: nothing was published");
-    // File pages are resident too, but don't count.
+    // `memory_limit` does not count file pages, but the measured peak does: they are part of `before`.
     assert!(
         peak <= before + LIMIT_KIB + OVER_KIB,
         "{before} KiB grew to {peak}"

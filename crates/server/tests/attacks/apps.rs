@@ -33,7 +33,7 @@ fn posts(bodies: &[String]) {
             files: &[("app.lua", APP)],
             ..Options::default()
         },
-        // Four bodies of a megabyte, and the tables made from one of them.
+        // The memory of four bodies of a megabyte each, and of the tables that are made from one of them.
         memory_mib_max: 96,
         ..Attack::default()
     };
@@ -42,7 +42,7 @@ fn posts(bodies: &[String]) {
         let mut socket = connect(target.address);
         let _ = socket.write_all(&post("/app", body));
         if let Some(status) = status(&mut socket) {
-            // 500: it exceeded its budget.
+            // 500: the handler exceeded its budget.
             assert!([200, 400, 500].contains(&status), "{status}");
             target.landed();
         }
@@ -62,7 +62,7 @@ fn names_that_collide() {
     };
     posts(&[
         names(&|n| format!("k{n}")),
-        // All of these collide for hashes that use only the ends and the middle of a name.
+        // Hashes that use only the ends and the middle of a name give all of these names the same value.
         names(&|n| format!("aaaaaaaa{n:08}aaaaaaaaaaaaaaaaaaaaaaaa")),
         names(&|n| format!("aaaaaaaaaaaaaaaaaaaaaaaa{n:08}aaaaaaaa")),
     ]);
@@ -139,7 +139,7 @@ fn a_script_that_grows_to_twice_the_memory_limit() {
         bystander.say("hello");
         assert_eq!(bystander.text(), "hello");
         assert!(asked.elapsed() < Duration::from_secs(5));
-        // The application's other messages are served too.
+        // Messages of another connection to the same application are served too.
         other.say("count");
         other.text();
     }
@@ -152,7 +152,7 @@ fn a_script_that_grows_to_twice_the_memory_limit() {
     assert!(log.contains("memory_limit is reached"), "{log}");
     assert!(log.contains("not enough memory"), "{log}");
 
-    // Released memory is available to others, and to itself.
+    // Memory that the application releases is available to other applications, and to this one.
     app.say("drop");
     assert_eq!(app.text(), "0");
     thread::sleep(Duration::from_secs(2));

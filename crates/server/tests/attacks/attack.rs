@@ -1,10 +1,10 @@
-//! The framework of all attacks: a server that is attacked, a second one that is not, and the requirements for the
+//! The framework of all attacks: a server that is attacked, a second server that is not, and the requirements for the
 //! first.
 //!
-//! The latency of an echo also depends on the machine. So the same clients use a second server at the same time, which
-//! is not attacked: its latency is due to the machine. In addition, the busy worker of the attacked server competes for
-//! a core with everything else on the machine: the kernel reports for how much of the time in which it was runnable it
-//! actually ran, and the measured times are scaled by that. If the machine pauses nevertheless, the attack is retried.
+//! The latency of an echo also depends on the machine. So the same clients use the second server at the same time: its
+//! latency is due to the machine alone. In addition, the busy worker of the attacked server competes for a core with
+//! everything else on the machine. The kernel reports how long the worker was runnable, and how much of that time it
+//! ran; the measured times are scaled by that share. If the machine pauses nevertheless, the attack is retried.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -28,7 +28,7 @@ const WORKER: &str = "worker 0";
 /// The number of attempts, since the machine may be busy.
 const TRIES: u32 = 5;
 
-/// Bystanders of each server.
+/// The number of bystanders of each server.
 const BYSTANDERS: usize = 4;
 
 /// Attacks run one at a time, since they would affect each other.
@@ -38,7 +38,7 @@ pub(crate) static ALONE: Mutex<()> = Mutex::new(());
 const LIMITS: &str = "header_timeout = \"500ms\"\nhandshake_timeout = \"500ms\"\n\
     keep_alive_timeout = \"500ms\"\nwrite_timeout = \"500ms\"\n";
 
-/// Turns of an idle worker between two checks: those of the checks themselves and of memory maintenance.
+/// The most turns of an idle worker between two checks: those that the checks cause, and those of memory maintenance.
 const TURNS_AT_REST_MAX: f64 = 40.0;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
@@ -63,7 +63,7 @@ pub(crate) struct Attack<'a> {
     pub(crate) options: Options<'a>,
     /// The number of concurrent attackers.
     pub(crate) attackers: usize,
-    /// The first round allocates lasting resources such as threads, so it runs before the measurement.
+    /// Whether the first round allocates lasting resources such as threads; if so, it runs before the measurement.
     pub(crate) is_first_costly: bool,
     /// The tolerated growth of memory during the attack.
     pub(crate) memory_mib_max: u64,
@@ -138,7 +138,7 @@ impl Attack<'_> {
             },
             ..self.options
         };
-        // All clients belong to one worker.
+        // With one worker, all clients share the worker that is attacked.
         let setup = Setup {
             io: self.io,
             workers: 1,
@@ -159,7 +159,8 @@ impl Attack<'_> {
         let (mut tried, mut landed) = (0, 0);
         let (waits, before_kib) = loop {
             tried += 1;
-            // The allocator releases the memory of an attempt some seconds later.
+            // The allocator releases the memory of an attempt some seconds later, so the memory is measured before each
+            // attempt.
             let before_kib = process::rss_kib(pid);
             process::forget_peak(pid);
             let target = Target::of(&attacked, now() + duration());
@@ -197,7 +198,7 @@ impl Attack<'_> {
             ended,
         };
 
-        // The server keeps no state of the attack.
+        // After the attack the server keeps no state of it.
         attacked.await_connections(bystanders.count());
         until("descriptors to be closed", || {
             process::descriptors(pid) <= before.0
@@ -228,7 +229,7 @@ impl Attack<'_> {
         thread::scope(|scope| {
             for seed in 0..self.attackers {
                 scope.spawn(move || {
-                    // Attackers would have machines of their own, so they yield to the server.
+                    // Real attackers use other machines, so these threads have a lower priority than the server.
                     let _ = rustix::process::nice(10);
                     let mut rng = Rng::with_seed(seed as u64);
                     while target.lasts() {

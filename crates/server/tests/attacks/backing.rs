@@ -23,7 +23,7 @@ const ANSWERS: [&[u8]; 8] = [
     b"HTTP/1.1 400 Bad Request\r\n\r\n",
 ];
 
-/// A server that runs until it is dropped.
+/// A server that answers with arbitrary data, until it is dropped.
 struct Liar {
     address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -54,7 +54,8 @@ impl Liar {
     }
 }
 
-/// Sends one of the responses; connections that get no data stay open.
+/// Reads a request and sends one of the responses. Returns the connection if it has to stay open, which depends on the
+/// length of the response.
 fn lie(mut socket: TcpStream, answer: &[u8]) -> Option<TcpStream> {
     let _ = socket.set_read_timeout(Some(Duration::from_millis(50)));
     let _ = socket.read(&mut [0; 4096]);
@@ -72,7 +73,7 @@ impl Drop for Liar {
     }
 }
 
-/// Each call fails in time with an error; announced lengths allocate no memory.
+/// Each call fails with an error within its time limit; announced lengths allocate no memory.
 #[test]
 fn a_database_that_answers_anything() {
     let liar = Liar::start();

@@ -9,7 +9,7 @@ use crate::attack::Attack;
 use crate::raw::{connect, end_well, frame, handshake, open};
 use crate::support::{Http, Options};
 
-/// As fast as possible, with every kind of disconnect.
+/// Clients connect and disconnect as fast as possible, in every way that a connection can end.
 #[test]
 fn connections_that_come_and_go() {
     let half = handshake("/ws?user=churn&channel=news", "");
@@ -29,7 +29,7 @@ fn connections_that_come_and_go() {
 #[test]
 fn channels_by_the_thousand() {
     let attack = Attack {
-        // Names, tables and their growth: some thousand channels at a time.
+        // Some thousand channels exist at a time: their names, the tables of channels, and spare room of the tables.
         memory_mib_max: 24,
         ..Attack::default()
     };
@@ -77,7 +77,7 @@ fn words_for_the_log() {
                 socket.write_all(format!("GET /{number} HTTP/1.1\r\nHost: t\r\n\r\n").as_bytes());
             let _ = crate::raw::status(&mut socket);
         }
-        // Labels are of fixed sets, not from clients' data.
+        // The labels of metrics have fixed sets of values, which clients can't extend.
         assert!(metrics() <= before + 20, "{before} lines before");
         let log = std::fs::read(target.server.folder.join("stderr")).expect("a log");
         let is_control = |byte: &u8| *byte < b' ' && *byte != b'\n';

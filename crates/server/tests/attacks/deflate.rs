@@ -175,7 +175,8 @@ fn streams_that_are_broken() {
     attack.run(|target, rng| {
         let mut stream: Vec<u8> = match rng.u8(..6) {
             0 => (0..rng.usize(..2000)).map(|_| rng.u8(..)).collect(),
-            // Empty, unterminated, with a final block in the middle, and with a stored block of the wrong length.
+            // Streams that are empty, unterminated, with a final block in the middle, or with a stored block of the
+            // wrong length.
             1 => Vec::new(),
             2 => good[..rng.usize(..good.len())].to_vec(),
             3 => [&[0xf3][..], &good[1..], &good].concat(),

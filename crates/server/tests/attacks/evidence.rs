@@ -13,7 +13,7 @@ use crate::support::{now, process};
 
 const FILE: &str = "VECHE_ATTACK_EVIDENCE";
 
-/// When the memory is measured again after the attack.
+/// The time after the end of the attack at which the memory is measured again.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// The result of one attack.

@@ -1,7 +1,7 @@
 //! Twenty clients that send small messages as fast as the server accepts them, and read the responses.
 //!
-//! Each has an unlimited amount of work for the worker: others are served only if it gives each client its turn. On
-//! both drivers, since the order of received data is their own.
+//! Each client has an unlimited amount of work for the worker, so other clients are served only if the worker takes
+//! clients in turn. The attacks run on both drivers, since each has its own order of received data.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ const CLIENTS: usize = 5;
 /// The bytes passed to a socket at once.
 const FLOOD_BYTES: usize = 64 * 1024;
 
-/// An unsolicited pong, which is allowed and has no effect.
+/// The first byte of an unsolicited pong, which is allowed and has no effect.
 pub(crate) const PONG: u8 = 0x8a;
 
 const CENTRIFUGE: &str =

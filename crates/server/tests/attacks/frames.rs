@@ -75,7 +75,7 @@ fn lengths_that_lie() {
         (lies((1 << 63) - 1), 1009),
         (lies((1 << 32) + 1), 1009),
         (lies(1 << 17), 1009),
-        // Not in the shortest form: RFC 6455, section 5.2.
+        // Lengths that are not in the shortest form, which RFC 6455, section 5.2, forbids.
         (lies(5), 1002),
         (lies(0xffff), 1002),
         ([&[BINARY, 0xfe, 0, 125][..], &[0; 130]].concat(), 1002),
@@ -116,7 +116,7 @@ fn announced_and_never_sent() {
     });
 }
 
-/// The client's pongs fill its own receive buffer, after which the server stops reading from it.
+/// The server's pongs fill the client's receive buffer, after which the server stops reading from the client.
 #[test]
 fn pings_without_reading() {
     let pings = frame(PING, &[b'?'; 125]).repeat(1000);
@@ -132,7 +132,7 @@ fn pings_without_reading() {
     });
 }
 
-/// The same with a client that reads: each message costs a response.
+/// Pings from a client that reads its pongs: each ping costs the server a response.
 #[test]
 fn pings_with_reading() {
     let pings = frame(PING, b"?").repeat(500);
@@ -148,7 +148,7 @@ fn pings_with_reading() {
     });
 }
 
-/// Data after a close is ignored, without end.
+/// The server ignores what a client sends after a Close frame, however much it is.
 #[test]
 fn a_close_and_a_gigabyte_more() {
     let more = frame(BINARY, &[b'x'; 60_000]).repeat(16);
@@ -192,7 +192,7 @@ fn closes_that_are_never_answered() {
     });
 }
 
-/// Half-closed connections: within a message, and after some.
+/// Clients that end their direction of the connection, some within a message and some after complete messages.
 #[test]
 fn halves_of_connections() {
     let whole = frame(TEXT, b"said").repeat(100);
@@ -237,7 +237,7 @@ fn bytes_of_others() {
             assert!(first == BINARY && received == message, "another's bytes");
             target.landed();
         }
-        // A close has room for 123 bytes of reason: those that were sent, no others.
+        // A Close frame holds up to 123 bytes of reason. The server returns those that were sent, and no others.
         let reason = [&1000_u16.to_be_bytes()[..], &b"r".repeat(rng.usize(..123))].concat();
         socket
             .write_all(&frame(CLOSE, &reason))

@@ -23,7 +23,7 @@ const LONG: Options<'_> = Options {
     files: &[],
 };
 
-/// Room for the rest of the head.
+/// The length of the long part of a head; it leaves 1 KiB of the limit for the rest of the head.
 const LENGTH: usize = 62 << 10;
 
 /// Sends handshakes with this header; each gets one of these statuses.

@@ -1,5 +1,6 @@
-//! Attacks on a running server, each known to have brought down another one: during the attack, well-behaved clients of
-//! the same worker are served as usual, memory stays bounded, and afterwards no state of it remains.
+//! Attacks on a running server, each known to have brought down some other server. During an attack, well-behaved
+//! clients of the same worker are served as usual and memory stays bounded; afterwards the server has no state of the
+//! attack.
 //!
 //! [`attack`] is the framework: it defines an [`attack::Attack`] and the requirements for the server. Each test is one
 //! attack. `README.md` beside this file lists all classes of attacks and their tests, which a test verifies.

@@ -140,8 +140,8 @@ pub(crate) fn hear(socket: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     Some((head[0], payload))
 }
 
-/// Returns the code with which the server closes, skipping other frames. `None`: the reset after the close arrived
-/// before it was read.
+/// Returns the code with which the server closes, skipping other frames; `None` if the reset after the Close frame
+/// arrived before the frame was read.
 pub(crate) fn closed(socket: &mut TcpStream) -> Option<u16> {
     loop {
         let (first, payload) = hear(socket)?;

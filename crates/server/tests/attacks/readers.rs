@@ -1,4 +1,4 @@
-//! Clients that request more than they read, and that cause others to send.
+//! Clients that request more than they read, and clients that make the server send to others that do not read.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ fn subscribers_that_do_not_read() {
             ..Options::default()
         },
         attackers: 2,
-        // A hundred outboxes, and the load of publications.
+        // The memory of a hundred outboxes, and of the publications under way.
         memory_mib_max: 32,
         ..Attack::default()
     };
@@ -45,7 +45,7 @@ fn subscribers_that_do_not_read() {
     });
 }
 
-/// Everything is requested and nothing read: a client's own responses stop its input.
+/// The client sends messages and reads no echo: its own unread responses make the server stop reading from it.
 #[test]
 fn unread_echoes() {
     let message = crate::raw::frame(crate::raw::BINARY, &[b'x'; 16 << 10]).repeat(16);

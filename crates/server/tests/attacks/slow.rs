@@ -1,4 +1,4 @@
-//! Slow clients: each phase of a connection has a deadline, and others are accepted meanwhile.
+//! Slow clients: each phase of a connection has a deadline, and other clients are accepted meanwhile.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -73,7 +73,7 @@ fn unread_answers() {
             files: &[("site/large.html", &page)],
             ..Options::default()
         },
-        // 30 MiB for 200 connections, each with an outbox of 64 KiB and as much of the file.
+        // The growth is about 30 MiB for 200 connections, each with an outbox of 64 KiB and as much of the file.
         memory_mib_max: 48,
         ..Attack::default()
     };
@@ -86,7 +86,8 @@ fn unread_answers() {
             let _ = socket.write_all(&request);
         }
         target.outlast();
-        // Closed after `write_timeout`, which is shorter, or when they are dropped here.
+        // The server closes the connections after `write_timeout`, which is shorter than the attack; those that are
+        // left are closed here.
         target.landed();
     });
 }

@@ -1,4 +1,5 @@
-//! TLS: handshakes that cost the server more than the peer, that never end, and data after them.
+//! TLS attacks: handshakes that cost the server more than the client, handshakes that never end, and attacks after
+//! them.
 //!
 //! The bystanders use a listener of the same worker without TLS.
 
@@ -77,7 +78,7 @@ impl Whole {
         self.run_as(attack, attempt);
     }
 
-    /// Runs an attack with other parameters on such a server.
+    /// Runs an attack with other parameters on a server with a certificate of the authority.
     fn run_as(&self, attack: Attack<'_>, attempt: impl Fn(&Target<'_>, &mut fastrand::Rng) + Sync) {
         let files = self.files();
         let files: Vec<_> = (files.iter())
@@ -217,7 +218,7 @@ fn garbage_after_the_handshake() {
     });
 }
 
-/// Each byte in a record of its own: twenty-two bytes and a decryption for one.
+/// Each byte is sent in a TLS record of its own, which costs the server 22 more bytes and a decryption.
 #[test]
 fn records_of_a_byte() {
     let whole = Whole::new();
@@ -269,7 +270,7 @@ fn keys_that_change_without_end() {
     });
 }
 
-/// Endless records to decrypt, from as many clients as in the other floods.
+/// Clients send TLS records endlessly, as many clients as in the other floods.
 #[test]
 fn records_as_fast_as_they_go() {
     let whole = Whole::new();

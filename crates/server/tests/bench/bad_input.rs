@@ -1,4 +1,4 @@
-//! Input that can't be measured: one clear line for each, and an exit code.
+//! Input that can't be measured: each run ends with one clear line and an exit code.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn invalid_urls() {
             &["push", "ws://127.0.0.1/", "--publish", "nonsense"],
             "\"nonsense\" can't be tested",
         ),
-        // The published data would be undefined.
+        // `--recover` needs publications that are answered: otherwise it is undefined which data was published.
         (
             &[
                 "broadcast",
@@ -134,7 +134,8 @@ fn servers_that_speak_something_else() {
     let outcome = run(&["echo", &format!("ws://{garbage}/")]);
     assert_ends(&outcome, REFUSED, &["no connection was opened"]);
 
-    // Whether the request has arrived at the close decides between FIN and a reset.
+    // Depending on whether the request has arrived before the close, the client sees a FIN or a reset: the result is
+    // the same.
     let closes = serve(drop);
     let outcome = run(&["echo", &format!("ws://{closes}/")]);
     assert_ends(&outcome, REFUSED, &["no connection was opened"]);
@@ -149,7 +150,7 @@ fn servers_that_speak_something_else() {
         &["no connection was opened", "handshake timed out"],
     );
 
-    // The TCP connection succeeds, so this is a report with errors.
+    // The TCP connection succeeds, so the run ends with a report that contains the errors.
     let outcome = run(&["http", &format!("http://{garbage}/")]);
     assert_ends(&outcome, ERRORS, &["the run had faults", "see the report"]);
     assert!(outcome.count("/errors/bad_protocol") >= 3, "{outcome:#?}");

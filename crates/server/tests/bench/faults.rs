@@ -1,4 +1,4 @@
-//! Servers that lose and duplicate messages: a run fails even without a promise about the figure.
+//! Servers that lose or duplicate messages: a run fails, even if no promise mentions lost or duplicate messages.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -57,7 +57,8 @@ fn a_scenario_fails_on_losses_unless_a_promise_allows_them() {
         outcome.broken(),
         ["ledger: lost, duplicated, reordered, corrupted == 0: 40 lost"]
     );
-    // A figure named in a promise is judged by it, and the others as before.
+    // A promise about a figure replaces the default requirement for that figure; the other figures are checked as
+    // before.
     let lossy = broadcast(|number| usize::from(number % 10 != 3));
     let outcome = scenario(&phase(lossy, "promise.ledger.lost = \"<= 10%\""));
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");

@@ -1,5 +1,4 @@
-//! The tester's statements about itself: no secrets, its own pauses, and the memory used by a server that does not
-//! read.
+//! What the tester reports about itself: no secrets, its own pauses, and little memory if a server does not read.
 
 use std::fs;
 use std::thread;

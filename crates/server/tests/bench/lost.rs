@@ -58,7 +58,7 @@ fn a_lost_process_costs_its_own_figures_only() {
     assert_eq!(outcome.count("/messages/unanswered"), 0, "{outcome:#?}");
 }
 
-/// A server that ends, and one that is a zombie: it still has a pid but uses no CPU time.
+/// The process named by `--pid` is no longer there, or is a zombie, which still has a pid but uses no CPU time.
 #[test]
 fn a_server_that_ends_is_reported() {
     let server = Server::start(SETUP);

@@ -1,5 +1,5 @@
-//! `veche bench` as used: the real program against the real server and bad ones, its reports, error lines and exit
-//! codes.
+//! Tests of `veche bench` as users run it: the program against the real server and against faulty ones, its reports,
+//! error lines and exit codes.
 
 #![expect(clippy::duplicate_mod, reason = "both parts have the clock of tests")]
 
@@ -156,7 +156,7 @@ fn serve(talk: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     address
 }
 
-/// Starts a server that reads the request, sends these bytes, and waits for the client's end.
+/// Starts a server that reads the request, sends these bytes, and waits until the client closes the connection.
 fn answer_with(bytes: &'static [u8]) -> SocketAddr {
     serve(move |mut socket| {
         let _ = socket.read(&mut [0; 4096]);
@@ -165,7 +165,7 @@ fn answer_with(bytes: &'static [u8]) -> SocketAddr {
     })
 }
 
-/// Reads until the end and never sends anything.
+/// Reads until the client closes the connection, and never sends anything.
 fn silence(mut socket: TcpStream) {
     while matches!(socket.read(&mut [0; 4096]), Ok(1..)) {}
 }

@@ -1,4 +1,4 @@
-//! Promises about a server that is slower than the rate.
+//! Promises about a server that can't keep up with the requested rate.
 
 use crate::known::serve_at_most;
 use crate::scenario;
@@ -29,7 +29,7 @@ fn promises_of_an_overloaded_server_are_broken() {
     // However lenient, a latency promise fails while the queue grows.
     let outcome = scenario(&phase("promise.latency.p99 = \"<= 1h\""));
     assert_eq!(outcome.code, Some(8), "{outcome:#?}");
-    // The report gives the requested rate; no promise is about time.
+    // The run passes, because its promise is not about time; the report shows that the requested rate was not reached.
     let outcome = scenario(&phase("promise.messages.unanswered = 0"));
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
     assert_eq!(outcome.at("/phases/0/messages/rate_reached"), false);

@@ -53,7 +53,7 @@ fn storm_and_echo() {
         outcome.assert_clean();
         assert_eq!(outcome.count("/connections/asked"), 10);
     }
-    // Two servers in one run: connections are divided.
+    // With two servers in one run, the connections are divided between them.
     let outcome = run(&["echo", &url, &url, "-n", "7"]);
     outcome.assert_clean();
     assert_eq!(outcome.count("/connections/opened"), 7);
@@ -260,7 +260,7 @@ fn a_reconnecting_client_misses_nothing() {
     }
 }
 
-/// A message to a user of a cookie or a header reaches the connection of its number.
+/// A push to a user reaches the connection with that user's number, whether a cookie or a header names the user.
 #[test]
 fn each_connection_is_a_user_of_its_own() {
     let routes = "[[route]]\npath = \"/by-cookie\"\nhandler = \"push\"\nidentity = \"cookie:user\"\n\

@@ -1,4 +1,4 @@
-//! Users simulated by a script: compares the report with what the server has seen, to the request.
+//! Users simulated by a script: the report's counts are equal to those of the server.
 
 use std::fs;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn failures_are_counted_to_the_request() {
     assert_eq!(outcome.action("act", "/latency_us/count"), good);
     assert_eq!(outcome.action("act", "/failed"), bad);
     assert_eq!(outcome.count("/errors/script"), bad);
-    // The script caught them: its sessions have ended well.
+    // The script has caught these errors, so its sessions count as successful.
     assert_eq!(outcome.count("/script/sessions_failed"), 0);
     assert!(outcome.count("/script/sessions") > 0, "{outcome:#?}");
     assert_eq!(outcome.count("/connections/opened"), 5);
@@ -154,7 +154,7 @@ fn a_script_without_users_is_refused() {
     );
 }
 
-/// The example, against its demo.
+/// Runs the example of a load script against the demo.
 #[test]
 fn the_example_plays_users_of_the_demo() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -175,7 +175,7 @@ fn the_example_plays_users_of_the_demo() {
     let outcome = bench(&[&run[..], &["--threads", "2", "--pid", &pid]].concat());
     outcome.assert_clean();
     assert_eq!(outcome.at("/kind"), "script");
-    // Each user loads the page once, some of them before the measured time begins.
+    // Each user loads the page once; some do so before the measured time begins.
     let at_least = [
         ("page", 1),
         ("connect", 1),

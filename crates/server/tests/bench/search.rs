@@ -24,7 +24,8 @@ fn the_highest_rate_is_found() {
     assert_eq!(outcome.code, Some(0), "{outcome:#?}");
     let rate = |path: &str| outcome.at(path).as_f64().expect("a rate");
     let (held, broken) = (rate("/search/rate"), rate("/search/broken_at"));
-    // The server's capacity, with what a queue of 0.1 s hides at the end of a short run.
+    // The server's capacity is 1,000 per second. At the end of a short run, a queue of 0.1 s can hide that a rate is
+    // somewhat higher.
     assert!(held <= 1000.0 * 1.5 && broken > held, "{held} {broken}");
     assert!(broken <= held * 1.05 || held < 1000.0, "{held} {broken}");
     assert_eq!(rate("/settings/rate"), held);
@@ -101,7 +102,7 @@ fn a_scenario_stops_at_a_promise_that_is_broken_for_good() {
             .any(|line| line.starts_with("the phase runs to its end: ")),
         "{broken:#?}"
     );
-    // Without the option all phases run.
+    // Without the option that stops at the first broken promise, all phases run.
     let outcome = file(false, "400ms");
     assert_eq!(outcome.at("/stopped"), false);
     assert_eq!(outcome.at("/phases").as_array().map(Vec::len), Some(2));

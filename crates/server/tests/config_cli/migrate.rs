@@ -362,7 +362,7 @@ fn migrate_overwrites_nothing_and_reports_unreadable_files() {
     assert!(err.contains("veche.toml: "), "{err}");
     let kept = fs::read_to_string(folder.0.join("veche.toml")).expect("text");
     assert_eq!(kept, "mine");
-    // None of the files is written partially.
+    // If one of the files exists already, none of them is written.
     write(&folder, "api.key", "mine");
     let (code, _, err) = folder.run(&["migrate", "centrifugo", "five.json", "-o", "new.toml"]);
     assert!(code == 5 && err.contains("api.key: File exists"), "{err}");

@@ -8,7 +8,8 @@ use rustix::process::geteuid;
 
 use super::{Folder, GOOD};
 
-/// Returns a user that owns nothing, if the test runs as root; otherwise the test's own.
+/// Returns settings that name a user who owns nothing if the test runs as root; otherwise no settings, so that the
+/// test's own user is used.
 fn user() -> &'static str {
     match geteuid().is_root() {
         true => "user = \"65534\"\ngroup = \"65534\"\n",

@@ -53,10 +53,10 @@ fn networks_that_are_not_let_in_are_closed_before_they_speak() {
         let mut inside = Socket::open(server.public, "/ws?user=ann");
         assert!(inside.is_alive());
 
-        // A reload admits one and excludes the other; open connections stay.
+        // A reload admits one client and excludes the other; open connections stay.
         server.configure(&options("allow = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
-        // Workers apply the reload one after the other.
+        // Workers apply a reload one after the other, so the test waits for all of them.
         until("other clients to be rejected", || {
             is_closed(TcpStream::connect(server.public).expect("a connection"))
         });
@@ -88,13 +88,13 @@ fn a_route_looks_at_the_client_behind_proxies_that_are_trusted() {
         assert_eq!(status("/office", "192.0.2.7"), 101);
         assert_eq!(status("/office", "198.51.100.7"), 403);
         assert_eq!(status("/echo", "198.51.100.7"), 101);
-        // The listener's own rules apply to clients too.
+        // The listener's own rules apply to clients behind the proxy too.
         assert_eq!(status("/echo", "192.0.2.66"), 403);
-        // Without the header the request is the proxy's own.
+        // A request without the header counts as the proxy's own.
         assert_eq!(status_of_handshake(&server, "/office", ""), 403);
         assert_eq!(turned_away(&server, "network"), 3.0);
 
-        // A malformed header hides nothing and admits nothing.
+        // A malformed entry in front does not hide the entry of the nearest proxy, whose client is denied.
         let mut http = Http::connect(server.public);
         http.raw(
             b"GET /whoami HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: \xff, 192.0.2.66\r\n\r\n",
@@ -150,7 +150,8 @@ fn the_proxys_own_header_is_the_only_one_that_counts() {
 #[test]
 fn a_foreign_name_for_loopback_is_not_answered() {
     on_all(|setup| {
-        // The keyword overrides the tests' default.
+        // The tests allow every host name unless `listen` has the word `hosts`; a comment with it leaves the server's
+        // default.
         for (listen, named, expected) in [
             ("# hosts: the default", "localhost:8080", 200),
             ("# hosts: the default", "127.0.0.1", 200),
@@ -218,7 +219,7 @@ fn behind_a_proxy_each_client_has_its_own_share() {
             429
         );
         let _other = open("192.0.2.8").expect("another client");
-        // A /64 counts as one client.
+        // IPv6 addresses of one /64 count as one client.
         let _third = open("2001:db8::1").expect("the first");
         let _fourth = open("2001:db8::2").expect("the second");
         assert!(open("2001:db8::3").is_err());
@@ -266,7 +267,7 @@ fn trying_again_on_the_same_connection_counts() {
             },
         );
         let mut http = Http::connect(server.public);
-        // No user: 401, and the connection stays open.
+        // A handshake without a user is answered with 401, and the connection stays open.
         let mut statuses = Vec::new();
         for _ in 0..7 {
             let response = http.request("GET", "/ws", UPGRADE, b"").expect("an answer");
@@ -367,7 +368,8 @@ fn a_reload_reaches_connections_that_are_kept() {
             );
             http
         };
-        // Counted as before, then each as its own client.
+        // Both connections count for their own address when they are opened, and for a client of the proxy after the
+        // reload.
         let (first, second) = (kept(), kept());
         server.configure(&options("trusted_proxies = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
@@ -386,7 +388,7 @@ fn a_reload_reaches_connections_that_are_kept() {
         });
         server.await_connections(0);
 
-        // A client that is no longer allowed gets no response either.
+        // A client that is no longer allowed gets no response, on an open connection either.
         let mut http = kept();
         server.configure(&options("deny = [\"127.0.0.2\"]"));
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);

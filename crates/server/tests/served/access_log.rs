@@ -19,7 +19,7 @@ fn file(server: &Server) -> PathBuf {
     server.folder.join("access.log")
 }
 
-/// Returns the lines once there are `count`.
+/// Returns the lines of the access log once there are `count` of them.
 fn lines(server: &Server, count: usize) -> Vec<Value> {
     let text = || fs::read_to_string(file(server)).unwrap_or_default();
     until(&format!("{count} lines"), || {
@@ -173,7 +173,7 @@ fn a_sample_is_a_part_of_them() {
     }
     drop(client);
     let written = || fs::read_to_string(file(&server)).map_or(0, |text| text.lines().count());
-    // The chance of failure is below one in a million.
+    // The sample rate gives about a hundred lines: the bounds fail by chance less than once in a million runs.
     until("a sample", || written() > 50);
     assert!(written() < 150, "{}", written());
 }

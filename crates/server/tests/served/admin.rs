@@ -71,7 +71,7 @@ fn the_page_is_there_and_opens_by_its_own_key_only() {
         for path in ["/admin/", "/admin/app.js"] {
             assert_eq!(get(server.public, path).status, 404, "{path}");
         }
-        // On the public listener that path belongs to the route of files.
+        // On the public listener the path of the admin page belongs to the route of files.
         assert_eq!(post(server.public, "figures", KEY, "{}").status, 405);
     });
 }

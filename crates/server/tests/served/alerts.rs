@@ -52,7 +52,8 @@ fn prometheus_finds_nothing_wrong_with_the_metrics() {
     );
 }
 
-/// Asserts whether the crash-loop alert fires at the end of these values, seven seconds apart.
+/// Asserts the number of crash-loop alerts that fire after the last of these values of the restarts counter, which are
+/// seven seconds apart.
 #[track_caller]
 fn fires(server: &Server, restarts: &[u64], expected: u32) {
     let values: Vec<String> = restarts.iter().map(u64::to_string).collect();
@@ -114,7 +115,7 @@ fn metrics_of_the_process_are_those_of_the_system() {
     assert!((open - counted).abs() <= 8.0, "{open} and {counted}");
     assert!(sum("process_cpu_seconds_total") > 0.0);
     let age = now_s() - sum("process_start_time_seconds");
-    // The test's clock counts whole seconds.
+    // The test's clock counts whole seconds, so the age may be negative.
     assert!((-1.0..60.0).contains(&age), "{age} s");
     let status = server.status().expect("a status");
     let max = status["report"]["connections_max"].as_f64();

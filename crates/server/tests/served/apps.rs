@@ -1,4 +1,4 @@
-//! Lua applications on the real server: next to connections, contained, and replaced while running.
+//! Lua applications on the real server: beside other connections, isolated, and replaced while they run.
 
 use rustix::process::Signal;
 use serde_json::json;

@@ -11,7 +11,7 @@ use crate::support::SOON;
 
 type Answer = Box<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Responds as configured, and records its requests.
+/// A server that responds as configured, and records its requests.
 pub(crate) struct Asked {
     pub(crate) address: SocketAddr,
     answer: Arc<Mutex<Arc<Answer>>>,

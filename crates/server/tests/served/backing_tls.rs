@@ -83,10 +83,10 @@ fn databases_are_believed_by_their_certificates() {
         let (status, what) = ask(of, "localhost", "right.pem");
         assert!(status == 200 && what.starts_with(good), "{of}: {what}");
         for (host, ca, words) in [
-            // Signed by another authority.
+            // Certificates that another authority has signed.
             ("localhost", "wrong.pem", "UnknownIssuer"),
             ("localhost", "public", "UnknownIssuer"),
-            // Signed for another name.
+            // A certificate for another name.
             ("127.0.0.1", "right.pem", "not valid for name"),
             ("localhost", "empty.pem", "empty.pem"),
             ("localhost", "none.pem", "none.pem"),

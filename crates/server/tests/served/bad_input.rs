@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::server::KEY_HEADER;
 use crate::support::{Http, Lines, Options, Seen, Server, Socket, on_all, until};
 
-/// A client that must not be affected.
+/// A client that the faults of other connections must not affect.
 struct Bystander {
     socket: Socket,
     count: u32,
@@ -83,7 +83,7 @@ fn a_bad_line_gets_one_error_line_and_the_connection_stays() {
 fn refused(server: &Server, packets: &[&[u8]]) -> String {
     let mut lines = Lines::connect(server.push);
     for packet in packets {
-        // The server may have closed it already.
+        // The server may have closed the connection already.
         let _ = lines.socket.write_all(packet);
         thread::sleep(Duration::from_millis(20));
     }
@@ -392,18 +392,18 @@ fn a_broken_protocol_is_closed_with_its_code() {
         for path in ["/echo", "/ws?user=u"] {
             for (name, bytes, code) in cases {
                 let mut socket = Socket::open(server.public, path);
-                // The server may have closed before all of it is sent.
+                // The server may have closed the connection before all bytes are sent.
                 let _ = socket.socket.write_all(bytes);
                 assert_eq!(socket.closed(), *code, "{name} on {path}");
             }
         }
-        // A complete message before the malformed one is answered.
+        // A complete message that precedes a malformed one is answered.
         let mut socket = Socket::open(server.public, "/echo");
         socket.raw(&[frame(0x81, b"first"), frame(0x83, b"a")].concat());
         assert_eq!(socket.next(), Seen::Text("first".to_owned()));
         assert_eq!(socket.closed(), 1002);
         drop(socket);
-        // A client's close is answered with its own code.
+        // The server answers a client's Close frame with the same code.
         for code in [1000, 1001, 3000, 4999] {
             let mut socket = Socket::open(server.public, "/echo");
             socket.close(code);
@@ -412,7 +412,8 @@ fn a_broken_protocol_is_closed_with_its_code() {
         }
         bystander.assert_served(&server);
         server.await_connections(1);
-        // A line for each fault, and one for each connection that it closed, including the bystander's.
+        // The log has a line for each fault, and one for each connection that the fault closed, including the
+        // bystander's.
         let (faults, ended) = (cases.len() * 2 + 1, cases.len() * 2 + 1 + 4 + 1);
         let lines = |level: &str, what: &str| {
             let of_worker = |line: &&str| line.contains("veche::worker: ");
@@ -430,7 +431,7 @@ fn a_broken_protocol_is_closed_with_its_code() {
     });
 }
 
-/// Arbitrary bytes, on any listener, in any pieces.
+/// Arbitrary bytes are sent to any listener, split in any way.
 #[test]
 fn noise_does_not_affect_other_clients() {
     on_all(|setup| {

@@ -1,4 +1,4 @@
-//! At the connection limit, and without descriptors, new clients wait, nothing spins, and service continues.
+//! At the connection limit, and without free descriptors, new clients wait, no worker spins, and clients are served.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn at_the_cap_the_next_one_waits() {
         let mut inside: Vec<Socket> = (0..50)
             .map(|i| Socket::open(server.public, &format!("/ws?user=u{i}")))
             .collect();
-        // Gives the other workers time to notice.
+        // The pause gives the other workers time to notice the limit.
         thread::sleep(Duration::from_millis(100));
         let public = server.public;
         let waiting: Vec<_> = (0..10)
@@ -41,7 +41,7 @@ fn at_the_cap_the_next_one_waits() {
             "a connection was accepted over the cap"
         );
         assert_eq!(server.connections(), 50);
-        // Existing clients are served meanwhile.
+        // Existing clients are served while the limit is reached.
         assert!(inside.iter_mut().step_by(7).all(Socket::is_alive));
         for leaving in inside.drain(..25) {
             leaving.leave();
@@ -99,7 +99,7 @@ fn one_address_has_its_share() {
     });
 }
 
-/// The limit follows the descriptor limit at the start, and twice as many clients do no harm.
+/// The connection limit follows the descriptor limit at the start, and twice as many clients do no harm.
 #[test]
 fn few_descriptors_are_enough() {
     on_all(|setup| {
@@ -154,7 +154,7 @@ fn out_of_descriptors_it_waits_and_goes_on() {
         process::limit_descriptors(pid, 1024);
         let began = now();
         for mut client in clients {
-            // Closed by the server because it is idle, or by us.
+            // The connection is closed by the server because it is idle, or by the test.
             client
                 .set_read_timeout(Some(Duration::from_millis(1)))
                 .expect("a socket");

@@ -40,7 +40,7 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// Calls over a persistent connection, which stays with one worker.
+/// Makes a call over a persistent connection, which stays with one worker.
 fn ask(http: &mut Http, method: &str, body: &Value) -> Value {
     let path = format!("/api/{method}");
     let body = body.to_string();
@@ -63,8 +63,8 @@ fn commands_of_a_batch_see_what_those_before_have_done() {
             let mut ann = Socket::open(server.public, &format!("/push?user={user}"));
             let say = |data: &str| json!({ "publish": { "channel": channel, "data": data } });
             let one = json!({ "user": user, "channel": channel });
-            // A publication is in flight to the subscriber when the batch is answered: it arrives before those of the
-            // next batch.
+            // The publication is still in flight to the subscriber when the batch is answered; it arrives before those
+            // of the next batch.
             let answer = batch(&server, json!([{ "subscribe": one }, say("one")]));
             assert_eq!(answer[1]["publish"]["handed"], 1, "{answer}");
             assert_eq!(ann.text(), "one");

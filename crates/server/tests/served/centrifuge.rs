@@ -287,7 +287,7 @@ fn a_restart_of_the_route_s_options_leaves_sessions_alone() {
     let server = start(USUAL);
     let (mut ann, _) = Client::connect(&server, "ann");
     ann.ask(json!({ "id": 2, "subscribe": { "channel": "open:1" } }));
-    // Subscribing is forbidden from now on.
+    // The new configuration forbids subscriptions by clients.
     let closed = CONFIG.replace("subscribe = \"client\"", "subscribe = \"none\"");
     server.configure(&Options {
         routes: &closed,
@@ -322,7 +322,7 @@ impl Response {
         let timeout = Some(Duration::from_secs(20));
         socket.set_read_timeout(timeout).expect("a socket");
         let body = "{\"id\":1,\"connect\":{}}";
-        // HTTP/1.0 has no chunks.
+        // HTTP/1.0 responses have no chunks, so the body is easy to read.
         let request = format!(
             "POST /all/http_stream HTTP/1.0\r\nHost: test\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()

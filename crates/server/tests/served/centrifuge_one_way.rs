@@ -48,7 +48,7 @@ impl Response {
         response
     }
 
-    /// `POST /…/uni_http_stream`. HTTP/1.0 has no chunks.
+    /// Sends `POST /…/uni_http_stream`, with HTTP/1.0, whose responses have no chunks.
     fn stream(server: &Server, path: &str, connect: &Value) -> Self {
         let body = connect.to_string();
         let length = body.len();
@@ -174,7 +174,7 @@ fn a_reader_of_events_that_is_cut_off_again_and_again_misses_nothing() {
                 let server = &server;
                 let subs = channels.map(|channel| (channel.to_owned(), json!({})));
                 let connect = json!({ "subs": serde_json::Map::from_iter(subs) });
-                // It has connected before the publication.
+                // The reader subscribes before the first publication, so that it has a position to recover from.
                 let mut response = Response::events(server, "/all/uni_sse", &connect, None);
                 let reply = response.push();
                 assert_eq!(reply["connect"]["subs"]["chat:1"]["recoverable"], true);

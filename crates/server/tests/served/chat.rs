@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::{Http, Options, Response, Server, Socket, USUAL, connect_from};
 
 const ADDRESSES: u8 = 10;
-/// The rate limit of an address per minute.
+/// The number of logins that the rate limit allows per address and minute.
 const LOGINS_EACH: usize = 60;
 
 fn post(http: &mut Http, path: &str, headers: &str, body: &Value) -> Response {
@@ -58,7 +58,7 @@ fn hear(socket: &mut Socket, is_it: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-/// Returns the responses so far.
+/// Returns the responses that have arrived; waits at most `wait` for each connection.
 fn answers(flood: &mut [Http], wait: Duration) -> Vec<Response> {
     let mut answers = Vec::new();
     for http in flood {
@@ -100,7 +100,7 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
         login.raw(request.as_bytes()).expect("it is taken");
     }
 
-    // Connected users continue.
+    // Users who are already connected are served during the flood.
     for number in 0..20 {
         let publish = json!({"id": 3, "publish": {"channel": "dialog:#ann,bob", "data": number}});
         ann.say(&publish.to_string());
@@ -122,7 +122,7 @@ fn a_flood_of_logins_holds_up_neither_logins_nor_messages() {
         assert!(tries < 50, "Ann was never let in");
         thread::sleep(Duration::from_millis(200));
     }
-    // She did not wait for all of them.
+    // Ann's login did not have to wait for the logins of the flood.
     let first = answers(&mut flood, Duration::from_millis(1));
     let of = |answers: &[Response], status| {
         let is = |answer: &&Response| answer.status == status;

@@ -11,7 +11,7 @@ use crate::support::{Lines, Server, Setup, Socket, on_each, process, until};
 
 const CLIENTS: usize = 5_000;
 
-/// Partial handshakes, frames and lines sent before they vanish.
+/// Partial handshakes, frames and lines that clients send before they vanish.
 const HALVES: &[&str] = &[
     "",
     "G",
@@ -30,7 +30,7 @@ fn churn(server: &Server, clients: usize) {
                     let mut socket =
                         TcpStream::connect(server.public).expect("the server takes connections");
                     let _ = socket.write_all(HALVES[(number + share) % HALVES.len()].as_bytes());
-                    // Every fourth closes gracefully, the others with RST.
+                    // One of four clients closes gracefully, the others with RST.
                     if number % 4 != 0 {
                         socket2::SockRef::from(&socket)
                             .set_linger(Some(Duration::ZERO))
@@ -48,7 +48,7 @@ fn churn_leaves_nothing_behind() {
         let server = Server::start(setup);
         let mut staying = Socket::open(server.public, "/ws?user=staying");
         let pid = server.pid();
-        // The first round fills pools and tables.
+        // The first round fills pools and tables, so it runs before the memory is measured.
         churn(&server, CLIENTS / 5);
         server.await_connections(1);
         thread::sleep(Duration::from_millis(200));
@@ -60,7 +60,7 @@ fn churn_leaves_nothing_behind() {
         });
         let after = process::rss_kib(pid);
         assert!(after < rss + 4096, "{rss} KiB grew to {after}");
-        // Some may have been accepted from the kernel's queue after the count.
+        // The server may have accepted some of the connections from the kernel's queue only after the count.
         let mut lines = Lines::connect(server.push);
         until("the last of them to be gone", || {
             let answer = lines.ask(&json!({"user": "churn", "data": 0, "ack": true}));

@@ -208,7 +208,7 @@ fn a_node_that_stops_is_gone_at_once_and_one_that_is_killed_within_its_lease() {
         began.elapsed()
     );
     drop(c);
-    // The node's answer is missing until its lease ends.
+    // The answer of the node that is gone is missing until its lease ends.
     let answer = result(&a, "user_status", json!({"user": "ann"}));
     if answer["partial"] != Value::Null {
         assert_eq!(answer["partial"], "1 of 2");
@@ -279,7 +279,7 @@ fn commands_by_http_reach_the_node_of_their_response() {
     let second = stream.chunk().expect("read").expect("a reply");
     let second: Value = serde_json::from_slice(&second).expect("JSON");
     assert!(second["subscribe"].is_object(), "{second}");
-    // The id of a node that does not exist.
+    // A node id that no node has.
     let mut unknown = command.clone();
     unknown["node"] = "00000000000000aa".into();
     let body = unknown.to_string();
@@ -302,7 +302,7 @@ fn nodes_that_disagree_say_so_once() {
     until("the log to say so", || {
         a.log().contains(what) && b.log().contains(what)
     });
-    // Several announcements are sent in this time.
+    // In this time each node sends several announcements, but a node logs the disagreement only once.
     thread::sleep(Duration::from_secs(7));
     assert_eq!(a.log().matches(what).count(), 1, "{}", a.log());
     let shown = a

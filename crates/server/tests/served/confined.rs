@@ -15,7 +15,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Returns the rest of a line of `/proc/PID/status`, with single spaces.
+/// Returns the value of a line of `/proc/PID/status`, with single spaces.
 fn of_status(pid: u32, name: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -59,7 +59,7 @@ fn the_confined_process_serves_ports_bound_by_root() {
     echo.say("a");
     assert_eq!(echo.text(), "a");
 
-    // The folder belongs to root, so files are given to the user, also when they are reopened.
+    // The folder belongs to root, so log files are given to the server's user, also when they are reopened.
     let logs = server.folder.join("logs");
     let text = |name: &str| fs::read_to_string(logs.join(name)).unwrap_or_default();
     let is_written = || {
@@ -117,7 +117,7 @@ fn a_server_in_its_sandbox_does_all_its_work() {
     let prepared = |folder: &std::path::Path| {
         fs::create_dir_all(folder.join("logs")).expect("a folder");
         if is_root() {
-            // Root is confined too.
+            // The server process of root is confined too.
             chown(folder.join("logs"), Some(0), Some(0)).expect("ours");
         }
     };
@@ -151,7 +151,7 @@ fn the_cache_of_certificates_is_given_to_the_user() {
     let options = Options {
         server: "user = \"nobody\"",
         listen: "tls = { acme = [\"a.veche.test\"] }",
-        // No server listens there.
+        // No server listens at this address.
         routes: "[acme]\ndirectory = \"https://127.0.0.1:1/dir\"\n",
         ..Options::default()
     };

@@ -242,7 +242,7 @@ fn a_slow_consumer_is_warned_of_once_with_its_user() {
     let mut lines = PushLines::connect(server.push);
     let data = "x".repeat(8 << 10);
     let push = json!({"user": "slow", "data": data, "ack": true});
-    // Far more than the kernel and the outbox hold.
+    // The pushes are far more than the kernel and the outbox hold.
     let closed = (0..4000).any(|_| lines.ask(&push)["result"]["handed"] == 0);
     assert!(closed, "it is closed");
     let warned = || {

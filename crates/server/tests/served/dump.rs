@@ -68,7 +68,7 @@ fn written(server: &Server, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Returns the exit code and the error of a failed one.
+/// Returns the exit code and the error of a failed dump.
 fn refused(server: &Server, arguments: &[&str]) -> (Option<i32>, String) {
     let output = veche(server, arguments);
     assert!(output.stdout.is_empty());
@@ -131,7 +131,7 @@ fn unknown_tables_are_reported_in_one_line() {
     }
     let (code, printed) = refused(&server, &["dump", "--csv"]);
     assert!(code == Some(2) && printed.contains("TABLE"), "{printed}");
-    // Without a descriptor there is no output.
+    // Without a descriptor in the request there is nothing to write to.
     let answer = server.ask("dump").expect("an answer");
     let missing = "the name or the descriptor to write to is missing";
     let expected = json!({"ok": false, "error": missing});
@@ -179,7 +179,7 @@ fn closed_readers_end_it_quietly_and_slow_ones_block_nothing() {
         let code = child.wait().expect("it ends").code();
         assert_eq!((code, printed.as_str()), (Some(0), ""));
     }
-    // A reader that stalls: others continue, including writers of the table.
+    // The reader stalls: other readers continue, and so do writers of the table.
     let mut slow = spawned(server.command(&["dump", "users"]));
     let mut out = BufReader::new(slow.stdout.take().expect("piped"));
     let mut text = String::new();

@@ -35,7 +35,7 @@ fn echo() {
     });
 }
 
-/// The output of `veche new`, with back ends as far as their languages are installed.
+/// Runs the folders that `veche new` creates, with those of their back ends whose languages are installed.
 #[test]
 fn templates_with_back_ends() {
     for (template, program, to, handed) in [
@@ -123,7 +123,7 @@ fn chat_of_a_room() {
     on_all(|setup| {
         let server = example(setup, "rooms");
         page(&server, "<title>Chat</title>");
-        // Enough for three workers to have some each.
+        // The guests are enough for each of three workers to have some.
         let names = ["Анна", "Boris", "c", "d", "e", "f"];
         let mut guests: Vec<Guest> = Vec::new();
         for nick in names {
@@ -153,7 +153,7 @@ fn chat_of_a_room() {
         for guest in &mut guests {
             assert_eq!(guest.hear(), event);
         }
-        // Another room receives none of it and can't reply.
+        // A guest of another room receives none of the messages and can't reply.
         stranger.say(&json!({"type": "here", "to": guests[0].id}));
         stranger.say(&json!({"type": "say", "text": "alone"}));
         assert_eq!(stranger.hear()["text"], "alone");
@@ -226,7 +226,7 @@ fn chat_refuses_bad_names_and_lives_with_bad_messages() {
 
 #[test]
 fn rest_api() {
-    // The notes are in one worker's memory, as the configuration explains.
+    // With one worker, since the notes are in the memory of a worker, as the configuration explains.
     for setup in setups().filter(|setup| setup.workers == 1) {
         let server = example(setup, "rest-api");
         let mut http = Http::connect(server.public);
@@ -316,7 +316,7 @@ fn push_backends() {
         for user in &mut users {
             assert_eq!(user.text(), "test");
         }
-        // A malformed frame is answered, and the connection stays.
+        // An invalid message is answered with an error, and the connection stays open.
         for bad in [
             "",
             "no JSON",
@@ -353,7 +353,7 @@ fn push_backends_of_the_shape_of_swoole() {
         for user in &mut users {
             user.say("tester01");
         }
-        // A name gets no answer, so an order may be sent too early and is repeated.
+        // The server does not confirm a user's name, so an order may be sent before the name is known, and is repeated.
         for user in &mut users {
             until("the user is known", || {
                 anyone.say(ORDER);
@@ -376,7 +376,7 @@ fn push_backends_of_the_shape_of_swoole() {
     });
 }
 
-/// Makes the feed use that source.
+/// Configures the feed to use the server at `source`.
 fn feed_from(server: &Server, source: std::net::SocketAddr) {
     let text = fs::read_to_string(server.config()).expect("a config");
     let text = text.replace(
@@ -387,12 +387,12 @@ fn feed_from(server: &Server, source: std::net::SocketAddr) {
     server.signal(Signal::HUP);
 }
 
-/// Returns the feed's next message, skipping prices of another symbol.
+/// Returns the feed's next message.
 fn next_of(feed: &mut Socket) -> Value {
     serde_json::from_str(&feed.text()).expect("JSON")
 }
 
-/// Both sides of LAppS's benchmark, with fewer connections and a shorter time.
+/// Runs the client and the server of LAppS's benchmark, with fewer connections and a shorter time.
 #[test]
 fn lapps_benchmark() {
     on_all(|setup| {
@@ -406,13 +406,14 @@ fn lapps_benchmark() {
             ),
         );
         assert!(text.contains(from), "{text}");
-        // The copy listens elsewhere: its services restart with the right address.
+        // The copy of the example listens on another port. With the right address in its configuration, its services
+        // restart.
         server.write_config(&text.replace(from, &to));
         server.signal(Signal::HUP);
         until("the connections", || {
             server.log().contains("all 20 are connected")
         });
-        // Other routes are served alongside.
+        // Other routes of the example are served too.
         let mut socket = Socket::open(server.public, "/echo");
         socket.say("hello");
         assert_eq!(socket.text(), "hello");
@@ -445,7 +446,7 @@ fn feed_of_its_own_source() {
     on_all(|setup| {
         let server = example(setup, "feed");
         page(&server, "<title>Feed</title>");
-        // The copy listens elsewhere, and so does its source.
+        // The copy of the example listens on another port, and so does its source.
         feed_from(&server, server.public);
         let mut listeners: Vec<Socket> = (0..6)
             .map(|_| Socket::open(server.public, "/feed"))
@@ -461,7 +462,7 @@ fn feed_of_its_own_source() {
             }
             received.push(list);
         }
-        // All of them have received the same, by number.
+        // All listeners have received the same message for each number.
         let mut by_number = std::collections::HashMap::new();
         for one in received.iter().flatten() {
             let number = one["n"].as_u64().expect("a number");

@@ -50,7 +50,7 @@ fn back_end() -> SocketAddr {
     pages.address
 }
 
-/// Serves scripts, each under its number: `/0/…`.
+/// Serves scripts; the paths of each begin with its number: `/0/…`.
 fn serve(setup: Setup, scripts: &[String]) -> Server {
     let (feed, back_end) = (feed(), back_end());
     let names: Vec<String> = (0..scripts.len())
@@ -200,7 +200,7 @@ fn its_applications_run() {
     });
 }
 
-/// The guide's hooks script and the configuration beside it.
+/// Runs the guide's hooks script with the configuration beside it.
 #[test]
 fn its_handlers_for_centrifuge_clients_decide() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/hooks.md");
@@ -211,7 +211,7 @@ fn its_handlers_for_centrifuge_clients_decide() {
         rest.split("```").next().expect("an end").to_owned()
     };
     let (routes, script) = (block("```toml\n"), block("```lua\n"));
-    // A logged-in user.
+    // Inserts a session, as the login of a real site would.
     let script = script.replace("return app", "sessions:set('5d7f', 'ann')\nreturn app");
     on_all(|setup| {
         let server = Server::serving(setup, &routes, &[("app.lua", &script)]);

@@ -1,4 +1,4 @@
-//! Channels with history: clients lose their connection and recover without gaps.
+//! Channels with history: clients that lose their connection recover without gaps.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -11,7 +11,7 @@ use crate::support::{
     Lines, Options, Seen, Server, Setup, Socket, USUAL, call, get, on_all, process, until,
 };
 
-/// Chats store much, personal channels little.
+/// A configuration in which chats store a long history, and personal channels a short one.
 const CONFIG: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\
     channels = [\"chat:*\", \"news\"]\npositions = true\n\
     [[namespace]]\nname = \"chat\"\nhistory_size = 10000\n\
@@ -37,7 +37,7 @@ impl Follower {
         Self::try_open(server, user, channel, since).expect("it opens")
     }
 
-    /// Returns `None` if the connection was lost before the subscription.
+    /// Opens a WebSocket that follows a channel; returns `None` if the connection is lost before the subscription.
     pub(crate) fn try_open(
         server: &Server,
         user: &str,
@@ -138,7 +138,7 @@ fn personal_channels_recover_and_report_incomplete_recovery() {
     push(4);
     let ann = Follower::open(&server, "ann", channel, Some(&since));
     assert_eq!(ann.recovered, false);
-    // The rest can be read.
+    // The position is older than the history, but the publications in the history can be read.
     let body = json!({ "channel": channel, "limit": -1 });
     let page = call(server.internal, "history", &body);
     let page = &page["result"]["publications"];
@@ -328,7 +328,7 @@ fn applications_read_history_and_presence() {
             let answer = get(server.public, &format!("/read?{query}"));
             (answer.status, answer.text().to_owned())
         };
-        // The connections reach different workers.
+        // Each request is on a new connection, so that the requests reach different workers.
         for _ in 0..4 {
             let all = "1@1en 2@2en 3@3en 4@4en 5@5en | 5".to_owned();
             assert_eq!(ask("what=history&channel=chat:1"), (200, all));

@@ -1,4 +1,4 @@
-//! One client publishes more than the history limit of all channels.
+//! A client publishes more than the history limit of all channels.
 
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ fn a_flood_evicts_only_its_own_namespace() {
     let mut mallory = Client::connect(&server, "mallory");
     mallory.flood("dialog");
     assert_eq!(left(), [20; 3]);
-    // In a namespace with its own budget a flood evicts nothing of other namespaces.
+    // If the flood is in a namespace with its own budget, it evicts nothing of other namespaces.
     mallory.flood("orders");
     assert_eq!(left(), [20; 3]);
     let metrics = Metrics::scrape(server.internal);

@@ -55,7 +55,7 @@ fn a_kill_costs_a_client_nothing() {
     on_all(|setup| {
         let server = start(setup, "1s");
         let channels = ["chat:1", "chat:2", "chat:3"];
-        // Nothing was published to the last one.
+        // Nothing is published to `chat:9`.
         let silent = Follower::open(&server, "ann", "chat:9", None).position;
         let mut since = BTreeMap::new();
         for channel in channels {
@@ -102,7 +102,7 @@ fn removed_history_is_removed_on_disk() {
         publish(&server, "#ann", &json!(number));
         publish(&server, "chat:1", &json!(number));
     }
-    // A state, of which older versions are rejected.
+    // A publication with a version: the server rejects older versions afterwards.
     let body = |version: u32| json!({ "channel": "chat:2", "data": version, "version": version });
     call(server.internal, "publish", &body(7));
     let removed = call(
@@ -186,7 +186,7 @@ fn damage_is_reported_and_does_not_prevent_the_start() {
     let restarted = publish(&server, "chat:1", &json!(2));
     assert_eq!(restarted["offset"], 1);
     assert_ne!(restarted["epoch"], first["epoch"]);
-    // A single row of known size.
+    // One row with a recognisable text, of which one bit is changed on disk.
     publish(&server, "chat:2", &json!("a text that stands out"));
     server.stop();
     let mut bytes = fs::read(&file).expect("read");
@@ -222,7 +222,7 @@ fn a_folder_has_one_server() {
     let printed = String::from_utf8_lossy(&output.stderr);
     let why = format!("kept belongs to another running process ({})", server.pid());
     assert!(printed.contains(&why), "{printed}");
-    // For the same reason there is no upgrade, which is logged and reported.
+    // A history on disk has one owner, so there is no upgrade either; the refusal is logged and reported.
     let answer = server.ask("upgrade").expect("an answer");
     assert_eq!(answer["ok"], false);
     let error = answer["error"].to_string();
@@ -280,7 +280,7 @@ fn epochs_are_renewed_by_command_while_no_server_has_the_folder() {
     let after = publish(&server, "chat:1", &json!(2));
     assert_eq!(after["offset"], 2, "the history is there");
     assert_ne!(after["epoch"], before["epoch"]);
-    // The epochs are renewed only once.
+    // The command renews the epochs once, not at each start.
     server.stop();
     server.start_again(&options);
     let later = publish(&server, "chat:1", &json!(3));
@@ -326,7 +326,7 @@ fn a_full_disk_delays_only_stored_publications() {
     on_all(|setup| {
         let options = Options {
             routes: ROUTES,
-            // Otherwise the signal for a file at its size limit would kill the process.
+            // The shell ignores SIGXFSZ, which would otherwise kill the process when a file reaches its size limit.
             shell: "trap '' XFSZ",
             ..Options::default()
         };
@@ -347,7 +347,7 @@ fn a_full_disk_delays_only_stored_publications() {
             server.log().contains("history can't be written")
         });
         let error = || server.status().expect("it runs")["report"]["history_error"].take();
-        // A busy server may be too late for the report.
+        // The server is busy, so its report may come too late: the status is requested again until it has the error.
         until("the status to name the error", || error().is_string());
         let waiting = metric("veche_history_pending");
         assert!(waiting > 0.0);
@@ -356,7 +356,8 @@ fn a_full_disk_delays_only_stored_publications() {
         let body = json!({ "channel": "chat:2", "data": 1, "skip_history": true });
         let passing = call(server.internal, "publish", &body);
         assert_eq!(passing, json!({ "result": { "handed": 0 } }));
-        // Lines may still be arriving, and those that fit are written.
+        // Some lines may not have arrived yet, and the publications that fit the disk were written, so fewer may be
+        // pending.
         assert!(metric("veche_history_pending") <= PUBLICATIONS as f64);
         process::limit_files(server.pid(), None);
         for number in 1..=PUBLICATIONS {
@@ -453,7 +454,7 @@ fn follow(server: &Server, channel: &str, start: &str) -> Vec<(u64, u64)> {
             continue;
         };
         if client.recovered == false {
-            // More than a recovery sends: the history has the rest.
+            // The client has missed more than one recovery sends: the rest is read from the history.
             received.extend(read(server, channel, &since));
             continue;
         }
@@ -499,7 +500,8 @@ fn read(server: &Server, channel: &str, since: &str) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Acknowledged publications are at their offsets; received ones match the history, complete, once and in order.
+/// Asserts that acknowledged publications are at their offsets, and that the received ones match the history: complete,
+/// once and in order.
 fn compare(
     server: &Server,
     channel: &str,
@@ -551,8 +553,8 @@ fn compare(
     );
 }
 
-/// While the disk accepts nothing, scripts continue to publish to channels without history; others wait once the queue
-/// is full, and get errors where they can't.
+/// While the disk accepts nothing, scripts continue to publish to channels without history. Publications to channels
+/// with history wait once the queue is full, or are refused where a script can't wait.
 #[test]
 fn a_full_disk_does_not_delay_unstored_publications_of_scripts() {
     const TICKER: &str = r#"
@@ -585,7 +587,7 @@ return ticker
         let routes = format!("{ROUTES}\n[[service]]\nname = \"ticker\"\nscript = \"ticker.lua\"\n");
         let options = Options {
             routes: &routes,
-            // Otherwise the signal for a file at its size limit would kill the process.
+            // The shell ignores SIGXFSZ, which would otherwise kill the process when a file reaches its size limit.
             shell: "trap '' XFSZ",
             files: &[("ticker.lua", TICKER)],
             ..Options::default()

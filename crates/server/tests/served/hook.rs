@@ -36,7 +36,7 @@ fn start(setup: Setup, back_end: &Asked, hook: &str) -> Server {
     Server::serving(setup, &routes, &[("app.lua", APP)])
 }
 
-/// Identifies users by a cookie with their name.
+/// Identifies users by a cookie that contains their name.
 fn know(head: &str) -> String {
     match cookie(head) {
         Some("") => answer(401, "", ""),
@@ -112,12 +112,12 @@ fn the_back_end_names_the_user() {
             );
         }
         assert!(!head.contains("sec-websocket"), "{head}");
-        // The hook gets the routed path.
+        // The hook gets the decoded and normalised path, by which the request was routed.
         assert_eq!(status(&server, "/x/..//%68ook?%78", &sid("ann")), 101);
         let head = back_end.heads().pop().expect("a request");
         let head = head.to_ascii_lowercase();
         assert!(head.contains("\r\nx-original-uri: /hook?%78\r\n"), "{head}");
-        // Headers of the client are not mistaken for ours.
+        // A client's headers with the names of the hook's own headers are not passed on.
         let claim = format!(
             "X-Real-IP: 6.6.6.6\r\nX-Original-URI: /admin\r\n{}",
             sid("ann")
@@ -135,9 +135,9 @@ fn the_back_end_names_the_user() {
             assert_eq!(status(&server, "/hook", &sid(name)), expected);
         }
         assert_eq!(status(&server, "/hook", ""), 401);
-        // The application decides last.
+        // The application may still refuse a user whom the hook admits.
         assert_eq!(status(&server, "/lua/x", &sid("mallory")), 403);
-        // The hook is not asked about a page of another origin.
+        // A handshake from a page of another origin is refused without a request to the hook.
         let before = back_end.count();
         let foreign = format!("Origin: https://evil.example\r\n{}", sid("ann"));
         assert_eq!(status(&server, "/hook", &foreign), 403);
@@ -174,11 +174,11 @@ fn answers_are_kept_as_long_as_they_say() {
         }
         assert_eq!(back_end.count(), 2);
         assert_eq!(asked(&server, "cached"), 4.0);
-        // Another cookie, and another path, are different requests.
+        // A request with another cookie or another path is not answered from the cache.
         assert_eq!(status(&server, "/hook", &sid("bob")), 101);
         assert_eq!(status(&server, "/hook?x", &sid("ann")), 101);
         assert_eq!(back_end.count(), 4);
-        // Cached answers survive a reload.
+        // The cache of answers survives a reload.
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(status(&server, "/hook", &sid("ann")), 101);
         assert_eq!(back_end.count(), 4);
@@ -197,7 +197,7 @@ fn a_back_end_that_fails_is_left_alone() {
         until("it to be tried again", || {
             status(&server, "/hook", &sid("ann")) == 101
         });
-        // The counters show each failed attempt and each success; no other request reached it.
+        // The counters show each failed attempt and each success; the back end has received no other request.
         assert_eq!(asked(&server, "failed"), 3.0);
         assert_eq!(asked(&server, "named"), 1.0);
         assert_eq!(back_end.count(), 4);
@@ -208,7 +208,7 @@ fn a_back_end_that_fails_is_left_alone() {
     });
 }
 
-/// Holds its responses back until released.
+/// A back end that holds its responses back until they are released.
 struct Held {
     back_end: Asked,
     go: SyncSender<()>,
@@ -218,7 +218,7 @@ fn held(what: impl Fn(&str) -> String + Send + Sync + 'static) -> Held {
     let (go, wait): (SyncSender<()>, Receiver<()>) = sync_channel(16);
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |head| {
-        // The end of the test releases the back end too.
+        // The wait also ends when the test ends and drops the sender.
         let _ = wait.lock().recv();
         what(head)
     });
@@ -239,7 +239,7 @@ fn a_slow_back_end_does_not_delay_other_clients() {
             until("both to wait", || {
                 Metrics::scrape(server.internal).sum("veche_identity_hook_waiting", &[]) == 2.0
             });
-            // Identical requests are merged.
+            // Two identical requests are merged into one.
             assert_eq!(asked(&server, "joined"), 1.0);
             until("it to be asked", || back_end.count() == 1);
             echo.say("still here");
@@ -367,7 +367,8 @@ fn the_back_end_s_word_holds_until_expire_at() {
                     Seen::Close(Some(3005), "connection expired".to_owned())
                 );
             }
-            // The answer was not cached for longer either. Server and test round milliseconds differently.
+            // The answer is not cached beyond the session's expiry. The pause covers that server and test round
+            // milliseconds differently.
             std::thread::sleep(Duration::from_millis(50));
             let again = open(&server, "/hook", name);
             assert_eq!(back_end.count(), before + 2);
@@ -459,7 +460,8 @@ fn a_refused_centrifuge_client_gets_a_terminal_code() {
         let server = Server::serving(setup, &routes, &[]);
         let refused = |target: &str, name: &str| {
             let mut socket = open(&server, target, name);
-            // Data sent immediately is not processed.
+            // The command that the client sends at once is not processed, since the server closes the connection with a
+            // code.
             socket.say(r#"{"id":1,"connect":{}}"#);
             loop {
                 match socket.next() {

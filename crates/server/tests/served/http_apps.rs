@@ -118,7 +118,7 @@ fn responses_come_in_parts() {
         assert_eq!(whole.header("transfer-encoding"), Some("chunked"));
         let expected: String = (1..=2000).map(|i| format!("part {i}\n")).collect();
         assert_eq!(whole.text(), expected);
-        // Written parts are sent at once.
+        // Each part is sent when the handler has written it.
         http.raw(b"GET /web/parts?count=3&wait=0.1 HTTP/1.1\r\nHost: a\r\n\r\n")
             .expect("sent");
         http.head().expect("a head");
@@ -127,7 +127,7 @@ fn responses_come_in_parts() {
         assert_eq!(first, b"part 1\n");
         while http.chunk().expect("a chunk").is_some() {}
         assert!(began.elapsed() > Duration::from_millis(150));
-        // The responses have neither bodies nor chunks.
+        // The responses to HEAD have neither bodies nor chunks.
         http.raw(b"HEAD /web/parts?count=3 HTTP/1.1\r\nHost: a\r\n\r\n")
             .expect("sent");
         assert_eq!(http.head().expect("a head").status, 200);
@@ -168,7 +168,7 @@ fn a_client_that_does_not_read_holds_its_writer_back() {
             std::thread::sleep(Duration::from_millis(30));
             seen > 0 && seen == before
         });
-        // The kernel's buffers hold some megabytes.
+        // The kernel's buffers hold some megabytes, so the handler has to stop before the end.
         assert!(seen < 2500, "{seen} of 30 MB in pieces of 10 KB");
         let mut bytes = 0;
         while let Some(chunk) = http.chunk().expect("a chunk") {
@@ -176,7 +176,7 @@ fn a_client_that_does_not_read_holds_its_writer_back() {
         }
         assert_eq!(bytes, 30_000_000);
         assert_eq!(count(&server, "slow done"), 1);
-        // A disconnect ends it.
+        // A disconnect of the client ends the handler.
         http.raw(b"GET /web/much?name=gone&count=3000 HTTP/1.1\r\nHost: a\r\n\r\n")
             .expect("sent");
         http.head().expect("a head");
@@ -247,14 +247,14 @@ fn handlers_have_a_time_limit() {
             (late.status, late.header("connection")),
             (504, Some("close"))
         );
-        // Timers count whole milliseconds, and may be early by less than one.
+        // Timers count whole milliseconds, so they may fire up to a millisecond early.
         assert!(began.elapsed() >= Duration::from_millis(999));
         until("its handler to be told", || count(&server, "late") == 1);
         until("its log", || {
             let words = "the request took longer than request_timeout";
             server.log().contains(words)
         });
-        // The limit applies between two writes.
+        // The time limit applies between two writes, not to the whole response.
         let began = now();
         let slow = get(server.public, "/web/parts?count=4&wait=0.4");
         assert_eq!(slow.text().lines().count(), 4);
@@ -303,7 +303,7 @@ fn files_lie_below_the_folder_that_the_configuration_names() {
         assert_eq!(ask("large.txt", "").body.len(), 500_000);
         assert_eq!(ask("nothing", "").status, 404);
         assert_eq!(ask("inside.txt", "").text(), "a note\n");
-        // Files beside the script, the script itself, and paths out of the folder.
+        // Not served: files beside the script, the script itself, and paths that lead out of the folder.
         for path in [
             "app.lua",
             "key.txt",

@@ -506,7 +506,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
             renewed.say(&token);
             assert_eq!(renewed.text(), why);
         }
-        // Without a refresh both close, each with its own code.
+        // Without a refresh both connections are closed, each with the code of its protocol.
         let mut pushed = open("/jwt", &brief("ann"));
         let mut ending = open("/lua/b", &brief("ann"));
         assert_eq!(ending.text(), "user ann");
@@ -523,7 +523,7 @@ fn a_session_ends_with_its_token_unless_that_is_renewed() {
         assert_eq!(count(&server, "veche_tokens_expired_total", ""), 2.0);
         assert_eq!(count(&server, "veche_tokens_renewed_total", ""), 1.0);
 
-        // Plain requests: known clients have a user, others have none.
+        // For plain requests, known clients have a user, and others have none.
         let mut http = Http::connect(server.public);
         let ask = |http: &mut Http, headers: &str, body: &[u8]| {
             let response = http.request("POST", "/lua/x", headers, body);

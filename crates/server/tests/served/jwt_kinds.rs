@@ -1,5 +1,5 @@
-//! Tokens as Centrifugo accepts them: short secrets and their rotation, other digests and curves, separate subscription
-//! keys, tokens without expiry, any audience, and clients without a user or a token.
+//! Tokens in all forms that Centrifugo accepts: short secrets and their rotation, other digests and curves, separate
+//! subscription keys, tokens without expiry, any audience, and clients without a user or a token.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ fn a_secret_is_changed_without_a_gap() {
             let status = status(&server, &signed(secret, &claims("ann")));
             assert_eq!(status, expected, "{secret}");
         }
-        // The old secret has expired.
+        // The configured time of the old secret is over.
         let file = server.folder.join("veche.toml");
         let text = fs::read_to_string(&file).expect("a file");
         let over = text.replace(&until_s.to_string(), &(now_s() - 1).to_string());
@@ -175,7 +175,7 @@ fn subscription_tokens_may_have_keys_of_their_own() {
             let reply = ask(&mut socket, &json!({"id": 2, "subscribe": request}));
             assert_eq!(reply["error"]["code"], expected, "{reply}");
         }
-        // A subscription key does not open connections.
+        // The key for subscription tokens is not accepted for connection tokens.
         let mut socket = Socket::open(server.public, "/c");
         let forged = signed("two", &json!({"sub": "ann", "iss": "rooms"}));
         socket.say(&json!({"id": 1, "connect": {"token": forged}}).to_string());

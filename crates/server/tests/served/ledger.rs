@@ -57,7 +57,7 @@ fn balance(setup: Setup) {
             .map(|crowd| crowd.join().expect("no connection was refused"))
             .sum();
         assert!(comings > 20, "only {comings} came and went");
-        // A final mark for every user, after all else of its source.
+        // Each source ends with a final message to every user, after all its other messages.
         let mut lines = Lines::connect(server.push);
         for user in 0..USERS {
             let answer =
@@ -92,7 +92,8 @@ fn balance(setup: Setup) {
     assert_eq!(pushed, PUSHES / SOURCES * SOURCES);
 }
 
-/// Runs one back end: the last by HTTP, the others by lines, every hundredth of which is acknowledged.
+/// Runs one back end. The last one pushes over HTTP, the others by push lines, of which every hundredth is
+/// acknowledged.
 fn push(server: &Server, source: usize) -> Book {
     let mut book: Book = (0..USERS).map(|user| (user, Vec::new())).collect();
     let mut note = |number: usize| {
@@ -169,7 +170,7 @@ fn read(sockets: &mut [(usize, Socket)]) -> Vec<(usize, Vec<String>)> {
         .collect();
     let mut open: Vec<usize> = (0..sockets.len()).collect();
     while !open.is_empty() {
-        // A few of each in turn, so that no backlog exceeds the socket's buffer.
+        // A few messages of each client are read in turn, so that no backlog exceeds the socket's buffer.
         open.retain(|&index| {
             for _ in 0..8 {
                 let text = sockets[index].1.text();

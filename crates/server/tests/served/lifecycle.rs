@@ -13,7 +13,7 @@ use crate::support::{
     Http, Lines, Options, Seen, Server, Socket, USUAL, call, get, now, on_all, process, until,
 };
 
-/// Pushes and asserts the arrival.
+/// Pushes to a user, and asserts that the push arrives.
 #[track_caller]
 fn assert_served(server: &Server, user: &str, socket: &mut Socket) {
     let answer = Lines::connect(server.push)
@@ -36,7 +36,7 @@ fn a_killed_server_restarts_without_refusing_connections() {
                         while !done.load(Ordering::Relaxed) {
                             let connected = std::net::TcpStream::connect(server.public);
                             let socket = connected.expect("no connection is refused");
-                            // Reset by the kill, which is expected. It reconnects as clients do.
+                            // The kill may reset this connection, which is expected; the client connects again.
                             opened += u32::from(
                                 Socket::upgrade(socket, &format!("/ws?user=u{i}"), &[]).is_ok(),
                             );
@@ -171,7 +171,7 @@ fn whatever_comes_in_a_drain_is_answered() {
         let left = left.expect("a client that was not told yet");
         assert_eq!(clients[left].text(), "last");
         drop(clients);
-        // Nothing is left to wait for, though the back end stays.
+        // The drain ends although the back end stays connected: no client is left to wait for.
         assert_eq!(server.exit_code(), Some(0));
     });
 }
@@ -297,7 +297,7 @@ fn a_reload_adds_routes_and_drops_no_connection() {
             ..Options::default()
         });
         server.signal(Signal::HUP);
-        // Workers apply the reload one after the other.
+        // Workers apply the reload one after the other, so connections are tried until one reaches the new route.
         let mut after: Vec<Socket> = Vec::new();
         until("the new route", || {
             after.extend(Socket::try_open(server.public, "/later?user=after").ok());
@@ -378,7 +378,7 @@ fn reloads_under_load_lose_nothing() {
                 });
                 let answer = server.ask("reload").expect("an answer");
                 assert_eq!(answer["ok"], true, "{answer}");
-                // Of the next two pushes that arrive, the second was certainly sent after the reload's response.
+                // A push that starts after the response to this reload has to arrive before the next reload.
                 let seen = arrived.load(Ordering::Relaxed);
                 until("the pushes to go on", || {
                     pushing.is_finished() || arrived.load(Ordering::Relaxed) > seen + 1

@@ -39,7 +39,7 @@ fn a_user_has_as_many_connections_as_he_may() {
             .collect();
         assert_eq!(status_of(&server, "/ws?user=ann"), 429);
         assert_eq!(turned_away(&server, "connections_per_user"), 1.0);
-        // Others are not affected, nor are anonymous clients.
+        // The limit of one user affects neither other users nor anonymous clients.
         let _bob = Socket::open(server.public, "/ws?user=bob");
         let _nobodies: Vec<Socket> = (0..5)
             .map(|_| Socket::open(server.public, "/echo"))
@@ -76,7 +76,7 @@ fn a_key_publishes_as_much_as_it_may() {
             .expect("seconds");
         assert!((1..=720).contains(&wait), "{wait}");
         assert_eq!(answer.json()["error"]["code"], 111);
-        // Lines have no key and a limit of their own, on any worker.
+        // Push lines have no API key. Their rate limit is their own, and is shared by all workers.
         let command = json!({"user": "ann", "data": "y", "ack": true});
         for _ in 0..5 {
             let answer = Lines::connect(server.push).ask(&command);
@@ -119,7 +119,7 @@ fn a_slow_reader_keeps_the_newest_publications() {
         let mut latest = narrow(&server, "/latest?channel=news&channel=sport");
         let mut reader = Socket::open(server.public, "/newest?user=bob&channel=news");
         let mut lines = Lines::connect(server.push);
-        // Far more than the kernel and the outboxes hold.
+        // The publications are far more than the kernel and the outboxes hold.
         let count = 2000;
         let filler = "x".repeat(8 << 10);
         for number in 0..count {
@@ -144,7 +144,7 @@ fn a_slow_reader_keeps_the_newest_publications() {
                 .and_then(|number| number.parse().ok());
             number.expect("a number first")
         };
-        // Complete messages in order, including the very last.
+        // `drop_oldest`: the client receives complete messages in order, including the very last one.
         let mut numbers = vec![number(&newest.text())];
         while numbers.last() != Some(&(count - 1)) {
             numbers.push(number(&newest.text()));
@@ -154,7 +154,7 @@ fn a_slow_reader_keeps_the_newest_publications() {
             numbers.len() as f64 + dropped("drop_oldest"),
             f64::from(count)
         );
-        // The last of each of two channels, in any order, since their homes may be two workers.
+        // The last message of each of two channels arrives, in any order, since the channels' homes may be two workers.
         let (mut numbers, mut has_won) = (Vec::new(), false);
         while !has_won || numbers.last() != Some(&(count - 1)) {
             match latest.text().as_str() {

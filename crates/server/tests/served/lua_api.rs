@@ -132,7 +132,7 @@ fn a_publication_with_options_is_answered() {
         let passing = json!({ "skip_history": true });
         let passing = lua.publish("kept:1", &json!("gone"), &passing);
         assert_eq!(passing["result"], json!({ "handed": 0, "taken": true }));
-        // HTTP gives the same result.
+        // The same call over HTTP gives the same result.
         let body = json!({ "channel": "kept:1", "data": 1, "idempotency_key": "one" });
         let answer = call(server.internal, "publish", &body);
         assert_eq!(answer["result"], expected(1, false));
@@ -173,7 +173,7 @@ fn a_publication_with_options_is_answered() {
     });
 }
 
-/// As with the HTTP API: later queries on any worker see the completed call.
+/// A call returns when it is complete on all workers: later queries on any worker see its effect, as with the HTTP API.
 #[test]
 fn an_answer_means_that_all_workers_have_done_it() {
     on_all(|setup| {

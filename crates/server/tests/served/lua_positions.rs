@@ -1,4 +1,4 @@
-//! Clients of Lua routes that get positions and recover.
+//! Clients of Lua routes that get positions and recover from them.
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ fn clients_resume_from_their_position() {
         let mut bob = Socket::open(server.public, "/told?offset=2&epoch=foreign");
         assert_eq!(next(&mut bob)["recovered"], false);
         assert_eq!(next(&mut bob)["at"]["recovered"], false);
-        // A channel without history.
+        // On a channel without history the client gets no position.
         let mut eve = Socket::open(server.public, "/told?channel=news&offset=2&epoch=foreign");
         assert_eq!(
             next(&mut eve),

@@ -1,6 +1,6 @@
-//! The server as used: the real process with real sockets, its main function and its failure modes.
+//! The server as it is used: the real process with real sockets, its main function and its failure modes.
 //!
-//! Most tests run on every one of [`support::setups`]: each driver, with one worker and three.
+//! Most tests run on every one of [`support::setups`]: each driver, with one worker and with three.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,5 @@
-//! Browsers connect, a back end pushes, the user receives: exactly once, in order, unchanged, by every interface.
+//! The server's main job: browsers connect, a back end pushes, and users receive each message exactly once, in order
+//! and unchanged, through every interface.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -33,7 +34,7 @@ fn text(text: &str) -> Seen {
     Seen::Text(text.to_owned())
 }
 
-/// After all tests nothing is pending: a final mark is the next message of each client.
+/// Asserts at the end of a test that no message is pending: each client's next message is a final mark.
 #[track_caller]
 fn nothing_else_came(server: &Server, crowd: &mut [(String, Socket)]) {
     let answer = call(
@@ -61,10 +62,10 @@ fn lines_reach_their_users() {
         let server = Server::start(setup);
         let mut crowd = crowd(&server);
         let mut lines = Lines::connect(server.push);
-        // Without a response.
+        // A push line without `ack` gets no response.
         lines.raw(b"{\"user\":\"tester01\",\"message\":\"test\"}\n");
         everyone_sees(&mut crowd, |user| user == "tester01", &text("test"));
-        // With a response.
+        // A push line with `ack` gets one.
         let handed = json!({"result": {"handed": 2}});
         for awkward in AWKWARD {
             let answer = lines.ask(&json!({"user": "tester02", "message": awkward, "ack": true}));
@@ -96,7 +97,7 @@ fn lines_reach_their_users() {
     });
 }
 
-/// Several lines in a packet, a line over several packets, the last one incomplete.
+/// Lines arrive in any packets: several in one, one over several, and the last one incomplete.
 #[test]
 fn lines_need_no_packets_of_their_own() {
     on_all(|setup| {
@@ -229,7 +230,7 @@ fn frames_of_the_back_end_reach_their_users() {
         );
         let mut back =
             Socket::upgrade(connect(), "/api/socket", &[("X-API-Key", "key")]).expect("a socket");
-        // All requests are sent at once: responses have their ids and are in order.
+        // All requests are sent before a response is read: responses are in order and have the ids of their requests.
         for id in 0..200 {
             let user = format!("tester{:02}", id % 3);
             back.say(&json!({"user": user, "data": format!("number {id}"), "id": id}).to_string());

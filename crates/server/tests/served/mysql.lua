@@ -37,7 +37,7 @@ function t.rows_are_tables_by_name()
   check.equal(db:execute("update people set age = age + 1 where id < ?", 99).affected, 1)
   check.equal(db:execute("delete from people").affected, 2)
   check.equal(db:execute("delete from people").last_id, nil)
-  -- Rows from what changes nothing, and none from what gives none.
+  -- `query` accepts a statement that returns no rows, and `execute` one that changes none.
   check.equal(#db:query("delete from people"), 0)
   check.equal(db:execute("select 1").affected, 0)
 end
@@ -109,7 +109,7 @@ function t.whatever_goes_in_comes_out()
   check.equal(db:value("select ? is null", null), 1)
   check.equal(db:value("select ?", true), 1)
   check.equal(db:value("select ? + ?", false, true), 1)
-  -- One statement is one statement.
+  -- A call executes a single statement: two are a syntax error (1064).
   check.equal(try(db.query, db, "select 1; select 2"):find("1064", 1, true) ~= nil, true)
 end
 
@@ -123,7 +123,7 @@ function t.errors_have_the_codes_of_the_server()
   check.equal(veche.mysql.code(try(db.query, db, "no sql")), 1064)
   check.equal(veche.mysql.code("app.lua:7: something"), nil)
   check.equal(veche.mysql.code(nil), nil)
-  -- Where the script is.
+  -- The message begins with "mysql:", and the raised error has the position in the script before it.
   check.equal(why:match("^mysql: ") ~= nil, true)
   local ok, at = pcall(function()
     local rows = db:query("select nonsense")
@@ -134,7 +134,7 @@ function t.errors_have_the_codes_of_the_server()
   check.fails("mysql: the statement has 2 placeholders, but 1 values were given", db.query, db, "select ?, ?", 1)
   check.fails("mysql: the statement has 0 placeholders, but 1 values were given", db.query, db, "select 1", 1)
   check.fails("two columns of the result are named \"a\"", db.query, db, "select 1 as a, 2 as a")
-  -- And all is well behind them.
+  -- The connection still works after these errors.
   check.equal(db:value("select 7"), 7)
 end
 
@@ -233,7 +233,7 @@ function t.time_is_limited()
   check.fails("mysql: no result within 300ms", quick.query, quick, "select sleep(20)")
   check.equal(veche.time.monotonic() - began < 2, true)
   check.equal(quick:value("select 7"), 7)
-  -- Nor does the server go on with it.
+  -- The database has stopped executing the statement too.
   local left
   for _ = 1, 100 do
     left = db:value("select count(*) from information_schema.processlist where info like 'select sleep(20)%'")
@@ -259,7 +259,7 @@ function t.a_full_pool_says_what_it_is_in_use_for()
   local a, b = veche.mysql.connect(options .. "a"), veche.mysql.connect(options .. "b")
   local task = veche.spawn(a.value, a, "select  sleep(0.5),\n 'a secret'")
   veche.sleep(0.1)
-  -- What has a pool of its own does not wait.
+  -- A database with a pool of its own does not wait for the pool of another one.
   check.equal(b:value("select 7"), 7)
   check.fails('all 1 of the pool "a" are in use: "select sleep(0.5), ?" for 0.', a.value, a, "select 7")
   task:join()
@@ -289,7 +289,7 @@ function t.errors_have_kinds()
   check.equal(what.retryable, false)
   check.equal(what.message:find("mysql: 1062 (23000): Duplicate entry '1' for key 'PRIMARY'", 1, true) ~= nil, true)
   check.equal(what.message:find("[refused]", 1, true), nil)
-  -- A lock that another session holds.
+  -- Waiting too long for a lock of another session is an error that may be retried.
   db:transaction(function(tx)
     tx:execute("update kinds_of set id = 3 where id = 1")
     what = about(try(db.execute, db, "set statement innodb_lock_wait_timeout = 0 for delete from kinds_of where id = 1"))
@@ -342,7 +342,7 @@ function t.transactions()
   check.equal(told[1] == "done" and told[3], 1)
   check.equal(sum("ann"), 7)
   check.equal(sum("bob"), 3)
-  -- An error takes everything back, and comes as it is.
+  -- An error in the function rolls the transaction back, and is raised unchanged.
   local kept
   local ok, why = pcall(db.transaction, db, function(tx)
     kept = tx
@@ -353,7 +353,7 @@ function t.transactions()
   check.equal(why.mine, true)
   check.equal(sum("ann"), 7)
   check.fails("mysql: the transaction has ended", kept.query, kept, "select 1")
-  -- An error of the server within it is the script's to handle.
+  -- The function may handle an error of the database and continue the transaction.
   db:transaction(function(tx)
     local ok, why = pcall(tx.execute, tx, "insert into accounts values ('ann', 1)")
     check.equal(ok, false)
@@ -361,7 +361,7 @@ function t.transactions()
     tx:execute("update accounts set sum = 8 where name = 'ann'")
   end)
   check.equal(sum("ann"), 8)
-  -- What ends it behind our back does not go unseen.
+  -- A statement that ends the transaction, instead of the end of the function, is detected and is an error.
   for _, sql in ipairs { "commit", "rollback", "create or replace table other (id int)" } do
     ok, why = pcall(db.transaction, db, function(tx)
       tx:execute(sql)
@@ -370,13 +370,13 @@ function t.transactions()
     check.equal(ok, false)
     check.equal(sum("ann"), 8)
   end
-  -- Its connection answers several coroutines one by one.
+  -- The transaction's connection serves several coroutines one after the other.
   db:transaction(function(tx)
     local tasks = {}
     for i = 1, 10 do tasks[i] = veche.spawn(function() return tx:value("select ?", i) end) end
     for i = 1, 10 do check.equal(tasks[i]:join(), i) end
   end)
-  -- Without values, without a statement.
+  -- A transaction without a statement returns the function's result.
   check.equal(db:transaction(function() return 5 end), 5)
 end
 
@@ -406,7 +406,8 @@ function t.who_is_cancelled_leaves_nothing()
   fresh("traces", "id int primary key")
   local one = veche.mysql.connect(veche.config.url .. "&pool=1")
   local id = one:value("select connection_id()")
-  -- Within a transaction, in a statement, in the script, and before it has its connection.
+  -- Tasks are cancelled in four states: within a transaction, during a statement, between statements, and while they
+  -- wait for a connection.
   for _, wait in ipairs {
     function(tx) tx:query("select sleep(20)") end,
     function() veche.sleep(20) end,
@@ -488,7 +489,7 @@ function t.no_way_to_set_a_variable_leads_to_the_next_user()
     one:transaction(function(tx) tx:query(sql) end)
     check.equal(one:value("select @leak") == null, true)
   end
-  -- In a transaction they live on.
+  -- Within a transaction, variables of the connection are preserved.
   one:transaction(function(tx)
     tx:query("select 7 into  @leak")
     check.equal(tx:value("select @leak"), 7)
@@ -501,7 +502,7 @@ end
 function t.what_leaves_nothing_costs_no_reset()
   local one = veche.mysql.connect(veche.config.url .. "&pool=1")
   fresh("cheap", "id int primary key auto_increment, name varchar(10)")
-  -- Statements that a connection keeps prepared are those since it was reset.
+  -- The statements that a connection keeps prepared are those since its last reset.
   local function prepared() return db:row("show global status like 'Prepared_stmt_count'").Value + 0 end
   local function rises_by(sql, ...)
     one:query("set @x = 1")
@@ -529,7 +530,7 @@ function t.nobody_gets_a_dead_connection()
     for i = 1, 5 do tasks[i] = veche.spawn(some.value, some, "select ?", i) end
     for i = 1, 5 do check.equal(tasks[i]:join(), i) end
   end
-  -- One that is killed in the middle is an error, and the next call is none.
+  -- A connection that is killed during a statement causes an error; the next call succeeds.
   local task = veche.spawn(pcall, some.value, some, "select sleep(20)")
   veche.sleep(0.1)
   local id = db:value("select id from information_schema.processlist where info = 'select sleep(20)'")

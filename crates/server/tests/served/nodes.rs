@@ -39,7 +39,7 @@ impl Client {
     fn on(path: &str, server: &Server, user: &str, channel: &str) -> Self {
         let target = format!("{path}?user={user}&channel={channel}");
         let client = Self(Socket::open(server.public, &target));
-        // Some routes do not tell a client that it is subscribed.
+        // On some routes a client gets no message when its subscription is complete, so the API is queried.
         until("the subscription", || {
             let all = call(server.internal, "channels", &json!({}));
             !all["result"]["channels"][channel].is_null()
@@ -52,7 +52,7 @@ impl Client {
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
 
-    /// The next message that is not about a subscription.
+    /// Returns the next message that is not about a subscription.
     fn next(&mut self) -> Value {
         loop {
             let mut message = self.next_message();

@@ -41,7 +41,7 @@ return app
 struct Rules(PathBuf);
 
 impl Rules {
-    /// `None` without PAM, which is reported.
+    /// Creates the rules; `None` if PAM is not installed, which is printed.
     fn new() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !has_module() {
@@ -62,13 +62,13 @@ impl Rules {
             "ended",
             &format!("auth required {check}\naccount required pam_deny.so\n"),
         );
-        // Accepts guests' addresses as passwords, and maps all of them to "guest".
+        // Rules that accept guests' addresses as passwords, and map all guests to "guest".
         rules.write(
             "mapped",
             &format!("auth required pam_ftp.so users=guest,visitor\n{fine}"),
         );
         rules.write("broken", &format!("auth required pam_not_there.so\n{fine}"));
-        // Prompts twice.
+        // Rules that prompt twice.
         rules.write(
             "two",
             &format!(
@@ -236,7 +236,7 @@ fn pam_names_the_user() {
                 );
             }
         }
-        // A foreign origin causes no check.
+        // A handshake from a foreign origin is refused before the password is checked.
         let before = rules.asked();
         let foreign = format!("Origin: https://evil.example\r\n{}", basic("eve:right:eve"));
         assert_eq!(handshake(&server, "/pam", &foreign).status, 403);
@@ -284,7 +284,7 @@ fn pam_names_the_user() {
 fn rules_have_the_last_word() {
     let Some(rules) = Rules::new() else { return };
     let server = rules.serve(USUAL, "ended", "");
-    // The password is right, the account is not.
+    // The password is right, but the account is not admitted.
     assert_eq!(status(&server, "ann:right:ann"), 401);
     assert_eq!(rules.asked(), 1);
     let server = rules.serve(USUAL, "mapped", "");
@@ -322,7 +322,7 @@ fn rules_of_the_guide_refuse_wrong_passwords() {
     let folder = rules.0.display();
     let counted = rules.0.join("counted");
     let check = format!("pam_exec.so quiet expose_authtok /bin/sh {folder}/check.sh {folder}");
-    // The directory's module is replaced by one of the test.
+    // Replaces the directory's PAM module by a module of the test.
     let with = |text: &str, module: &str| {
         let lines = text.lines().map(|line| match line.starts_with("auth") {
             true => line.replace("pam_sss.so", module),
@@ -344,7 +344,7 @@ fn rules_of_the_guide_refuse_wrong_passwords() {
         drop(server);
         rules.write("guide", &with(&text, &check));
         let server = rules.serve(USUAL, "guide", pam);
-        // Accounts that exist on every machine.
+        // The account `nobody` exists on every machine.
         assert_eq!(status(&server, "nobody:right:nobody"), 101, "{text}");
         assert_eq!(status(&server, "nobody:wrong"), 401, "{text}");
         let is_locked = text.contains("pam_faillock");
@@ -379,7 +379,7 @@ fn a_slow_module_does_not_delay_other_clients() {
             echo.say(&number.to_string());
             assert_eq!(echo.text(), number.to_string());
         }
-        // No further request may wait.
+        // The limit of waiting requests is reached: a further one is rejected.
         let crowded = handshake(&server, "/pam", &basic("bob:right:bob"));
         assert_eq!(crowded.status, 503);
         assert_eq!(crowded.header("retry-after"), Some("1"));
@@ -406,7 +406,7 @@ fn a_slow_module_does_not_delay_other_clients() {
     until("no request to wait", || {
         gauge(&server, "veche_pam_waiting") == 0.0
     });
-    // Idle helpers end.
+    // Helpers that are idle for a while end.
     until("no helper", || helpers(server.pid()).is_empty());
     until("none to be counted", || {
         gauge(&server, "veche_pam_helpers") == 0.0
@@ -445,7 +445,7 @@ fn a_helper_that_dies_is_replaced() {
             assert_eq!(status(&server, "ann:right:ann"), 101);
         }
         assert_eq!(checks(&server, "failed"), 3.0);
-        // An idle helper.
+        // An idle helper is killed.
         let before = helpers(server.pid());
         assert_eq!(before.len(), 1);
         process::end(before[0]);
@@ -478,10 +478,10 @@ fn a_password_check_that_times_out_is_charged() {
         "{}",
         server.log()
     );
-    // A failed check was charged; one whose helper dies costs as much.
+    // A failed check was charged to its client; a check whose helper dies costs as much.
     assert_eq!(status(&server, "eve:crash"), 503);
     assert_eq!(status(&server, "dan:right:dan"), 429);
-    // Cached results cause no check.
+    // A result in the cache saves a check.
     assert_eq!(status(&server, "bob:right:bob"), 101);
 }
 
@@ -494,14 +494,14 @@ fn right_passwords_are_known_for_a_moment_and_until_a_reload() {
         assert_eq!(status(&server, "ann:right:ann"), 101);
     }
     assert_eq!((rules.asked(), checks(&server, "cached")), (1, 2.0));
-    // Wrong ones too, for a minute; each service, name and password is a separate entry.
+    // Results for wrong passwords are cached too, for a minute; each service, name and password has a separate entry.
     for _ in 0..3 {
         assert_eq!(status(&server, "ann:right:bob"), 401);
     }
     assert_eq!((rules.asked(), checks(&server, "cached")), (2, 4.0));
     assert_eq!(status(&server, "bob:right:bob"), 101);
     assert_eq!(rules.asked(), 3);
-    // The rules may have changed.
+    // A reload discards cached results, since the rules may have changed.
     rules.write(
         "usual",
         "auth required pam_deny.so\naccount required pam_permit.so\n",
@@ -524,7 +524,7 @@ fn right_passwords_are_known_for_a_moment_and_until_a_reload() {
     assert_eq!(refused["ok"], false, "{refused}");
     assert!(refused.to_string().contains("does not exist"), "{refused}");
     assert_eq!(status(&server, "ann:right:ann"), 101);
-    // New helpers start and the old ones end; without a PAM route there are none.
+    // A reload starts new helpers and ends the old ones; without a PAM route there are no helpers.
     let before = helpers(server.pid());
     assert_eq!(
         reconfigure("other-one", "helpers = 2\ncache_time = \"off\"")["ok"],
@@ -557,7 +557,7 @@ fn repeated_wrong_passwords_are_delayed() {
             (checks(&server, "refused"), checks(&server, "throttled")),
             (3.0, 1.0)
         );
-        // Unreadable credentials cause no check.
+        // Credentials that can't be parsed are refused without a check.
         assert_eq!(handshake(&server, "/pam", "").status, 401);
     });
 }

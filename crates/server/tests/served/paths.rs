@@ -1,4 +1,4 @@
-//! One path, however it is spelled: route rules, handlers, scripts, back ends and the access log agree on it.
+//! A path means the same however it is spelled: route rules, handlers, scripts, back ends and the access log agree.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn every_spelling_of_a_path_meets_the_same_rules() {
             ("/open.txt", 200, "open"),
             ("/%6fpen.txt", 200, "open"),
             ("/a%20b/100%25.txt", 200, "percent"),
-            // Denied by a route.
+            // Paths that a route denies.
             ("/private/secret.txt", 403, ""),
             ("/%70rivate/secret.txt", 403, ""),
             ("/%70%72%69%76%61%74%65/secret.txt", 403, ""),
@@ -84,12 +84,12 @@ fn every_spelling_of_a_path_meets_the_same_rules() {
             ("/%40admin", 403, ""),
             ("/a%20b/%c3%a9", 403, ""),
             ("/x/..//%40admin", 403, ""),
-            // Other paths; nothing is decoded twice.
+            // Paths that are different ones, since nothing is decoded twice.
             ("/%2570rivate/secret.txt", 404, ""),
             ("/private%2fsecret.txt", 404, ""),
             ("/private%252fsecret.txt", 404, ""),
             ("/x%2f..%2fprivate/secret.txt", 404, ""),
-            // Ambiguous characters.
+            // Paths with ambiguous characters.
             ("/private%5csecret.txt", 400, ""),
             ("/x\\..\\private/secret.txt", 400, ""),
             ("/private/secret.txt%00", 400, ""),
@@ -97,7 +97,7 @@ fn every_spelling_of_a_path_meets_the_same_rules() {
             ("/%7", 400, ""),
             ("/%ff", 400, ""),
             ("/%c0%ae%c0%ae/private/secret.txt", 400, ""),
-            // Scripts: the path of the route, and that of the script's own router.
+            // The path of the route, and the path of the script's own router.
             ("/id/7", 200, "other /id/7 nobody"),
             ("/id/staff/7?user=bob", 200, "other /id/staff/7 bob id=7"),
             ("/id/%73taff/7?user=bob", 200, "other /id/staff/7 bob id=7"),
@@ -157,7 +157,7 @@ fn sockets_back_ends_and_the_log_know_the_same_path() {
         );
 
         assert_eq!(ask(&server, "/x/..//%70rivate/secret.txt").0, 403);
-        // A folder under any of its spellings.
+        // A folder without a final slash is redirected, however its path is spelled.
         let mut http = Http::connect(server.public);
         let response = http
             .request("GET", "/%61%20b?x", "", b"")

@@ -33,7 +33,7 @@ pub(crate) enum PeerEvent {
     End,
 }
 
-/// Serves each connection on a separate thread; they are numbered from 0.
+/// Serves each connection on a separate thread; connections are numbered from 0.
 pub(crate) fn serve(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> SocketAddr {
     serve_at("127.0.0.1:0", serve).expect("a free port")
 }
@@ -101,7 +101,7 @@ impl<S: Read + Write> Peer<S> {
         self.raw(&out);
     }
 
-    /// Returns whether the bytes could be sent.
+    /// Sends bytes; returns whether they could be sent.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> bool {
         self.socket
             .write_all(bytes)

@@ -161,7 +161,7 @@ fn one_process_waits_for_many_statements_at_once() {
     }
     let world = serve(USUAL, 100);
     let public = world.server.public;
-    // The connections of the pool exist from here on.
+    // The first round opens the connections of the pool, so that the second one measures only the statements.
     let ask_all = || {
         let started = now();
         std::thread::scope(|scope| {
@@ -178,7 +178,8 @@ fn one_process_waits_for_many_statements_at_once() {
         started.elapsed()
     };
     ask_all();
-    // One after the other they would last 100 seconds; how close it is to one is measured in bench/results.
+    // One after the other the statements would last 100 seconds. How close the time is to one second is measured in
+    // bench/results.
     let took = ask_all();
     assert!(took < Duration::from_secs(10), "{took:?}");
 }

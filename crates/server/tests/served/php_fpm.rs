@@ -1,4 +1,5 @@
-//! Applications that php-fpm runs, with the PHP SDK: the same events and answers as everywhere, one request for each.
+//! Applications that php-fpm runs, with the PHP SDK: the events and answers are those of other runtimes, but each event
+//! is a request of its own.
 
 use std::path::Path;
 use std::time::Duration;
@@ -144,7 +145,7 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
     let mut socket = Socket::open(server.public, "/php?user=ann");
     socket.say("print");
     until("a line", || server.log().contains("printed by the handler"));
-    // Calls of the API are impossible without its address.
+    // Without the address of the API, handlers can't call it.
     socket.say("presence");
     assert_eq!(socket.closed(), 1011);
     until("a reason", || {
@@ -199,10 +200,10 @@ fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
         "other routes go on"
     );
     for socket in &mut busy {
-        // Events of members that left are received too.
+        // Other members' events arrive too, such as those of members that left: they are skipped.
         while socket.text() != "slept 900" {}
     }
-    // The end of a connection is never dropped.
+    // The close event of a connection is never dropped, even if the queue is full.
     while patient.text() != "gone left with 1000" {}
     patient.say("count");
     while patient.text() != "patient has said 1" {}
@@ -254,7 +255,7 @@ fn an_abandoned_handshake_leaves_no_state() {
     until("nothing is left", || server.connections() == 0);
     let mut socket = Socket::open(server.public, "/php?user=bob");
     socket.say("count");
-    // Where the server reads the handshake together with the end of its connection, the handler runs to its end, and `close`
-    // follows.
+    // If the server reads the handshake together with the end of its connection, the handler runs to its end, and
+    // `close` follows.
     assert_eq!(socket.text_after("ann left with 1006"), "bob has said 1");
 }

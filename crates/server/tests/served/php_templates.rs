@@ -194,7 +194,7 @@ fn saved_code_runs_at_once_and_its_errors_show_on_pages() {
         socket.say("hello");
         matches!(socket.next(), Seen::Close(Some(1011), _))
     });
-    // Each notice is repeated, with others in between.
+    // Each notice is repeated, and other notices come in between.
     let notice = loop {
         let notice: Value = serde_json::from_str(&page.text()).expect("JSON");
         if notice["kind"] == "error" {
@@ -267,7 +267,7 @@ fn the_chat_lets_in_users_that_are_logged_in() {
     bob_socket.leave();
     assert_eq!(hear(&mut ann_socket, "leave")["id"], *bob_id);
 
-    // Logging out ends the user's connections.
+    // A logout closes the user's connections.
     let (status, _, cookie) = made.submit("logout", &json!({}), &ann_cookie);
     assert_eq!((status, cookie.as_str()), (200, "login="));
     let _ = ann_socket.closed();

@@ -188,7 +188,7 @@ fn a_failure_ends_what_it_belongs_to_and_says_where() {
     assert_eq!(get(server.public, "/plain/throw").status, 500);
     let mut socket = Socket::open(server.public, "/php?user=ann");
     socket.say("count");
-    // A process may handle the end of the last connection after the start of this one.
+    // The application may handle the end of the previous connection only after the start of this one.
     assert_eq!(socket.text_after("ann left with 1011"), "ann has said 1");
 }
 
@@ -222,10 +222,10 @@ fn where_all_processes_are_busy_events_wait_and_then_are_refused() {
         "other routes go on"
     );
     for socket in &mut busy {
-        // Events of members that left are received too.
+        // Other members' events arrive too, such as those of members that left: they are skipped.
         while socket.text() != "slept 4000" {}
     }
-    // The end of a connection is never dropped.
+    // The close event of a connection is never dropped, even if the queue is full.
     while patient.text() != "gone left with 1000" {}
     patient.say("count");
     while patient.text() != "patient has said 1" {}
@@ -312,7 +312,7 @@ fn figures_of_processes_are_in_the_metrics_and_in_the_status() {
         let outcome = format!("outcome=\"{outcome}\"");
         metric(&server, "veche_app_events_total", &outcome)
     };
-    // Two events: the handshake and the message.
+    // The two events are the handshake and the message.
     assert_eq!((events("answered"), events("failed")), (2.0, 0.0));
     socket.say("die");
     assert_eq!(socket.closed(), 1011);
@@ -341,7 +341,7 @@ fn a_process_without_any_event_yet_is_not_replaced_for_being_idle() {
     until("its end", || {
         std::fs::read_to_string(&stopped).is_ok_and(|text| text.contains(&first))
     });
-    // Three times the limit. The successor has had no event, so it is not replaced.
+    // The wait is three times `idle_ttl`. The successor has had no event, so it is not replaced.
     std::thread::sleep(Duration::from_secs(3));
     let line = "replacing a process: idle_ttl";
     assert_eq!(server.log().matches(line).count(), 1);
@@ -393,7 +393,7 @@ fn half_a_frame_without_its_rest_ends_at_the_time_limit() {
     until("the reason", || server.log().contains(why));
     let mut socket = Socket::open(server.public, "/php?user=ann");
     socket.say("count");
-    // A process may handle the end of the last connection after the start of this one.
+    // The application may handle the end of the previous connection only after the start of this one.
     assert_eq!(socket.text_after("ann left with 1011"), "ann has said 1");
 }
 

@@ -1,4 +1,4 @@
-//! Files that a server process of another user plants in place of those that its supervisor, as root, opens.
+//! Files that a server process, running as another user, plants in place of files that its supervisor opens as root.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
@@ -51,7 +51,7 @@ impl Plant {
             Self::Fifo => {
                 mknodat(CWD, at, FileType::Fifo, Mode::from(0o666), 0).expect("a FIFO");
             }
-            // Like /dev/null, which accepts everything.
+            // A device like /dev/null, which accepts everything.
             Self::Device => {
                 let mode = Mode::from(0o666);
                 mknodat(CWD, at, FileType::CharacterDevice, mode, makedev(1, 3)).expect("a device");
@@ -104,7 +104,7 @@ const LOGS: Options<'_> = Options {
     files: &[],
 };
 
-/// The folder of its logs belongs to the server process, as in packages.
+/// Creates the folder of logs, owned by the server process's user, as in packages.
 fn logs_owned_by_nobody(folder: &Path) {
     fs::create_dir_all(folder.join("logs")).expect("a folder");
     chown(folder.join("logs"), Some(NOBODY), Some(NOBODY)).expect("given");
@@ -118,8 +118,8 @@ fn a_reopened_log_is_checked_again() {
     let server = Server::prepared(USUAL, &LOGS, logs_owned_by_nobody);
     let secret = secret_in(&server.folder);
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-    // Each is reported where files are given away and where they are reopened, which for the server's own log both
-    // processes do.
+    // A planted file is reported wherever a log file is given to the user and wherever it is reopened, which both
+    // processes do for the server's own log.
     for (name, count) in [("veche.log", 3), ("access.log", 2)] {
         let (log, old) = (
             server.folder.join("logs").join(name),
@@ -134,7 +134,7 @@ fn a_reopened_log_is_checked_again() {
             };
             let mentions = || text(&kept).matches(plant.words()).count();
             let before = mentions();
-            // The previous signal may have opened it only now.
+            // The server may have handled the previous signal only now, and created the file again.
             let _ = fs::remove_file(&log);
             plant.put(&log, &secret);
             server.signal(Signal::USR1);
@@ -188,7 +188,7 @@ fn a_log_in_a_folder_that_leads_elsewhere_is_not_made_there() {
     assert!(server.ask("status").is_some());
 }
 
-/// Neither a start nor a reload continues with it, and both report it at once.
+/// Neither a start nor a reload continues with a planted log file, and both report it at once.
 #[test]
 fn a_start_and_a_reload_report_planted_log_files() {
     if !is_root() {

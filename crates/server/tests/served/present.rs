@@ -56,7 +56,7 @@ fn presence_lists_every_subscriber() {
             printed = watcher.text();
         }
         let push = Socket::open(server.public, "/push?user=ann&channel=room:1");
-        // The user's own join may come first.
+        // The watcher's own join may come first.
         let mut joined = watcher.text();
         if joined.contains("\"eve\"") {
             joined = watcher.text();

@@ -1,4 +1,4 @@
-//! Behind a proxy, as in the guide: its configurations of nginx and HAProxy forward WebSockets and client addresses.
+//! The server behind a proxy: the guide's configurations of nginx and HAProxy forward WebSockets and client addresses.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -56,7 +56,8 @@ fn serve(setup: Setup, further: &str) -> Server {
     Server::with(setup, &options)
 }
 
-/// A client that forges its address is seen with the real one through a proxy, by HTTP and by WebSocket.
+/// Asserts that the server sees the real address of a client that forges its address, through a proxy, by HTTP and by
+/// WebSocket.
 fn works_through(front: SocketAddr) {
     // The client's address must not be the proxies' own, which is trusted.
     let client = IpAddr::from([127, 0, 0, 2]);
@@ -92,7 +93,7 @@ fn nginx_passes_connections_on() {
     });
 }
 
-/// HAProxy, ended with its test.
+/// A HAProxy process, killed when it is dropped.
 struct HaProxy(Child);
 
 impl HaProxy {

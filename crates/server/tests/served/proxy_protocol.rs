@@ -35,7 +35,7 @@ fn text(client: &str) -> Vec<u8> {
     format!("PROXY TCP4 {client} 198.51.100.1 56324 443\r\n").into_bytes()
 }
 
-/// Returns a connection of the proxy that has sent this much.
+/// Returns a connection of the proxy that has sent these bytes.
 fn proxied(server: &Server, header: &[u8]) -> TcpStream {
     let mut socket = TcpStream::connect(server.public).expect("it listens");
     socket.set_nodelay(true).expect("a socket");
@@ -60,12 +60,12 @@ fn a_connection_is_its_clients() {
         assert_eq!(taken_for(&server, &binary([192, 0, 2, 8])), "192.0.2.8");
         let v6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 1 2\r\n";
         assert_eq!(taken_for(&server, v6), "2001:db8::7");
-        // The proxy's own connections, and those of unknown clients.
+        // Connections of the proxy itself, and of unknown clients, have the proxy's address.
         let local = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
         assert_eq!(taken_for(&server, local), "127.0.0.1");
         assert_eq!(taken_for(&server, b"PROXY UNKNOWN\r\n"), "127.0.0.1");
 
-        // Byte by byte; together with the request; and several requests after one header.
+        // The header arrives byte by byte, or together with a request; one header serves several requests.
         for header in [text("192.0.2.9"), binary([192, 0, 2, 9])] {
             let mut socket = proxied(&server, b"");
             for byte in &header {
@@ -152,14 +152,14 @@ fn connections_without_the_header_are_rejected() {
             b"PROXY TCP4 192.0.2.7 nobody 1 2\r\n",
             b"\x16\x03\x01\x02\0\x01",
             &too_long,
-            // An incomplete header that times out.
+            // A header that stays incomplete until its time limit.
             b"PROXY TCP4 192.0.2.7",
         ];
         for header in bad {
             assert!(is_closed(proxied(&server, header)), "{header:?}");
         }
         assert_eq!(turned_away(&server, "proxy_header"), bad.len() as f64);
-        // A peer that leaves without sending anything is only probing.
+        // A peer that leaves without sending anything is only probing, so it is not counted.
         drop(proxied(&server, b""));
         server.await_connections(0);
         assert_eq!(turned_away(&server, "proxy_header"), bad.len() as f64);

@@ -101,7 +101,7 @@ fn bless(names: &Names) {
     fs::write(root().join(FILE), text).expect("the file can be written");
 }
 
-/// Keys, handlers and identities, from docs/reference/config.md.
+/// Adds keys, handlers and identities, from docs/reference/config.md.
 fn configuration(names: &mut Names) {
     let page = read("docs/reference/config.md");
     let mut entry = "";
@@ -128,7 +128,7 @@ fn configuration(names: &mut Names) {
     }
 }
 
-/// Commands, flags and exit codes, from docs/reference/cli.md.
+/// Adds commands, flags and exit codes, from docs/reference/cli.md.
 fn command_line(names: &mut Names) {
     let page = read("docs/reference/cli.md");
     let mut command = "veche".to_owned();
@@ -156,11 +156,11 @@ fn command_line(names: &mut Names) {
     }
 }
 
-/// Close codes, statuses and error codes with their words, from docs/reference/codes.md.
+/// Adds close codes, statuses and error codes with their texts, from docs/reference/codes.md.
 fn codes(names: &mut Names) {
     let page = read("docs/reference/codes.md");
     let mut kind = "";
-    // Before it is the overview, which has the same numbers and texts with names of the sources.
+    // The overview before these sections has the same numbers and texts, but also names of sources, so it is skipped.
     let (_, sections) = page
         .split_once("\n## WebSocket close codes")
         .expect("the section");
@@ -187,7 +187,7 @@ fn codes(names: &mut Names) {
     }
 }
 
-/// The names in the first column of a page's table.
+/// Adds the names in the first column of a page's table.
 fn table_of(page: &str, kind: &str, names: &mut Names) {
     let text = read(&format!("docs/reference/{page}"));
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -196,7 +196,7 @@ fn table_of(page: &str, kind: &str, names: &mut Names) {
     names.extend(found.iter().map(|name| format!("{kind} {name}")));
 }
 
-/// What is sent to back ends and read from them, from the types that have that form.
+/// Adds the JSON fields of requests to back ends and of their responses, from the types that serialise them.
 fn hooks(names: &mut Names) {
     for (file, name, kind) in [
         ("hooks/request_body.rs", "Wire", "json hook request"),
@@ -273,7 +273,7 @@ return { request = function()
 end }
 "#;
 
-/// JSON fields of the API, of push lines, of push clients and of `veche status --json`, from a running server.
+/// Adds the JSON fields of the API, of push lines, of push clients and of `veche status --json`, from a running server.
 fn wire(names: &mut Names) {
     let setup: Setup = setups().next().expect("a setup");
     let options = Options {
@@ -284,12 +284,12 @@ fn wire(names: &mut Names) {
     let server = Server::with(setup, &options);
     requests(&server, names);
     answers(&server, names);
-    // Which kinds have entries depends on the machine; all have the same form.
+    // Which kinds of slow operations have entries depends on the machine; all entries have the same form.
     let status = server.status().expect("an answer");
     collect("json status", &status, &["status.report.slow"], names);
 }
 
-/// The methods, from the source that has them.
+/// Returns the names of the API's methods, from the table in their source.
 fn methods() -> Vec<String> {
     let source = read("crates/frontends/src/backend/api/method.rs");
     let table = source
@@ -304,7 +304,7 @@ fn methods() -> Vec<String> {
         .collect()
 }
 
-/// An unknown key is refused with a list of those that are known.
+/// Adds the methods and their fields: an unknown field is rejected with a list of the known ones.
 fn requests(server: &Server, names: &mut Names) {
     for method in methods() {
         names.insert(format!("method {method}"));
@@ -421,7 +421,7 @@ fn answers(server: &Server, names: &mut Names) {
             (None, _) => panic!("{method}: {answer}"),
         }
     }
-    // A publication each by publish, broadcast and batch, and the end of the subscription.
+    // The client receives a publication by each of publish, broadcast and batch, and then the end of its subscription.
     for _ in 0..4 {
         frame(&mut pushed, names);
     }
@@ -436,7 +436,7 @@ fn answers(server: &Server, names: &mut Names) {
     collect("json line", &lines.ask(&line), &[], names);
 }
 
-/// The paths of all fields: `[]` stands for an entry of a list, `*` for a key of one of `maps`.
+/// Adds the paths of all fields: `[]` stands for an entry of a list, `*` for a key of one of `maps`.
 fn collect(path: &str, value: &Value, maps: &[&str], names: &mut Names) {
     let below = path.rsplit(' ').next().unwrap_or_default();
     match value {

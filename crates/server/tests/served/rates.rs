@@ -18,7 +18,7 @@ function app.request() return { code = closed:get("code") } end
 return app
 "#;
 
-/// An echo in Rust and one in Lua, both with these rates.
+/// Starts a server with an echo in Rust and an echo in Lua, both with these rates.
 fn serve(setup: Setup, rates: &str) -> Server {
     let routes = format!(
         "[[route]]\npath = \"/paced\"\nhandler = \"echo\"\n{rates}\n\
@@ -68,11 +68,11 @@ fn a_throttled_client_can_leave_or_be_disconnected() {
             socket.say("two");
             assert_eq!(socket.text(), "one");
             assert_eq!(socket.text(), "two");
-            // At this rate the message would not be read before an hour has passed.
+            // At this rate the server would read this message only after an hour.
             socket.say("three");
             drop(socket);
         }
-        // A ping detects that clients have gone, though nothing is read from them.
+        // The server's pings detect that the clients have gone, although nothing is read from them.
         server.await_connections(0);
         let mut stays = Socket::open(server.public, "/paced");
         (0..3).for_each(|_| stays.say("x"));
@@ -161,7 +161,7 @@ fn pongs_that_were_asked_for_cost_nothing() {
     on_all(|setup| {
         let server = serve(setup, "message_rate = \"1/h\"\nover_rate = \"close\"");
         let mut socket = Socket::open(server.public, "/paced");
-        // In this time the client answers four pings of the server.
+        // During this wait the client answers four pings of the server.
         assert_eq!(
             socket.within(std::time::Duration::from_millis(4_500)),
             Seen::Nothing
@@ -172,7 +172,7 @@ fn pongs_that_were_asked_for_cost_nothing() {
     });
 }
 
-/// Returns the number of publications in the channel `open:ID`, from its history.
+/// Returns the number of publications that a channel has had, from the offset of its history.
 fn published(server: &Server, channel: &str) -> u64 {
     let place = json!({ "channel": channel });
     let answer = call(server.internal, "history", &place);
@@ -212,7 +212,8 @@ fn each_command_of_a_message_counts() {
             socket.say("{\"id\":1,\"connect\":{}}");
             assert!(socket.text().contains("\"connect\""));
             socket.say(&publications(1_000, &channel));
-            // Three more are within the rate; if excess waits, the fourth is the one it waits for.
+            // Three more commands are within the rate. With `delay`, the server reads one beyond the rate before it
+            // pauses, and answers it.
             let in_time = if over == "delay" { 4 } else { 3 };
             let mut replies = 0;
             while replies < in_time {

@@ -134,7 +134,7 @@ function t.pipelines_and_transactions()
   check.equal(replies[2], 18)
   check.fails("redis: command 2: WRONGTYPE", r.transaction, r, { { "incr", "a" }, { "lpush", "a", 1 } })
   check.equal(r:get("a"), "19")
-  -- What Redis finds bad before is not begun.
+  -- If Redis rejects a command when it is queued, no command of the transaction is executed.
   local why = try(r.transaction, r, { { "incr", "a" }, { "nonsense" } })
   check.is_true(why:find("redis: ", 1, true), why)
   check.equal(r:get("a"), "19")
@@ -304,7 +304,7 @@ function t.lost_connections()
   for _ = 1, 10 do
     local id = own:client("id")
     r:client("kill", "id", id)
-    -- Until the end of the connection has arrived here.
+    -- Time for the end of the connection to arrive.
     veche.sleep(0.05)
     check.equal(own:ping(), "PONG")
     check.equal(own:client("id") ~= id, true)

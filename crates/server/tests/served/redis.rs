@@ -64,7 +64,7 @@ fn a_redis_that_crashes_and_returns() {
     }
 }
 
-/// The reader always times out before the delay of the next attempt has passed.
+/// The read timeout is always shorter than the delay until the next attempt to reconnect.
 #[test]
 fn a_subscription_is_restored_with_any_read_timeout() {
     let mut backing = Backing::redis();
@@ -101,7 +101,7 @@ fn a_subscription_is_restored_with_any_read_timeout() {
     for text in ["two", "three"] {
         backing.crash();
         until("the loss to be told", || ask("/news") != "0");
-        // Longer than several delays between attempts.
+        // The outage is longer than several delays between attempts.
         std::thread::sleep(Duration::from_secs(1));
         backing.start();
         until("a message after the outage", || {

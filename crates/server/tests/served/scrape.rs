@@ -42,7 +42,7 @@ fn the_counters_add_up_after_a_known_day() {
         assert_eq!(broken.closed(), 1002);
         lines.finish();
         drop(broken);
-        // Five sessions are left.
+        // Five sessions remain open.
         server.await_connections(5);
 
         let metrics = Metrics::scrape(server.internal);
@@ -55,7 +55,8 @@ fn the_counters_add_up_after_a_known_day() {
             7.0,
             "to a path of files is no handshake"
         );
-        // Two refused handshakes, six opened, the scrape not counted yet.
+        // Among the ten are two refused handshakes and six opened sessions; the scrape's own connection is not counted
+        // yet.
         assert_eq!(sum("veche_connections_accepted_total", &[]), 10.0);
         assert_eq!(sum("veche_messages_total", &["direction=\"in\""]), 10.0);
         assert_eq!(

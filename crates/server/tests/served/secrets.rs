@@ -100,7 +100,7 @@ fn wrong_keys_are_counted_logged_and_slowed_and_a_right_one_passes() {
                     let guess = format!(
                         "POST {path} HTTP/1.1\r\nHost: test\r\nX-API-Key: GUESS{number}\r\nContent-Length: 0\r\n\r\n"
                     );
-                    // The server closes before all of them are sent.
+                    // The server closes the connection before all guesses are sent.
                     if socket.write_all(guess.as_bytes()).is_err() {
                         return;
                     }
@@ -120,7 +120,7 @@ fn wrong_keys_are_counted_logged_and_slowed_and_a_right_one_passes() {
                 "{judged} guesses were judged"
             );
         }
-        // From the same address, at once.
+        // The right keys are accepted, from the same address and at once.
         for (path, key) in [("/api/info", KEY_HEADER), ("/admin/api/figures", ADMIN)] {
             let right = Http::connect(server.internal).request("POST", path, key, b"{}");
             assert_eq!(right.expect("an answer").status, 200, "{path}");

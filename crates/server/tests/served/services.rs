@@ -111,9 +111,9 @@ fn instances_are_spread_and_restart_with_new_code() {
             server.status().expect("a status")["report"]["services_running"],
             4
         );
-        // An unchanged service continues.
+        // A service whose configuration is unchanged continues.
         reload(&server, &routes, &files);
-        // Changed options stop it and start a new one.
+        // Changed options stop the service and start a new one.
         reload(&server, &routes.replace("one", "two"), &files);
         until("the new ones", || ann.text() == "two");
         until("all of them", || count(&server, "begins  two") == 4);
@@ -122,7 +122,7 @@ fn instances_are_spread_and_restart_with_new_code() {
         assert_eq!(count(&server, "begins  one"), 4);
         let log = server.log();
         assert!(log.contains("app=\"feed/4\""), "{log}");
-        // A removed service stops.
+        // A service that was removed from the configuration stops.
         reload(&server, PLACES, &files);
         until("the end", || count(&server, "ends  two") == 4);
         until("none", || running() == 0.0);
@@ -227,7 +227,7 @@ fn an_app_that_is_taken_out_ends() {
         until("its coroutines to be gone", || {
             Metrics::scrape(server.internal).sum("veche_app_coroutines", &[]) == 0.0
         });
-        // The app may be added again.
+        // An app that was removed may be added again.
         reload(&server, CHAT, &[("chat.lua", CHAT_SCRIPT)]);
         let mut client = Socket::open(server.public, "/chat");
         assert_eq!(client.text(), "open");
@@ -255,7 +255,7 @@ fn services_are_asked_to_stop_at_a_shutdown() {
         assert_eq!(closed, Some(1001));
         client.close(1001);
         assert_eq!(server.exit_code(), Some(0));
-        // All clients were closed: the server waited for them.
+        // `app.stop` has run on every worker: the server waited for it.
         assert_eq!(count(&server, "stopped"), setup.workers);
         assert_eq!(count(&server, "ends  one"), 4);
     });
@@ -334,7 +334,7 @@ fn a_service_that_does_not_stop_is_ended() {
         let mut server = Server::serving(setup, routes, &[("deaf.lua", script)]);
         until("the service", || count(&server, "begins") == 1);
         server.signal(Signal::TERM);
-        // Within `drain_time` on its own: a killed process has another code.
+        // The process ended by itself within `drain_time`: a killed process has another code.
         assert_eq!(server.exit_code(), Some(0));
         assert_eq!(
             count(&server, "the service did not stop in time: ending it"),

@@ -76,7 +76,7 @@ fn a_queue_leads_from_one_application_to_another_over_all_workers() {
         for (index, giver) in givers.iter_mut().enumerate() {
             giver.say(&format!("{} {}", index * 100 + 1, index * 100 + 100));
         }
-        // Each value arrives once, though the queue holds ten at a time.
+        // Each value arrives once, although the queue holds only ten values at a time.
         for giver in &mut givers {
             assert_eq!(giver.text(), "given");
         }
@@ -146,7 +146,7 @@ fn applications_have_metrics_of_their_own() {
             let found = page.text().lines().any(|one| one == line);
             assert!(found, "{line}\nin\n{}", page.text());
         }
-        // The counters survive a reload.
+        // Custom counters survive a reload.
         std::fs::write(
             server.folder.join("give.lua"),
             GIVE.replace("counted", "again"),
@@ -251,7 +251,7 @@ fn connections_are_reached_by_their_ids_from_every_worker() {
     });
 }
 
-/// Clients name their user themselves.
+/// An application whose clients choose their user names.
 const USERS: &str = r#"
 local veche = require "veche"
 local app = {}
@@ -354,12 +354,12 @@ script = \"users.lua\"",
             of_others,
             "of this application alone"
         );
-        // Connections found this way are used like any others.
+        // The connections of a user are used like any others.
         bobs[0].0.say("say ann");
         for (socket, _) in &mut anns {
             assert_eq!(socket.text(), "to ann");
         }
-        // Closed connections are not found.
+        // Connections that are closed are not found.
         let (mut gone, id) = anns.remove(0);
         gone.close(1000);
         assert_eq!(gone.closed(), 1000);

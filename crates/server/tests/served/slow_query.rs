@@ -10,7 +10,7 @@ use crate::support::{Http, Server, Setup, now, setups};
 
 const REQUESTS: usize = 1_000;
 
-/// Serves the example with another database than the one in its file.
+/// Serves the example with `backing` as its database.
 fn example(setup: Setup, backing: &Backing, options: &str) -> Server {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/slow-query");
     let folder = std::env::temp_dir().join(format!(
@@ -58,7 +58,7 @@ fn a_thousand_requests_wait_for_the_database_at_once() {
         let warm = ask(&server);
         let io = setup.io;
         eprintln!("{io}: {REQUESTS} with a pool of 1,000 in {warm:?}");
-        // Far more than on an idle machine; far less than sequentially, or in two rounds.
+        // Far longer than on an idle machine, and far shorter than one request after the other.
         assert!(warm < Duration::from_secs(8), "{warm:?}");
         let metrics = Metrics::scrape(server.internal);
         let of = |name: &str| metrics.sum(name, &["client=\"mysql\""]);
@@ -84,7 +84,7 @@ fn a_pool_of_a_hundred_lets_them_wait_and_none_fails() {
     assert_eq!(of("veche_outbound_connections"), 100.0);
     assert_eq!(of("veche_outbound_errors_total"), 0.0);
     assert_eq!(of("veche_outbound_wait_seconds_count"), 900.0);
-    // One second for the second hundred, …, nine for the last.
+    // With a pool of 100, the second hundred requests wait one second, …, and the last hundred nine.
     assert!(of("veche_outbound_wait_seconds_sum") >= 4_400.0);
     assert_eq!(of("veche_outbound_waiting"), 0.0);
 }

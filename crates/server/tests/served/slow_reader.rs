@@ -1,4 +1,4 @@
-//! One client that does not read: only it is closed, memory stays flat, and neighbours are unaffected.
+//! A client that does not read: only this client is closed, memory stays flat, and other clients are unaffected.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::support::{
     Lines, Options, Seen, Server, Setup, Socket, now, on_each, percentile, process,
 };
 
-/// A client with a small kernel buffer.
+/// Returns a client with a small kernel buffer.
 pub(crate) fn narrow(server: &Server, target: &str) -> Socket {
     let socket =
         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
@@ -51,7 +51,7 @@ fn a_slow_reader_is_closed_alone() {
                 }
                 latencies
             });
-            // Far more than the kernel and the outbox hold; the last ones have no receiver.
+            // The pushes are far more than the kernel and the outbox hold; the last ones have no receiver.
             let data = "x".repeat(8 << 10);
             let mut handed = 0;
             for _ in 0..4000 {
@@ -82,7 +82,7 @@ fn a_slow_reader_is_closed_alone() {
             rss_after < rss_before + 16 * 1024,
             "{rss_before} KiB grew to {rss_after}"
         );
-        // Data held by the kernel comes first, complete, and then the reason.
+        // The client first receives the complete messages that the kernel holds, and then the close with its reason.
         let mut messages = 0;
         let code = loop {
             match slow.next() {
@@ -127,7 +127,7 @@ fn a_stuck_reader_is_dropped_after_write_timeout() {
     });
 }
 
-/// Requests without reading: the client's input waits, and no memory grows.
+/// A client sends requests and reads no response: the server stops reading from it, and no memory grows.
 #[test]
 fn a_client_that_does_not_read_replies_is_paused() {
     on_each(|setup: Setup| {
@@ -160,7 +160,7 @@ fn a_client_that_does_not_read_replies_is_paused() {
             rss_after < rss_before + 8 * 1024,
             "{rss_before} KiB grew to {rss_after}"
         );
-        // Once the client reads, all complete messages are returned.
+        // Once the client reads, it receives the echoes of all complete messages.
         for _ in 0..sent / message.len() {
             assert_eq!(asking.next(), Seen::Binary(data.clone()));
         }
@@ -194,14 +194,14 @@ fn a_slow_reader_misses_publications_of_lossy_namespaces() {
             published += 100;
             assert!(published < 100_000, "nothing is missed");
         }
-        // There is room left for other channels.
+        // The outbox has room for other channels.
         lines.ask(&json!({"channel": "news", "data": "news", "ack": true}));
         let mut seen = 0;
         while slow.text() != "news" {
             seen += 1;
         }
-        // The slow client misses nothing any more; publications of this channel queued outside of the outbox may come
-        // before.
+        // The slow client misses nothing from now on. Earlier publications of this channel that were queued outside of
+        // the outbox may arrive before this one.
         lines.ask(&json!({"channel": "cursors:1", "data": "here", "ack": true}));
         while slow.text() != "here" {
             seen += 1;

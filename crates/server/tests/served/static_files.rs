@@ -89,7 +89,7 @@ fn ask(http: &mut Http, method: &str, target: &str, headers: &str) -> Response {
         .expect("an answer")
 }
 
-/// Sets a file's time back.
+/// Sets a file's modification time back by `by`.
 fn age(path: &Path, by: Duration) {
     let file = File::options().write(true).open(path).expect("it is there");
     let modified = file.metadata().and_then(|about| about.modified());
@@ -144,7 +144,8 @@ fn the_variant_that_the_client_prefers_is_sent() {
                 "{what}"
             );
         }
-        // A client without preferences, and one that accepts nothing available.
+        // A client without preferences gets the plain file. A client that accepts none of the available variants gets
+        // 406.
         let answer = ask(&mut http, "GET", "/assets/app.js", "");
         assert_eq!(answer.text(), "plain js");
         let answer = ask(
@@ -155,7 +156,7 @@ fn the_variant_that_the_client_prefers_is_sent() {
         );
         assert_eq!(answer.status, 406);
         assert_eq!(answer.header("vary"), Some("Accept-Encoding"));
-        // Routes without the option have none, nor do files of applications.
+        // Routes without the option send no Vary header, and neither do files of applications.
         let answer = ask(&mut http, "GET", "/index.html", "Accept-Encoding: br, gzip");
         assert_eq!((answer.status, answer.header("vary")), (200, None));
         let answer = ask(&mut http, "GET", "/app/file", "Accept-Encoding: br, gzip");
@@ -193,7 +194,7 @@ fn routes_add_headers_to_their_answers() {
             ("HEAD", "/assets/app.js", "", 200, FOREVER),
             ("GET", "/assets/app.js", "Range: bytes=0-1", 206, FOREVER),
             ("GET", "/assets/app.js", "If-None-Match: *", 304, FOREVER),
-            // Errors are not cached for a year.
+            // Error responses are not cached for a year.
             ("GET", "/assets/none.js", "", 404, ""),
             ("GET", "/assets/app.js", "Range: bytes=99-", 416, ""),
             ("GET", "/assets/app.js", "If-Match: \"x\"", 412, "no-cache"),
@@ -223,7 +224,7 @@ fn routes_add_headers_to_their_answers() {
                 http = Http::connect(server.public);
             }
         }
-        // Headers of the script take precedence, in any case.
+        // Headers of the script take precedence, whatever the case of their names.
         let answer = ask(&mut http, "GET", "/app/own", "");
         assert_eq!(answer.header_all("cache-control"), ["no-store"]);
         assert_eq!(answer.header_all("x-frame-options"), ["SAMEORIGIN"]);
@@ -237,7 +238,7 @@ fn routes_add_headers_to_their_answers() {
             (answer.status, answer.header("referrer-policy")),
             (404, None)
         );
-        // A refused handshake, and a successful one.
+        // Handshakes get the headers of their route too, refused ones and successful ones.
         let refused = format!("{UPGRADE}Host: localhost\r\n");
         let answer = raw(
             &server,

@@ -1,5 +1,5 @@
--- An application of tests: a request names one and learns how it went, or gets all names. `others` answer by name as
--- well, and are no tests.
+-- Returns an application that runs tests: a request with the name of a test gets its result, and one without a name
+-- gets the names of all tests. Functions in `others` are requested by name too, but are no tests.
 return function(tests, others)
   local app = {}
 

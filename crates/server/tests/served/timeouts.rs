@@ -21,7 +21,7 @@ fn slow_heads_get_408() {
             },
         );
         thread::scope(|scope| {
-            // Nothing is sent.
+            // A client that sends nothing.
             scope.spawn(|| {
                 let began = now();
                 let mut http = Http::connect(server.public);
@@ -29,7 +29,7 @@ fn slow_heads_get_408() {
                 assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 408 "));
                 assert!((MS(200)..MS(5000)).contains(&(now() - began)));
             });
-            // A byte now and then.
+            // A client that sends a byte now and then.
             scope.spawn(|| {
                 let mut http = Http::connect(server.public);
                 let began = now();
@@ -45,7 +45,8 @@ fn slow_heads_get_408() {
                 }
                 assert!(http.rest().is_err() || now() - began < MS(5000));
             });
-            // A request, then nothing: closed silently; two requests in time are served.
+            // A client that sends a request and then nothing more: the connection is closed silently. Further requests
+            // within the time limit are served.
             scope.spawn(|| {
                 let mut http = Http::connect(server.public);
                 for _ in 0..3 {
@@ -59,7 +60,7 @@ fn slow_heads_get_408() {
                 assert_eq!(http.rest().expect("a clean end"), b"");
                 assert!((MS(150)..MS(5000)).contains(&(now() - began)));
             });
-            // A missing body.
+            // A request whose body does not arrive.
             scope.spawn(|| {
                 let mut http = Http::connect(server.internal);
                 let head = b"POST /api/push HTTP/1.1\r\nHost: t\r\nX-API-Key: key\r\nContent-Length: 50\r\n\r\n{";

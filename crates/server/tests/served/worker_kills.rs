@@ -13,7 +13,8 @@ use crate::support::process::end;
 use crate::support::socket::Seen;
 use crate::support::{Server, Socket, USUAL, until};
 
-/// Writes each event to a ledger before it responds. Each process has a ledger of its own, so that lines stay whole.
+/// The application writes each event to a ledger before it responds. Each process has its own ledger, so that lines
+/// stay whole.
 const APP: &str = r#"
 $app = Veche\App::create();
 $ledger = fopen(__DIR__ . '/ledger.' . getmypid(), 'a');
@@ -36,7 +37,7 @@ const CLIENTS: usize = 40;
 const PROCESSES: usize = 4;
 const KILLS: usize = 12;
 
-/// What one client has seen.
+/// The account of one client's messages and connections.
 #[derive(Default)]
 struct Account {
     /// Messages that were answered, as written in the ledger.

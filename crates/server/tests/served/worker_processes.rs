@@ -11,7 +11,7 @@ use crate::support::metrics::Metrics;
 use crate::support::process::{end, is_alive};
 use crate::support::{Options, Seen, Server, Socket, USUAL, until};
 
-/// Names the user from the path, sends its process id on request, and can be kept busy.
+/// The application takes the user from the path, sends its process id on request, and can be kept busy.
 const APP: &str = r#"
 $app = Veche\App::create();
 $app->message(function (Veche\Connection $conn, string $data): void {
@@ -148,7 +148,7 @@ fn no_process_is_left_after_a_kill_of_the_server_process_or_of_the_supervisor() 
     let supervisor = parent(old);
     let workers = descendants(parent(pid(&mut socket)));
     assert_eq!(workers.len(), 4, "the spawner and its processes");
-    // One process does not notice the end of its socket, and one has a child.
+    // One process is busy and does not notice the end of its socket, and another has a child process.
     let mut busy = Socket::open(server.public, "/php");
     busy.say("busy");
     let mut deaf = Socket::open(server.public, "/php");
@@ -196,7 +196,7 @@ fn a_spawner_that_dies_is_replaced_with_its_processes_and_connections_stay() {
             .log()
             .contains("the spawner of worker processes has ended")
     );
-    // No event of the connection was in progress, so it stays open.
+    // The connection had no event in progress, so it stays open.
     socket.say("hello");
     assert_eq!(socket.text(), "hello");
 }
@@ -244,7 +244,7 @@ fn worker_processes_have_the_account_of_their_application() {
         let mut socket = Socket::open(server.public, "/php");
         socket.say("user");
         assert_eq!(socket.text(), ids, "{own}");
-        // A successor has the same account.
+        // A process that replaces another has the same account.
         let first = pid(&mut socket);
         end(first);
         until("an answer of a successor", || {
@@ -312,7 +312,7 @@ fn a_command_that_does_not_exist_is_an_error_in_the_log() {
     }
 }
 
-/// Handlers of `stop` and shutdown functions of PHP together have `stop_timeout`.
+/// Handlers of `stop` and PHP's shutdown functions share one `stop_timeout`.
 #[test]
 fn a_process_has_stop_timeout_to_stop_and_is_killed_then() {
     if !has_php() {
@@ -345,7 +345,7 @@ fn a_process_has_stop_timeout_to_stop_and_is_killed_then() {
     });
     let workers = descendants(parent(pid(&mut socket)));
     drop(socket);
-    // The stop of the server waits for its worker processes.
+    // A stop of the server waits until its worker processes have ended.
     server.stop();
     assert_eq!((size(&server, "stopped"), size(&server, "over")), (2, 2));
     until("the end of the spawner", || are_gone(&workers));

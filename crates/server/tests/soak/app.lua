@@ -1,4 +1,4 @@
--- The application of the soak: what clients ask for, they get, also errors and what never ends.
+-- The application of the soak test: it does what clients request, including errors and endless loops.
 local veche = require "veche"
 local VERSION = 0
 local app, counts = {}, veche.dict("counts")

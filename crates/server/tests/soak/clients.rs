@@ -93,7 +93,7 @@ impl Load {
                 expect(socket, "after 0.01");
             }
             5 => {
-                // Newer code may take over, which ends it.
+                // A reload to newer code may end the repetition.
                 socket.say("every 3");
                 socket.say("echo meanwhile");
                 expect(socket, "echo meanwhile");
@@ -147,7 +147,7 @@ impl Load {
         }
     }
 
-    /// Fills an application's memory.
+    /// Lets an application exceed its memory limit, which ends the connection.
     pub(crate) fn hog(&self) {
         while self.goes_on() {
             let socket = Socket::open(self.address, "/hog");

@@ -1,4 +1,4 @@
--- The service of the soak: publishes, and fails now and then.
+-- The service of the soak test: it publishes, and fails now and then.
 local veche, service = require "veche", {}
 
 function service.run(instance)

@@ -1,4 +1,4 @@
--- Takes all memory that it can get, and more.
+-- An application that allocates more memory than its limit.
 return {
   message = function(conn)
     local list = {}

@@ -1,5 +1,5 @@
-//! A day of an application server in a minute: mixed load with errors, endless scripts, churn and a reload every few
-//! seconds, after which no state remains.
+//! A day of an application server in a minute: mixed load with errors, endless scripts, churn, and a reload every few
+//! seconds. No state remains afterwards.
 //!
 //! `VECHE_SOAK_SECONDS` sets the duration; 8 by default, so that it is part of the daily tests.
 
@@ -46,12 +46,12 @@ fn setup() -> Setup {
         workers: 2,
     }
 }
-/// Shorter runs end during the warm-up.
+/// The shortest duration after which the growth of memory is checked: shorter runs end during the warm-up.
 const JUDGES_MEMORY_FROM: Duration = Duration::from_secs(30);
 
-/// The tolerated growth of memory from a quarter of the time to the end. Memory held by allocators grows for some
-/// minutes, the more so the faster the machine is, and is level then: a run of a minute detects only leaks with every
-/// response.
+/// The tolerated growth of memory in KiB, from the first quarter of the run to its end. The memory held by allocators
+/// grows for some minutes, faster on a faster machine, and then stays level: a run of a minute detects only a leak in
+/// every response.
 fn growth_kib_max(duration: Duration) -> u64 {
     if duration < Duration::from_secs(300) {
         80 << 10
@@ -69,7 +69,7 @@ fn duration() -> Duration {
 fn reload(server: &Server, version: u32, with_service: bool) -> Value {
     let app = APP.replace("VERSION = 0", &format!("VERSION = {version}"));
     let app = match version % 4 {
-        // Code that does not load changes nothing.
+        // Code that does not load is rejected, and the old code stays.
         3 => app + "end",
         _ => app,
     };
@@ -84,7 +84,7 @@ fn reload(server: &Server, version: u32, with_service: bool) -> Value {
     server.ask("reload").expect("an answer")
 }
 
-/// Runs the ledger of `veche bench` all the while: publications arrive once and in order, whatever else happens.
+/// Runs the ledger of `veche bench` during the whole test: publications arrive once and in order.
 fn ledger(server: &Server, duration: Duration) -> Child {
     Command::new(env!("CARGO_BIN_EXE_veche"))
         .args(["bench", "broadcast", "-n", "10", "--rate", "100", "--json"])
@@ -124,7 +124,7 @@ impl Samples {
             .push((process::rss_kib(pid), process::descriptors(pid)));
     }
 
-    /// Returns the median memory of a part, given in eighths.
+    /// Returns the median memory of a part of the run, from eighth `from` to eighth `to`.
     fn memory_kib(&self, from: usize, to: usize) -> u64 {
         let count = self.0.len();
         let part = &self.0[count * from / 8..count * to / 8];
@@ -134,7 +134,7 @@ impl Samples {
     }
 }
 
-/// Reloads until the end, and samples the server.
+/// Reloads repeatedly until the time `until`, and samples the server. Returns the number of reloads and the samples.
 fn reload_and_look(server: &Server, until: Instant) -> (u32, Samples) {
     let (mut version, mut samples) = (0, Samples::default());
     let pid = server.pid();
@@ -179,7 +179,7 @@ fn resources_return_to_their_level() {
             scope.spawn(move || load.request(seed));
         }
         scope.spawn(|| load.hog());
-        // The others have to end even if this fails.
+        // The threads of the load have to end even if this panics.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             reload_and_look(&server, now() + duration)
         }));
@@ -202,7 +202,7 @@ fn resources_return_to_their_level() {
     until("errors to be counted", || {
         metrics().sum("veche_app_errors_total", &[]) >= failures as f64
     });
-    // The failing one may wait for half a minute before it restarts.
+    // The failing service may wait for half a minute before it restarts.
     until("the services to run", || {
         metrics().sum("veche_services_running", &[]) >= 2.0
     });
@@ -223,7 +223,7 @@ fn resources_return_to_their_level() {
     until("descriptors to be closed", || {
         process::descriptors(pid) <= idle + 2
     });
-    // During the load, code of several reloads may be in memory: only the rest afterwards counts.
+    // During the load the code of several reloads may be in memory, so the limit applies only to the memory afterwards.
     if duration >= JUDGES_MEMORY_FROM {
         let bound = warm + growth_kib_max(duration);
         let deadline = now() + SOON;

@@ -25,7 +25,7 @@ fn a_moved_log_is_reopened_by_both_processes() {
     let veche = Veche::start("reopen", "");
     let file = veche.folder().join("veche.log");
     log_to(&veche, &file, "");
-    // Earlier lines are in the old place.
+    // Lines go to the previous log until the reload is in force.
     until("the first line", || {
         ask(&veche.control(), RELOAD).expect("taken");
         !text(&file).is_empty()
@@ -40,7 +40,7 @@ fn a_moved_log_is_reopened_by_both_processes() {
             && text.lines().any(|line| line.contains("process: log files"))
     });
     let length = text(&old).len();
-    // To the server process alone: signalling all processes called `veche` must not kill it.
+    // The signal goes to the server process alone: signalling all processes called `veche` must not kill it.
     fs::rename(&file, &old).expect("moved");
     kill(server, Signal::USR1);
     until("another line", || {
@@ -67,7 +67,7 @@ fn a_log_that_is_full_is_rotated_and_the_oldest_goes() {
     }
     assert!(!numbered(3).exists());
     for number in [1, 2] {
-        // The server process may be rotating: for a moment that number is missing.
+        // The server process may be rotating: for a moment the file with that number is missing.
         until("a whole file", || {
             let text = text(&numbered(number));
             text.ends_with('\n') && text.len() <= 5 << 10

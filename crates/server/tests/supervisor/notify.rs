@@ -10,7 +10,7 @@ use crate::ask::{RELOAD, ask};
 use crate::support::SOON;
 use crate::veche::Veche;
 
-/// Returns the next message with such a line, counting watchdog messages in between.
+/// Returns the next message that has this line; adds the number of watchdog messages before it to `beats`.
 fn next(socket: &UnixDatagram, line: &str, beats: &mut u32) -> String {
     let mut bytes = [0; 4096];
     loop {
@@ -44,13 +44,13 @@ fn notified(name: &str, address: &SocketAddr, shown: &str) {
     let reloading = next(&socket, "RELOADING=1", &mut beats);
     assert!(reloading.contains("\nMONOTONIC_USEC="), "{reloading}");
     next(&socket, "READY=1", &mut beats);
-    // A rejected reload is completed too.
+    // systemd is notified that a rejected reload is complete, too.
     fs::write(veche.folder().join("veche.toml"), "nonsense").expect("written");
     ask(&veche.control(), RELOAD).expect_err("refused");
     next(&socket, "RELOADING=1", &mut beats);
     next(&socket, "READY=1", &mut beats);
 
-    // Only the supervisor represents the service.
+    // The server process has no access to systemd's socket: only the supervisor represents the service.
     let server = veche.server_pid();
     let environment = fs::read(format!("/proc/{server}/environ")).expect("it runs");
     let environment = String::from_utf8_lossy(&environment);

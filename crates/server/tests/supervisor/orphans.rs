@@ -47,7 +47,7 @@ fn as_the_first_process_it_reaps_what_it_inherits() {
     });
     veche.await_status("ready", |status| status["state"] == "ready");
     let (supervisor, _) = children(veche.pid()).remove(0);
-    // The parent ends before the child does.
+    // The shell ends before its child does, so the child is orphaned.
     let entered = Command::new("nsenter")
         .args(["--target", &supervisor.to_string(), "--pid", "--mount"])
         .args(["sh", "-c", "sleep 0.5 >/dev/null 2>&1 & exit 0"])

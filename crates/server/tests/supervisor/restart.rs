@@ -108,7 +108,7 @@ fn what_a_reload_cannot_change_is_in_force_after_a_restart() {
     });
     let answer = ask(&veche.control(), RELOAD).expect("in force");
     assert_eq!(answer["needs_restart"], Value::Array(Vec::new()));
-    // The sockets outlive the serving process.
+    // The sockets survive the end of the server process.
     let old = veche.server_pid();
     kill(old, rustix::process::Signal::KILL);
     veche.await_another_than(old);

@@ -76,7 +76,7 @@ fn secrets_open_the_api_and_are_never_printed() {
     fs::write(&key_file, NEW).expect("written");
     ask(&server.control(), RELOAD).expect("taken");
     assert_eq!((push(address, NEW), push(address, FILE)), (200, 401));
-    // An unavailable secret is reported by its source, and the old ones stay.
+    // An unavailable secret is reported by its source, and the old secrets stay in force.
     fs::remove_file(&key_file).expect("removed");
     let refused = ask(&server.control(), RELOAD).expect_err("refused");
     assert!(

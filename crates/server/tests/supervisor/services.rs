@@ -1,4 +1,4 @@
-//! Services in an upgrade: those of the new process start when those of every old one have ended.
+//! Services in an upgrade: the services of the new process start when those of all old processes have ended.
 //!
 //! Each service reports its start and end to a ledger by HTTP, and waits for the response: so the order of the ledger
 //! is the order of events across processes.
@@ -32,11 +32,11 @@ end
 return service
 "#;
 
-/// The reports of services in order.
+/// The reports of all services, in the order of their arrival.
 struct Ledger {
     address: SocketAddr,
     lines: Arc<Mutex<Vec<String>>>,
-    /// Services that were requested to stop may end.
+    /// True while services that were requested to stop may end.
     may_end: Arc<AtomicBool>,
 }
 
@@ -59,7 +59,7 @@ impl Ledger {
         ledger
     }
 
-    /// Returns the starts and ends.
+    /// Returns the reports of starts and ends.
     fn lives(&self) -> Vec<String> {
         let lines = self.lines.lock();
         let is_life = |line: &&String| line.starts_with("begins") || line.starts_with("ends");
@@ -157,9 +157,9 @@ fn the_newest_waits_for_all_that_still_drain() {
     assert_eq!(ledger.lives(), ["begins/1"]);
     ledger.may_end.store(true, Ordering::Relaxed);
     until("the third service", || ledger.lives().len() == 3);
-    // That of the second never started: its process was replaced before the first's had ended.
+    // The second process's service never started: that process was replaced before the first one's service had ended.
     assert_eq!(ledger.lives(), ["begins/1", "ends/1", "begins/3"]);
-    // A restarted process has nothing to wait for.
+    // A process that replaces a killed one starts its services at once.
     kill(veche.server_pid(), Signal::KILL);
     until("the third again", || ledger.count("begins/3") == 2);
 }
@@ -197,7 +197,7 @@ fn an_old_process_that_says_nothing_is_waited_for_until_it_is_dead() {
     ledger.upgrade(&veche, "2").expect("upgraded");
     let new = veche.server_pid();
     assert!(veche.is_answering().expect("the new process serves"));
-    // A process that replaces the new one waits too.
+    // If the new process is killed, the process that replaces it waits for the old services too.
     kill(new, Signal::KILL);
     veche.await_another_than(new);
     thread::sleep(Duration::from_millis(300));
@@ -212,7 +212,7 @@ fn an_old_process_that_says_nothing_is_waited_for_until_it_is_dead() {
 fn services_continue_if_the_new_process_fails() {
     let ledger = Ledger::open();
     let veche = ledger.first("services-refused");
-    // Its server process gets ready, and then the rehearsal of its supervisor fails.
+    // The new program's server process becomes ready, but its supervisor fails when it is started on trial.
     let half = "test \"$1\" = server-process && exec PROGRAM \"$@\"; sleep 0.3; exit 7";
     veche.install_script(&half.replace("PROGRAM", env!("CARGO_BIN_EXE_veche")));
     let error = ledger.upgrade(&veche, "2").expect_err("no supervisor");
@@ -222,7 +222,7 @@ fn services_continue_if_the_new_process_fails() {
         ledger.count("beat/1") > before + 3
     });
     assert_eq!(ledger.lives(), ["begins/1"]);
-    // The next good one takes over.
+    // An upgrade to a working program succeeds afterwards.
     veche.install();
     ledger.upgrade(&veche, "3").expect("upgraded");
     until("the third service", || ledger.lives().len() == 3);

@@ -17,7 +17,7 @@ use crate::support::process::descriptors;
 use crate::support::{SOON, Socket, free_address, now, until};
 use crate::veche::{REQUEST, Veche};
 
-/// Descriptors that a shell moves to those from 3 on.
+/// The lowest number of the stored descriptors, which a shell then moves to the numbers from 3 on.
 const FIRST_SOURCE: i32 = 200;
 
 /// A simulated service manager, as far as the store is concerned.
@@ -41,7 +41,7 @@ impl Manager {
         }
     }
 
-    /// Handles messages until one has this line.
+    /// Handles messages until one contains this line.
     fn take_until(&mut self, line: &str) {
         loop {
             let mut bytes = [0; 4096];
@@ -157,7 +157,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
         veche.signal(Signal::TERM);
         assert_eq!(veche.exit_code(), Some(0));
         manager.take_until("STOPPING=1");
-        // Enough for each of the sockets to get some.
+        // The connections are enough for each of the sockets to get some.
         let begun = now();
         let waiting: Vec<TcpStream> = (0..100).map(|_| asking(address)).collect();
         manager.start(&mut veche);
@@ -171,7 +171,7 @@ fn connections_between_two_runs_are_served_by_the_second() {
     // The inherited descriptors are closed once they have been duplicated.
     let mut other = Veche::start("stored-not", "");
     until("the same descriptors as without a store", || {
-        // The socket of the notifier is one more.
+        // The notifier's socket is one more descriptor.
         descriptors(veche.pid()) <= descriptors(other.pid()) + 1
     });
     other.signal(Signal::TERM);

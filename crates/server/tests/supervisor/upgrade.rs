@@ -1,9 +1,9 @@
 //! Upgrades of the running server: the new program takes over, or the old one continues unaffected.
 //!
-//! The program is always this one, under its own name in new files: the steps are the same for any version. Bad
+//! The new program is always a copy of this one in a new file, since the steps are the same for any version. Bad
 //! programs are shell scripts.
 //!
-//! `VECHE_UPGRADES` and `VECHE_KILLS` set their numbers under load; a few by default.
+//! `VECHE_UPGRADES` and `VECHE_KILLS` set the numbers of upgrades and kills under load; by default they are small.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ pub(crate) fn start(name: &str, limits: &str) -> Veche {
 
 fn upgrade(veche: &Veche) -> Result<Value, String> {
     let answer = ask(&veche.control(), UPGRADE)?;
-    // The supervisor is about to be replaced: requests may be cut off.
+    // The supervisor is about to be replaced, so a request to it may be cut off.
     veche.await_status("ready", |status| status["state"] == "ready");
     Ok(answer)
 }
@@ -274,7 +274,7 @@ fn more_workers_than_sockets_take_a_stop() {
     );
 }
 
-/// Even while a server process without a supervisor still closes its connections.
+/// The addresses are free even while a server process without a supervisor is still closing its connections.
 #[test]
 fn addresses_are_free_as_soon_as_the_supervisor_is_gone() {
     let mut veche = start("orphan", "drain_time = \"20s\"");
@@ -342,7 +342,8 @@ impl Load {
     }
 }
 
-/// A stop would take an hour; the upgrade closes the old process's connections within half a second, and reports it.
+/// A stop would take an hour, but the upgrade closes the old process's connections within half a second, and reports
+/// that.
 #[test]
 fn an_upgrade_has_a_drain_time_of_its_own() {
     let limits = "drain_time = \"1h\"\nupgrade_drain_time = \"500ms\"";
@@ -401,14 +402,14 @@ fn upgrades_under_load() {
     });
 }
 
-/// Kills outside of the backoff's window, with or without upgrades.
+/// Kills of the server process at intervals that cause no backoff, with or without upgrades.
 #[test]
 fn kills_under_load() {
     let veche = start("kills", DRAIN);
     let load = Load::on(veche.address());
     let mut took_max = Duration::ZERO;
     for time in 0..times("VECHE_KILLS", 2) {
-        // A server process with a shorter life would be restarted with increasing delays.
+        // The server process lives long enough for a restart without backoff.
         let ready = now();
         if time % 10 == 9 {
             veche.install();

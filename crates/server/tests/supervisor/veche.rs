@@ -17,7 +17,7 @@ use crate::support::process::{self, kill};
 use crate::support::{SOON, Socket, now, until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_veche");
-/// A request that is answered and closed.
+/// A request after whose response the server closes the connection.
 pub(crate) const REQUEST: &[u8] = b"GET /nowhere HTTP/1.0\r\nHost: localhost\r\n\r\n";
 
 pub(crate) struct Veche {
@@ -82,13 +82,13 @@ impl Veche {
         self.spawn_with(|command| command);
     }
 
-    /// Starts Veche with a modified command, without waiting.
+    /// Starts Veche with a command that `change` modifies, without waiting until it is ready.
     pub(crate) fn spawn_with(&mut self, change: impl FnOnce(&mut Command) -> &mut Command) {
         let mut command = self.command();
         self.run(change(&mut command));
     }
 
-    /// Runs another command that becomes this server.
+    /// Starts another command, which becomes this server.
     pub(crate) fn run(&mut self, command: &mut Command) {
         self.child = Some(command.spawn().expect("it starts"));
     }
@@ -140,7 +140,7 @@ impl Veche {
         &self.folder
     }
 
-    /// Returns the path of its own program, if it has one.
+    /// Returns the path of the program in the test's folder, which exists after [`install`](Self::install).
     pub(crate) fn program(&self) -> PathBuf {
         self.folder.join("veche")
     }
@@ -150,7 +150,7 @@ impl Veche {
         self.install_copy(PROGRAM.as_ref());
     }
 
-    /// Installs a shell script in its place.
+    /// Installs a shell script in place of the program.
     pub(crate) fn install_script(&self, script: &str) {
         self.install_text(&format!("#!/bin/sh\n{script}\n"));
     }
@@ -245,7 +245,7 @@ impl Veche {
         self.server_pid()
     }
 
-    /// Returns the server process as seen by the system, without asking the supervisor.
+    /// Returns the id of the server process from `/proc`, without asking the supervisor.
     pub(crate) fn child(&self) -> Option<u32> {
         let pid = self.pid();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
@@ -264,7 +264,7 @@ impl Veche {
         child.wait().expect("reaped");
     }
 
-    /// Waits for its end.
+    /// Waits until the supervisor has exited; returns its exit code.
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         let mut child = self.child.take().expect("started");
         let deadline = now() + SOON;

@@ -1,5 +1,5 @@
-//! Real services for the server under test: Debian's MariaDB and Redis, on their own ports and folders, ended when
-//! dropped.
+//! Real services for the server under test: Debian's MariaDB and Redis, each on a port and in a folder of its own,
+//! ended when the value is dropped.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ pub(crate) struct Backing {
     child: Option<Child>,
 }
 
-/// Files in its folder, if it uses TLS.
+/// Files in the service's folder, if it uses TLS.
 const CERTIFICATE: &str = "certificate.pem";
 const KEY: &str = "key.pem";
 
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the account that runs it; root may not, or should not.
+    /// Returns the account under which the service runs: as root it can't, or should not.
     fn account(self) -> &'static str {
         match self {
             Self::MariaDb { .. } => "mysql",
@@ -47,7 +47,7 @@ impl Backing {
         Self::new(Kind::Redis, None)
     }
 
-    /// Starts one with TLS, with a certificate and key as PEM. Redis then has no other listener.
+    /// Starts a service with TLS, with a certificate and key as PEM. Redis then has no listener without TLS.
     pub(crate) fn with_tls(kind: Kind, certificate: &str, key: &str) -> Self {
         Self::new(kind, Some([certificate, key]))
     }
@@ -57,7 +57,7 @@ impl Backing {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("veche-backing-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        // Files left by a killed run with the same number.
+        // A killed run with the same number may have left files.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
         let mut backing = Self {
@@ -112,7 +112,8 @@ impl Backing {
                 ])
                 .status();
             if installed.expect("make setup-test").success() {
-                // The folder may be of another file system, and a copy that was interrupted must not be used.
+                // The template is copied and then renamed: the folder may be on another file system, and a copy that
+                // was interrupted must not be used.
                 let part = template.with_extension("part");
                 let _ = fs::remove_dir_all(&part);
                 copy_folder(Path::new(&data), &part);
@@ -141,7 +142,7 @@ impl Backing {
         }
     }
 
-    /// Returns a command under its account, with output to a file.
+    /// Returns a command under the service's account, with output to a file.
     fn command(&self, program: &str) -> Command {
         let mut command = if rustix::process::getuid().is_root() {
             let mut command = Command::new("setpriv");
@@ -191,7 +192,7 @@ impl Backing {
                     "--skip-name-resolve",
                     "--innodb-log-file-size=8M",
                     "--innodb-buffer-pool-size=32M",
-                    // Its rings count towards the account's locked memory, which other test runs use too.
+                    // InnoDB's io_uring rings count towards the account's locked memory, which other test runs use too.
                     "--innodb-use-native-aio=0",
                     "--innodb-flush-log-at-trx-commit=0",
                     "--thread-cache-size=0",
@@ -240,7 +241,7 @@ impl Backing {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// Returns its URL, with options of `veche.mysql.connect`.
+    /// Returns the service's URL, with options of `veche.mysql.connect`.
     pub(crate) fn url(&self, name: &str, options: &str) -> String {
         let Self { port, kind, .. } = self;
         match kind {

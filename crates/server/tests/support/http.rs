@@ -122,7 +122,7 @@ impl Http {
         Ok((length > 0).then_some(chunk))
     }
 
-    /// Returns bytes of a body.
+    /// Returns the next `length` bytes of a body.
     pub(crate) fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
         while self.input.len() < length {
             self.fill()?;

@@ -1,4 +1,4 @@
-//! A back end on the push listener: lines out, response lines in.
+//! A back end on the push listener: sends lines, and receives response lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -45,7 +45,7 @@ impl Lines {
         self.answer()
     }
 
-    /// Sends FIN and waits for the server's: all earlier lines are complete then.
+    /// Sends FIN and waits for the server's: the server has processed all earlier lines by then.
     pub(crate) fn finish(mut self) {
         self.socket
             .shutdown(Shutdown::Write)

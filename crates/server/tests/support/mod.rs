@@ -1,7 +1,7 @@
 //! A real server process and its clients: blocking sockets, and none of the server's own code except the client role of
 //! `veche-proto`.
 //!
-//! Everything is in a temporary folder, listens on free ports and ends when it is dropped.
+//! Each server has a temporary folder and free ports, and ends when the value is dropped.
 
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
@@ -34,7 +34,7 @@ pub(crate) use socket::{Seen, Socket, connect_from};
 
 pub(crate) use now::now;
 
-/// The time limit of anything that should be quick; the machine may be busy.
+/// The time limit of anything that should be quick: long, since the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// The driver and the number of workers of a test.
@@ -78,7 +78,7 @@ pub(crate) fn setups() -> impl Iterator<Item = Setup> {
     let has_uring = *HAS_URING.get_or_init(|| {
         let probe = veche_net::Uring::probe();
         if let Err(error) = &probe {
-            // Written past the test harness, which hides the output of passing tests.
+            // The line is written past the test harness, which hides the output of passing tests.
             let _ = writeln!(
                 std::io::stderr(),
                 "SKIPPED in part: no test on io_uring: {error}"
@@ -91,7 +91,7 @@ pub(crate) fn setups() -> impl Iterator<Item = Setup> {
         .filter(move |setup| has_uring || setup.io != "io_uring")
 }
 
-/// For tests about processes rather than bytes.
+/// The setup of tests about processes rather than bytes.
 pub(crate) const USUAL: Setup = Setup {
     io: "epoll",
     workers: 3,
@@ -132,7 +132,7 @@ pub(crate) fn on_each(test: impl Fn(Setup)) {
     }
 }
 
-/// Waits for a condition.
+/// Waits until a condition holds; fails after [`SOON`].
 #[track_caller]
 pub(crate) fn until(what: &str, mut happens: impl FnMut() -> bool) {
     let deadline = now() + SOON;

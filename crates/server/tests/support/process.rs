@@ -31,17 +31,17 @@ pub(crate) fn descriptors(raw: u32) -> usize {
         .count()
 }
 
-/// Returns the resident memory.
+/// Returns the resident memory in KiB.
 pub(crate) fn rss_kib(raw: u32) -> u64 {
     memory_kib(raw, "VmRSS:")
 }
 
-/// Returns the peak of resident memory, or the peak since [`forget_peak`].
+/// Returns the peak of the resident memory in KiB, since the start or the last [`forget_peak`].
 pub(crate) fn peak_kib(raw: u32) -> u64 {
     memory_kib(raw, "VmHWM:")
 }
 
-/// Returns the resident pages of files: of the program and its libraries.
+/// Returns the resident pages of files in KiB: those of the program and its libraries.
 pub(crate) fn file_kib(raw: u32) -> u64 {
     memory_kib(raw, "RssFile:")
 }

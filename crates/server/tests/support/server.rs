@@ -97,7 +97,7 @@ impl Server {
         Self::copy_with(setup, folder, &Options::default())
     }
 
-    /// Starts such a copy with options.
+    /// Starts a copy like [`copy_of`](Self::copy_of), with options.
     pub(crate) fn copy_with(setup: Setup, folder: &Path, options: &Options<'_>) -> Self {
         let mut server = Self::prepare(setup);
         copy(folder, &server.folder);
@@ -126,7 +126,7 @@ impl Server {
         assert_eq!(self.exit_code(), Some(0), "{}", self.log());
     }
 
-    /// Kills the supervisor alone: its server process drains.
+    /// Kills the supervisor alone. The server process notices that, and drains.
     pub(crate) fn kill_supervisor(&mut self) {
         let mut child = self.child.take().expect("started");
         child.kill().expect("ours");
@@ -232,7 +232,7 @@ impl Server {
         } else {
             "hosts = [\"*\"]"
         };
-        // Listeners keep their addresses over a restart, and may keep the wildcard.
+        // Each listener asks for a free port. A running server keeps the ports that it has when it is reloaded.
         let text = format!(
             "[server]\nworkers = {workers}\nio = \"{io}\"\nlog = \"{log}\"\n{server}\n\
              [[listen]]\naddress = \"127.0.0.1:0\"\n{hosts}\n{listen}\n\
@@ -285,7 +285,7 @@ impl Server {
         self.ask("status").map(|mut answer| answer["status"].take())
     }
 
-    /// Returns the serving process.
+    /// Returns the process id of the server process.
     pub(crate) fn pid(&self) -> u32 {
         self.try_pid().expect("a server process runs")
     }
@@ -325,7 +325,7 @@ impl Server {
         }
     }
 
-    /// Waits for the supervisor's end.
+    /// Waits until the supervisor has exited; returns its exit code.
     #[track_caller]
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         let mut child = self.child.take().expect("it runs");
@@ -342,14 +342,14 @@ impl Server {
         }
     }
 
-    /// Ends the server at once.
+    /// Ends the server, draining or not.
     fn end(&mut self) {
         let Some(mut child) = self.child.take() else {
             return;
         };
         let server = self.try_pid();
         let deadline = now() + Duration::from_secs(5);
-        // The first signal drains, the second kills.
+        // The first signal starts a drain, the second one ends it.
         while now() < deadline && matches!(child.try_wait(), Ok(None)) {
             process::kill(child.id(), Signal::TERM);
             thread::sleep(Duration::from_millis(10));

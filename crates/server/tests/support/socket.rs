@@ -53,7 +53,7 @@ pub(crate) struct Socket {
     decoder: Decoder,
     codecs: Codecs,
     input: Vec<u8>,
-    /// Whether pings are answered automatically.
+    /// Whether `next` answers pings itself.
     pub(crate) answers_pings: bool,
 }
 
@@ -200,14 +200,14 @@ impl Socket {
         }
     }
 
-    /// Returns the next text other than this one, which may or may not come before it.
+    /// Returns the next text; if that is `skipped`, the one after it.
     #[track_caller]
     pub(crate) fn text_after(&mut self, skipped: &str) -> String {
         let text = self.text();
         if text == skipped { self.text() } else { text }
     }
 
-    /// Skips to the close frame and returns its code; asserts that the end follows.
+    /// Skips items up to the close frame and returns its code; asserts that the connection ends after it.
     #[track_caller]
     pub(crate) fn closed(&mut self) -> u16 {
         loop {
@@ -227,7 +227,7 @@ impl Socket {
         }
     }
 
-    /// Returns whether a ping is answered.
+    /// Returns whether the server answers a ping.
     pub(crate) fn is_alive(&mut self) -> bool {
         let mut out = Vec::new();
         encode_control(&mut out, Opcode::Ping, b"?", MASK);

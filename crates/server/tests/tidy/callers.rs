@@ -1,4 +1,4 @@
-//! Public functions have callers besides tests.
+//! Checks that public functions have callers other than tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::imports::{Modules, crates, tokens};
 use super::{assert_none, files};
 
-/// Why functions of the runtime contract have no other caller.
+/// The reason why functions of the runtime contract have no other caller.
 const SERIALISED: &str = "worker processes are to speak it; so far only its vectors do";
 
 /// Functions that only tests call, each with the reason why it is public.
@@ -83,7 +83,7 @@ fn public_functions_are_called_by_more_than_tests() {
                 defined.entry(token.clone()).or_default().push(name.clone());
             }
         }
-        // Attributes refer to functions in strings.
+        // Attributes name functions in strings, so strings count as calls.
         for quoted in text.split('"').skip(1).step_by(2) {
             called.extend(quoted.rsplit("::").next().map(str::to_owned));
         }

@@ -17,11 +17,11 @@ pub(super) struct Module {
     bound: BTreeMap<String, Path>,
     /// Paths of two or more names outside of `use` declarations.
     paths: Vec<Path>,
-    /// All names outside of `use` declarations.
+    /// All names that occur outside of `use` declarations.
     names: BTreeSet<String>,
-    /// Structs and enums that it defines.
+    /// Structs and enums that the file defines.
     types: BTreeSet<String>,
-    /// Types with inherent `impl` blocks in it.
+    /// Types that have inherent `impl` blocks in the file.
     implemented: BTreeSet<String>,
 }
 
@@ -242,7 +242,7 @@ impl Modules {
                     }
                     continue;
                 }
-                // A visibility is not an import.
+                // `pub(in …)` is a visibility, not an import.
                 "pub" if tokens[i + 1..].starts_with(&["(".to_owned(), "in".to_owned()]) => {
                     i += tokens[i..]
                         .iter()

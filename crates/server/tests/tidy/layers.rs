@@ -49,7 +49,7 @@ fn front_ends_import_from_the_layers_below() {
         let Some(own) = layer(from) else { continue };
         for to in imports {
             let (file, target) = (&modules.0[from].file, &modules.0[to].file);
-            // A client protocol must not know another one.
+            // A client protocol must not import from another one.
             let is_sibling =
                 own == 4 && layer(to) == Some(4) && from.len() > 1 && from.get(1) != to.get(1);
             if layer(to).is_some_and(|layer| layer <= own) && !is_sibling {
@@ -175,7 +175,7 @@ fn cycles(folder: &str) -> BTreeSet<(usize, String)> {
     for place in modules.0.keys() {
         let back = |other: &&&Path| reached[*other].contains(place);
         let cycle: Vec<&Path> = reached[place].iter().filter(back).copied().collect();
-        // Files of one type count as the one that defines it.
+        // Files with `impl` blocks of one type count as the file that defines the type.
         let types = cycle.iter().copied().map(|file| {
             let mut owners = modules.owners(file);
             owners.find(|owner| cycle.contains(owner)).unwrap_or(file)

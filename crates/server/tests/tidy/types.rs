@@ -1,21 +1,21 @@
-//! Names of types: one that more than its module sees stands for one thing in all crates.
+//! Checks names of types: a type that is not private has a name that no other crate gives to another thing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::imports::{Modules, crates, tokens};
 use super::{assert_none, sources};
 
-/// Why a name stands for a configured thing and for the used one.
+/// The reason why one name stands for a configured thing and for the thing in use.
 const AS_CONFIGURED: &str =
     "one thing as configured and as used; the server converts one into the other";
 
-/// Why a name stands for a message and for its content.
+/// The reason why one name stands for a message and for its content.
 const AS_SENT: &str = "one thing in Centrifugo's protocol and in the server";
 
-/// Why runtimes of applications share a name.
+/// The reason why runtimes of applications share a name.
 const OF_RUNTIMES: &str = "each runtime of applications has its own form of the same thing";
 
-/// Why the main type of a module has a plain name.
+/// The reason why the main type of a module has a plain name.
 const OF_MODULES: &str = "the word of its crate or module, which is named with it where two meet";
 
 /// Names that several crates define, with the reasons.
@@ -54,7 +54,7 @@ fn visible_types(tokens: &[String]) -> Vec<&str> {
             let scope = &before[start + 1..];
             matches!(scope, [] | ["(", .., ")"])
         });
-        // A macro's parameter is no name.
+        // A parameter of a macro, such as `$name`, is not a name of a type.
         if is_visible && pair[1].starts_with(char::is_uppercase) {
             names.push(pair[1].as_str());
         }
@@ -67,7 +67,7 @@ fn folders_by_type() -> BTreeMap<String, BTreeSet<String>> {
     let texts: BTreeMap<String, String> = sources().collect();
     let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for folder in crates() {
-        // These are the modules of the product, without those of tests.
+        // The modules exclude those that only tests use.
         for module in Modules::read(&folder).0.values() {
             let tokens = tokens(&texts[&format!("{folder}{}", module.file)]);
             for name in visible_types(&tokens) {

@@ -55,7 +55,7 @@ const PHRASES: &[&str] = &[
     "whoever",
 ];
 
-/// Phrases in 1,000 lines.
+/// The most occurrences of [`PHRASES`] per 1,000 lines.
 const PHRASES_MAX: usize = 4;
 
 /// Rows of [`RETIRED`]: a retired identifier and its successor.
@@ -85,7 +85,7 @@ fn retired_identifiers_are_gone() {
     assert_none(&Vec::from_iter(problems), "retired identifiers");
 }
 
-/// The comment of a line of Rust that is a comment alone, with its mark.
+/// Returns the comment with its mark, if a line of Rust has nothing else.
 fn comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.starts_with("//").then_some(line)
@@ -115,7 +115,8 @@ fn doc_comments_say_more_than_names() {
     );
 }
 
-/// The number of lines, and the places of [`PHRASES`] in them, also of phrases that continue on the next line.
+/// Returns the number of lines, and the places of [`PHRASES`] in them, including phrases that continue on the next
+/// line.
 fn phrases<'t>(place: &str, lines: impl Iterator<Item = (usize, &'t str)>) -> (usize, Vec<String>) {
     let (mut count, mut found) = (0, Vec::new());
     let mut previous: (usize, Vec<String>) = (0, Vec::new());
@@ -127,7 +128,8 @@ fn phrases<'t>(place: &str, lines: impl Iterator<Item = (usize, &'t str)>) -> (u
         let words = Vec::from_iter(words);
         let is_continued = previous.0 + 1 == number;
         let before = if is_continued { &*previous.1 } else { &[] };
-        // The end of the line before is too short for a whole phrase that was found there.
+        // The part of the previous line is shorter than the phrase, so that a phrase within that line is not found
+        // again.
         for phrase in PHRASES {
             let length = phrase.split(' ').count();
             let start = before.len().saturating_sub(length - 1);
@@ -167,7 +169,7 @@ fn assert_few(kind: &str, counted: impl Iterator<Item = (usize, Vec<String>)>) {
 #[test]
 fn comments_are_plain_english() {
     let read = sources().filter(|(name, _)| name.starts_with("crates/"));
-    // This file has to spell the phrases.
+    // This file contains the phrases as strings.
     let read = read.filter(|(name, _)| !name.ends_with("tidy/words.rs"));
     assert_few(
         "comments",
@@ -181,7 +183,7 @@ fn comments_are_plain_english() {
     );
 }
 
-/// The comment of a line in JavaScript, PHP, Python, Lua, a shell or TOML that is a comment alone.
+/// Returns the comment, if a line in JavaScript, PHP, Python, Lua, a shell or TOML has nothing else.
 fn script_comment(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let marks = ["//", "/*", "*", "#", "--"];

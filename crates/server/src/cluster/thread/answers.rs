@@ -1,4 +1,4 @@
-//! Answers of workers as parts of a node's answer.
+//! Converts the replies of workers to parts of a node's answer to other nodes.
 
 use veche_hub::{CommandDispatch, HubReply};
 use veche_nodes::NodeAnswer;

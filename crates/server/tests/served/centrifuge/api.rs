@@ -1,4 +1,4 @@
-//! The API as libraries of Centrifugo use it, and the form in which clients get its data.
+//! The API as client libraries of Centrifugo's API call it, and the form in which clients receive its data.
 
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ fn a_key_may_be_shown_in_three_ways() {
 fn commands_of_the_old_form_are_answered_a_line_each() {
     let server = with("", "");
     let key = "Authorization: apikey key\r\n";
-    // In gocent's format.
+    // The request format of gocent, the Go client of Centrifugo's API.
     let body = concat!(
         r#"{"method":"publish","params":{"channel":"chat:1","data":{"a":1}}}"#,
         "\n",
@@ -197,7 +197,7 @@ fn channels_of_unknown_namespaces_are_errors_where_that_is_wanted() {
         let answer = call(server.internal, "publish", &body);
         assert!(answer["result"].is_object(), "{channel}: {answer}");
     }
-    // Without that option the same channels are ordinary ones.
+    // Without `unknown_namespace = "error"`, the same channels are ordinary ones.
     let server = with("", "");
     let body = json!({ "channel": "none:1", "data": 1 });
     let answer = call(server.internal, "publish", &body);
@@ -254,7 +254,7 @@ fn a_back_end_subscribes_with_all_that_centrifugo_knows() {
             }
             call(server.internal, "subscribe", &body)
         };
-        // No connection has that session.
+        // No connection has this session id.
         let answer = subscribe(json!({ "session": "none" }));
         assert_eq!(answer, json!({ "result": {} }));
         let answer = subscribe(json!({ "b64info": "eyJhIjoxfQ==", "b64data": "AP8=" }));
@@ -288,7 +288,7 @@ fn a_back_end_subscribes_with_all_that_centrifugo_knows() {
         let infos: Vec<_> = clients.values().map(|one| &one["conn_info"]).collect();
         assert_eq!(infos, [&json!({ "name": "Ann" })], "{answer}");
 
-        // Patterns of channels.
+        // The `channels` call selects channels by a pattern.
         let channels = |pattern: &str| {
             let answer = call(server.internal, "channels", &json!({ "pattern": pattern }));
             let channels = answer["result"]["channels"].as_object().cloned();

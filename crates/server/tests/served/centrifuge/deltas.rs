@@ -22,12 +22,12 @@ fn start(setup: Setup) -> Server {
     Server::with(setup, &options)
 }
 
-/// Returns a state that changes little.
+/// Returns a state whose text differs little from one number to the next.
 fn state(number: u64) -> Value {
     json!({ "n": number, "what": "the part of it that is the same „each time“, and 😀 too", "even": number.is_multiple_of(2) })
 }
 
-/// A client's state of a channel.
+/// A client's data of a channel, and the number of deltas that it has received.
 #[derive(Default)]
 struct Has {
     bytes: Vec<u8>,
@@ -195,7 +195,7 @@ fn deltas_are_right_while_clients_come_and_go() {
                         let joined = client.ask(json!({ "id": 2, "subscribe": request }));
                         let joined = &joined["subscribe"];
                         epoch = joined["epoch"].clone();
-                        // The client reconnects without state.
+                        // The client reconnects without the data that deltas refer to.
                         let mut has = Has::default();
                         let mut hear = |publication: &Value| {
                             received += 1;

@@ -53,7 +53,7 @@ fn clients_get_what_passes_their_filter() {
                 );
                 assert_eq!(publication["tags"]["side"], "sell");
             }
-            // No other message arrived before the reply to this ping.
+            // The next message is the reply to this ping, so no publication that the filter excludes was delivered.
             assert_eq!(ann.ask(json!({ "id": 3, "ping": {} }))["ping"], json!({}));
             drop(ann);
             publish(&mut lines, channel, 11..17);
@@ -101,7 +101,7 @@ fn wildcard_subscribers_can_filter_and_get_no_deltas() {
         let request = json!({ "channel": "news:*", "tf": filter });
         let joined = ann.ask(json!({ "id": 2, "subscribe": request }));
         assert_eq!(joined["error"], Value::Null, "{joined}");
-        // The previous publication of each differs from that of clients without a filter.
+        // A wildcard subscription gets no deltas: its previous publication may belong to another channel.
         let (mut bob, _) = Client::connect(&server, "bob");
         let request = json!({ "channel": "news:*", "delta": "fossil" });
         let joined = bob.ask(json!({ "id": 2, "subscribe": request }));

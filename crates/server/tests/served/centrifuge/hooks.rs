@@ -150,7 +150,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
     on_all(|setup| {
         let back_end = Asked::new(decide);
         let server = start(setup, &back_end, "client_headers = [\"x-token\"]\n");
-        // Connect.
+        // The connect hook.
         let headers = [
             ("Cookie", "sid=ann"),
             ("X-Real-IP", "6.6.6.6"),
@@ -199,7 +199,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
             refused["error"],
             json!({"code": 1001, "message": "who are you?"})
         );
-        // Subscribe.
+        // The subscribe hook.
         let mut bob = connect(&server, "bob");
         let request = json!({"channel": "asked:1", "data": {"as": "guest"}});
         let joined = bob.ask(json!({"id": 2, "subscribe": request}));
@@ -226,7 +226,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
         let closed = bob.ask(json!({"id": 4, "subscribe": {"channel": "asked:closed"}}));
         let expected = json!({"code": 1003, "message": "closed", "temporary": true});
         assert_eq!(closed["error"], expected);
-        // Publish.
+        // The publish hook.
         for (data, published) in [("hi", "hi"), ("darn", "****"), ("passing", "passing")] {
             let reply = ann.ask(json!({"id": 5, "publish": {"channel": "asked:1", "data": data}}));
             assert_eq!(reply["publish"], json!({}), "{reply}");
@@ -238,7 +238,7 @@ fn a_centrifugo_back_end_decides_on_each_kind() {
         let kept = history["history"]["publications"].as_array().expect("all");
         let kept: Vec<&Value> = kept.iter().map(|one| &one["data"]).collect();
         assert_eq!(kept, ["hi", "****"]);
-        // RPC.
+        // The RPC hook.
         let reply = ann.ask(rpc(6, "m"));
         assert_eq!(
             reply["rpc"]["data"],
@@ -348,7 +348,8 @@ fn what_speaks_protobuf_is_asked_about_and_answered_alike() {
                 other => panic!("{other:?}"),
             }
         };
-        // Each preceded by its length: id 1, connect {}; id 2, rpc { data: 00 ff, method: "m" }.
+        // Two Protobuf commands, each preceded by its length: connect {} with id 1; rpc { data: 00 ff, method: "m" }
+        // with id 2.
         let connected = ask(&[0x04, 0x08, 0x01, 0x22, 0x00]);
         assert_eq!(&connected[1..4], &[0x08, 0x01, 0x2a], "{connected:x?}");
         let reply = ask(&[
@@ -372,7 +373,7 @@ fn held() -> (Asked, SyncSender<()>) {
     let wait = Arc::new(Mutex::new(wait));
     let back_end = Asked::new(move |request| {
         if asked(request).1["method"] == "wait" {
-            // The end of the test releases the back end too.
+            // The wait also ends when the test ends and drops the sender.
             let _ = wait.lock().recv();
         }
         decide(request)
@@ -390,11 +391,11 @@ fn one_that_takes_its_time_holds_up_one_client_and_his_order_is_kept() {
         ann.socket.say(&format!("{}\n{ping}", rpc(2, "wait")));
         ann.say(&rpc(4, "m"));
         until("it to be asked", || waiting(&server) == 1.0);
-        // Other clients are served, including those it decides about.
+        // Other clients are served, including those about which the hook decides.
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
         let asks: Vec<Client> = (0..8).map(|_| connect(&server, "dan")).collect();
         drop(asks);
-        // The maximum wait; the next one is rejected at once.
+        // Two requests wait for the hook, which is the limit: the next one is rejected at once.
         bob.say(&rpc(3, "wait"));
         until("both to wait", || waiting(&server) == 2.0);
         let mut dan = connect(&server, "dan");
@@ -419,13 +420,13 @@ fn a_client_that_leaves_during_a_hook_request_leaves_no_state() {
         ann.say(&rpc(2, "wait"));
         until("it to wait", || waiting(&server) == 1.0);
         drop(ann);
-        // The end of a paused client is noticed with the response, at the latest.
+        // The end of a client whose commands wait for the hook is noticed at the latest with the hook's response.
         go.send(()).expect("it waits");
         until("no request to wait", || waiting(&server) == 0.0);
         server.await_connections(0);
         let mut bob = connect(&server, "bob");
         assert_eq!(bob.ask(rpc(2, "m"))["rpc"]["data"]["user"], "bob");
-        // A permanently closed client need not wait for it.
+        // A client that the API disconnects is closed at once, without waiting for the hook's decision.
         bob.say(&rpc(3, "wait"));
         until("it to wait", || waiting(&server) == 1.0);
         call(server.internal, "disconnect", &json!({"user": "bob"}));
@@ -443,7 +444,8 @@ fn a_reload_and_a_drain_do_not_wait_for_it() {
     let mut ann = connect(&server, "ann");
     ann.say(&rpc(2, "wait"));
     until("it to wait", || waiting(&server) == 1.0);
-    // Requests in progress are completed with their settings, even if the hook changes.
+    // Hook requests in progress are completed with the settings that they started with, even if a reload changes the
+    // hook.
     let routes = config(&back_end, "timeout = \"19s\"\nfailures = 9\n");
     server.configure(&Options {
         routes: &routes,
@@ -489,7 +491,7 @@ fn a_silent_back_end_times_out() {
             let log = server.log();
             log.contains("hook rpc http://") && log.contains("paused for")
         });
-        // Requests of other kinds are still made.
+        // Only requests of the kind that fails are paused: others, such as connect requests, are still made.
         connect(&server, "eva");
     });
 }
@@ -564,7 +566,7 @@ fn connections_and_subscriptions_last_as_long_as_it_says() {
             count(&server, "refresh", "granted") == 1.0
         });
         assert_eq!(ann.ask(json!({"id": 3, "ping": {}}))["ping"], json!({}));
-        // The other refresh is denied.
+        // For this channel, the refresh of the subscription disconnects the client.
         ann.ask(json!({"id": 4, "subscribe": {"channel": "asked:2"}}));
         assert_eq!(ann.socket.closed(), 4009);
     });
@@ -606,7 +608,7 @@ fn a_route_may_have_other_urls() {
         assert_eq!(from("/c"), json!({"from": "rpc", "user": "ann"}));
         assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
         assert_eq!(count(&server, "connect", "granted"), 1.0);
-        // The settings survive a reload.
+        // The settings of the hooks survive a reload.
         assert_eq!(server.ask("reload").expect("an answer")["ok"], true);
         assert_eq!(from("/other"), json!({"from": "other", "user": ""}));
     });

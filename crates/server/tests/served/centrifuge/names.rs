@@ -30,7 +30,7 @@ fn a_wildcard_subscription_covers_its_namespace() {
     on_all(|setup| {
         let server = start(setup);
         let mut lines = Lines::connect(server.push);
-        // On all workers.
+        // Enough clients for every worker to have some.
         let mut all: Vec<Client> = (0..24).map(|_| Client::connect(&server, "ann").0).collect();
         for client in &mut all {
             let joined = client.ask(subscribe(2, "news:*"));
@@ -102,10 +102,10 @@ fn a_pattern_has_its_options_and_its_user() {
         assert_eq!(joined["subscribe"]["recoverable"], true, "{joined}");
         let refused = ann.ask(subscribe(3, "/users/bob/orders"));
         assert_eq!(refused["error"]["code"], 103, "{refused}");
-        // This channel does not match the pattern.
+        // A channel with one more level does not match the pattern, so it has none of the pattern's options.
         let joined = ann.ask(subscribe(6, "/users/ann/orders/7"));
         assert_eq!(joined["subscribe"], json!({}));
-        // A wildcard subscription to channels without a namespace does not receive publications of this channel.
+        // A wildcard subscription to channels without a namespace does not receive publications of `/rooms/lobby`.
         let (mut eve, _) = Client::connect(&server, "eve");
         eve.ask(subscribe(2, "*"));
         let joined = ann.ask(subscribe(4, "/rooms/lobby"));
@@ -219,7 +219,7 @@ fn identified_clients_have_exactly_the_namespace_permissions() {
             ("quiet:7#ann,bob", "eve", false, false),
             ("dialog:7#ann,bob", "ann", true, true),
             ("dialog:7#ann,bob", "eve", false, false),
-            // It belongs to the namespace \"\", which is not configured.
+            // This channel belongs to the namespace \"\", which is not configured.
             ("x#ann,bob", "ann", false, false),
         ] {
             let (mut client, _) = Client::connect(&server, user);

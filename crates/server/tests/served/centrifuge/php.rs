@@ -117,7 +117,7 @@ fn an_application_in_php_decides_on_each_kind() {
         let refused = open(&server, "").ask(json!({"id": 1, "connect": {}}));
         let expected = json!({"code": 1001, "message": "who are you?"});
         assert_eq!(refused["error"], expected);
-        // Subscribe.
+        // The subscribe handler.
         let mut bob = connect(&server, "bob");
         let request = json!({"channel": "asked:1", "data": {"as": "guest"}});
         let joined = bob.ask(json!({"id": 2, "subscribe": request}));
@@ -134,7 +134,7 @@ fn an_application_in_php_decides_on_each_kind() {
         let closed = bob.ask(json!({"id": 4, "subscribe": {"channel": "asked:closed"}}));
         let expected = json!({"code": 1003, "message": "closed", "temporary": true});
         assert_eq!(closed["error"], expected);
-        // Publish.
+        // The publish handler.
         for (data, published) in [("hi", "hi"), ("darn", "****")] {
             let reply = ann.ask(json!({"id": 5, "publish": {"channel": "asked:1", "data": data}}));
             assert_eq!(reply["publish"], json!({}), "{reply}");
@@ -142,7 +142,7 @@ fn an_application_in_php_decides_on_each_kind() {
         }
         let reply = ann.ask(json!({"id": 6, "publish": {"channel": "asked:1", "data": "no"}}));
         assert_eq!(reply["error"], json!({"code": 1000, "message": "not this"}));
-        // RPC.
+        // The RPC handler.
         let reply = ann.ask(rpc(7, "echo"));
         let expected = json!({"echo": {"n": 7}, "user": "ann", "meta": {"seen": {"k": 1}}});
         assert_eq!(reply["rpc"]["data"], expected);
@@ -155,7 +155,7 @@ fn an_application_in_php_decides_on_each_kind() {
         }
         // Events that the process got before its end would be lost with it.
         until("its end", || server.log().contains("a process has ended"));
-        // A message without a reply, and the end of a client.
+        // A `send` command has no reply, but its handler publishes, and so does the handler of a client's end.
         bob.say(&json!({"send": {"data": "hello"}}));
         let expected = json!({"said": "hello", "by": "bob"});
         assert_eq!(bob.publication()["data"], expected);
@@ -186,7 +186,7 @@ fn an_application_in_php_prolongs_connections_and_subscriptions() {
         text.contains("brief\n") && text.contains("asked:brief\n")
     });
     std::thread::sleep(Duration::from_secs(3));
-    // Without the refresh the connection would have expired.
+    // Without the refresh the connection would have expired by now.
     assert_eq!(brief.ask(rpc(3, "echo"))["rpc"]["data"]["user"], "brief");
 }
 

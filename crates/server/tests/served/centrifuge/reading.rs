@@ -1,4 +1,4 @@
-//! Which clients may read the history and presence of channels.
+//! Tests which clients may read the history and presence of channels.
 
 use serde_json::json;
 

@@ -137,7 +137,7 @@ fn a_script_decides_on_each_kind() {
         let refused = open(&server, &[]).ask(json!({"id": 1, "connect": {}}));
         let expected = json!({"code": 1001, "message": "who are you?"});
         assert_eq!(refused["error"], expected);
-        // Subscribe.
+        // The subscribe handler.
         let mut bob = connect(&server, "bob");
         let request = json!({"channel": "asked:1", "data": {"as": "guest"}});
         let joined = bob.ask(json!({"id": 2, "subscribe": request}));
@@ -153,13 +153,13 @@ fn a_script_decides_on_each_kind() {
         let closed = bob.ask(json!({"id": 4, "subscribe": {"channel": "asked:closed"}}));
         let expected = json!({"code": 1003, "message": "closed", "temporary": true});
         assert_eq!(closed["error"], expected);
-        // Publish.
+        // The publish handler.
         for (data, published) in [("hi", "hi"), ("darn", "****"), ("passing", "passing")] {
             let reply = ann.ask(json!({"id": 5, "publish": {"channel": "asked:1", "data": data}}));
             assert_eq!(reply["publish"], json!({}), "{reply}");
             assert_eq!(bob.publication()["data"], published);
         }
-        // RPC, and its side effects.
+        // The RPC handler, and its side effects.
         let reply = ann.ask(rpc(6, "echo"));
         let expected = json!({"echo": {"n": 6}, "user": "ann", "meta": {"seen": {"k": 1}}});
         assert_eq!(reply["rpc"]["data"], expected);
@@ -279,7 +279,7 @@ fn close_handlers_get_the_code_and_reason() {
         let mut dan = connect(&server, "dan");
         dan.ask(json!({"id": 2, "subscribe": {"channel": "open:gone"}}));
         let mut ann = connect(&server, "ann");
-        // A client that has not connected is not reported.
+        // The application is not notified of a client that leaves before its connect command.
         drop(open(&server, &[]));
         ann.socket.close(4123);
         let gone = json!({"gone": "ann", "code": 4123, "reason": ""});
@@ -326,7 +326,7 @@ fn newer_code_decides_for_clients_that_are_there() {
         go(&server, 1);
         assert_eq!(ann.next()["rpc"]["data"], "waited");
         assert_eq!(ann.ask(rpc(3, "who"))["rpc"]["data"], "new");
-        // Commands without a handler any more are not decided.
+        // The new code has no handler for this command, so the command is rejected.
         bob.say(&json!({"send": {"data": 1}}));
         assert_eq!(bob.socket.closed(), 3508);
     });
@@ -344,7 +344,7 @@ fn pending_handlers_end_with_the_application() {
     reload(&server, routes, APP);
     for client in &mut clients {
         assert_eq!(client.next()["error"], internal());
-        // A missing handler admits no client.
+        // If the connect handler is missing, no client is admitted.
         assert_eq!(client.ask(rpc(3, "echo"))["error"], internal());
     }
 }
@@ -414,7 +414,8 @@ fn what_speaks_protobuf_gets_bytes_for_bytes() {
                 other => panic!("{other:?}"),
             }
         };
-        // Each preceded by its length: id 1, connect {}; id 2, rpc { data: 00 ff, method: "m" }.
+        // Two Protobuf commands, each preceded by its length: connect {} with id 1; rpc { data: 00 ff, method: "m" }
+        // with id 2.
         let connected = ask(&[0x04, 0x08, 0x01, 0x22, 0x00]);
         assert_eq!(&connected[1..4], &[0x08, 0x01, 0x2a], "{connected:x?}");
         let rpc = [
@@ -450,7 +451,7 @@ fn connections_and_subscriptions_last_as_long_as_the_script_says() {
         let push = ann.next();
         assert_eq!(push["push"]["unsubscribe"]["code"], 2501, "{push}");
         assert_eq!(ann.ask(json!({"id": 3, "ping": {}}))["ping"], json!({}));
-        // The other refresh is denied.
+        // For this channel, the refresh of the subscription disconnects the client.
         ann.ask(json!({"id": 4, "subscribe": {"channel": "asked:2"}}));
         assert_eq!(ann.socket.closed(), 4009);
     });

@@ -32,13 +32,13 @@ const ROUTES: &str = "[[route]]\npath = \"/c\"\nhandler = \"centrifuge\"\napp = 
     [[app]]\nname = \"decides\"\nscript = \"app.lua\"\ncpu_budget = \"5s\"\n\
     [history]\npath = \"history\"\n";
 
-/// A decision waits for the publications of its own handler, which slows down clients that cause them. It does not wait
-/// for earlier publications of others.
+/// A decision waits for the publications of its own handler, which slows down the client that causes them. It does not
+/// wait for earlier publications of other clients.
 #[test]
 fn decisions_wait_for_no_publication_of_another_client() {
     let options = Options {
         routes: ROUTES,
-        // Otherwise the signal for a file at its size limit would kill the process.
+        // The shell ignores SIGXFSZ, which would otherwise kill the process when a file reaches its size limit.
         shell: "trap '' XFSZ",
         files: &[("app.lua", APP)],
         ..Options::default()

@@ -62,7 +62,7 @@ fn foreign_oversized_and_later_messages_are_counted_and_ignored() {
         let metrics = Metrics::scrape(nodes[1].internal);
         metrics.sum("veche_engine_messages_ignored_total", &[]) as u64
     };
-    // On a channel of publications, and on the channel of commands.
+    // Foreign data on a channel of publications, and on the channel of commands.
     for channel in ["veche:c:#ann", "veche:control"] {
         let before = engine();
         publish(&redis, channel, b"hello");

@@ -16,13 +16,13 @@ const STEP: Duration = Duration::from_millis(10);
 pub(crate) enum Fault {
     /// Bytes pass in both directions.
     None,
-    /// Connections are closed, and so are new ones.
+    /// Connections are closed, and new ones are closed at once.
     Cut,
     /// Connections stay open, and nothing passes until the fault ends.
     Stall,
     /// Bytes to the engine are accepted and lost; nothing is returned. Connections are closed when the fault ends.
     HalfOpen,
-    /// Each piece is delayed by this many milliseconds.
+    /// Each piece of data is delayed by this many milliseconds.
     Delay(u64),
 }
 

@@ -14,7 +14,7 @@ const DAY_S: i64 = 86_400;
 
 #[test]
 fn a_start_with_a_wrong_clock_costs_nothing() {
-    // A day ahead, and as far behind as a clock without a battery.
+    // The clock is a day ahead, or as far behind as a clock without a battery.
     for wrong_s in [DAY_S, -20 * 365 * DAY_S] {
         let Some(mut on) = OnDisk::start("1s", 0) else {
             return;
@@ -43,7 +43,7 @@ fn a_start_with_a_wrong_clock_costs_nothing() {
         publish(&on, 1);
         on.server.stop();
         on.start_again(wrong_s);
-        // By that clock the ban has expired, or still holds.
+        // With the clock ahead the ban seems to have expired; with the clock behind it is in force.
         assert_eq!(is_let_in(&on.server, "eve"), wrong_s > 0);
         publish(&on, 2);
         // Other commands don't remove bans that seem expired.

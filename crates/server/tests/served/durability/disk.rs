@@ -32,12 +32,12 @@ pub(super) struct OnDisk {
 pub(super) enum Unsynced<'r> {
     /// All unsynced data is lost.
     Gone,
-    /// Some of its pages are written, others not.
+    /// Some pages of the unsynced data are written, others not.
     Partly(&'r mut fastrand::Rng),
 }
 
 impl OnDisk {
-    /// Starts a server whose clock is ahead. `None` without a C compiler.
+    /// Starts a server whose clock is ahead by `ahead_s` seconds. `None` without a C compiler.
     pub(super) fn start(fsync: &str, ahead_s: i64) -> Option<Self> {
         let routes = format!("{}fsync = \"{fsync}\"\n", super::ROUTES);
         let shell = shell(ahead_s)?;
@@ -53,7 +53,7 @@ impl OnDisk {
         })
     }
 
-    /// Restarts the server with a clock that is ahead.
+    /// Restarts the server with a clock that is ahead by `ahead_s` seconds.
     pub(super) fn start_again(&mut self, ahead_s: i64) {
         let shell = shell(ahead_s).expect("it was there");
         self.server.start_again(&options(&self.routes, &shell));
@@ -79,7 +79,7 @@ impl OnDisk {
         kept.is_ok_and(|kept| String::from_utf8_lossy(&kept).contains(text))
     }
 
-    /// Stops the machine at whatever the server is doing.
+    /// Stops the machine at an arbitrary point of the server's work.
     pub(super) fn halt(&self) {
         let pid = self.server.pid();
         // Keeps the supervisor from starting another server process.
@@ -143,7 +143,7 @@ fn library() -> Option<&'static Path> {
     made.as_deref()
 }
 
-/// Reverts a folder to its state on the disk, which then becomes the new one.
+/// Reverts a folder to what the disk has of it, with `unsynced` data as given; this is the disk's state from now on.
 fn fall_back(folder: &Path, platter: &Path, unsynced: &mut Unsynced<'_>) {
     let of = |inode: u64| platter.join(inode.to_string());
     let inode = |path: &Path| fs::metadata(path).ok().map(|found| found.ino());

@@ -18,7 +18,7 @@ use crate::support::http::Http;
 use crate::support::server::KEY_HEADER;
 use crate::support::{Server, call};
 
-/// The history size of a channel.
+/// The history size of a channel, in publications.
 const KEPT: u64 = 5_000;
 
 const ROUTES: &str = "[[route]]\npath = \"/follow\"\nhandler = \"push\"\nidentity = \"query:user\"\n\

@@ -92,7 +92,7 @@ fn run_until_halt(
         }
         let is_known = on.has("blocks/list", &user);
         thread::sleep(pause);
-        // The publishers end with it, so nothing may panic before.
+        // The publishers end only when the machine is halted, so nothing may panic before.
         on.halt();
         assert!(is_known, "the disk does not know {user}");
         let answered = { publishers.into_iter() }
@@ -132,7 +132,8 @@ fn check(on: &OnDisk, channel: &str, answered: &Answered, fsync: &str, all_is_go
         history.check_has_all(answered, channel);
     }
     match fsync {
-        // A part of an unacknowledged commit may look like a lost commit.
+        // The epoch may change only if parts of unsynced data were written: such a part of a commit that was not
+        // acknowledged may look like a lost commit.
         "commit" => assert!(is_same || !all_is_gone, "{channel}: {}", on.server.log()),
         _ => assert!(!is_same, "{channel}: what clients know may be gone"),
     }

@@ -1,4 +1,4 @@
-//! Certificates ordered by the server from a real authority.
+//! Certificates that the server orders from a real ACME authority.
 
 use std::fs;
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ use crate::support::metrics::Metrics;
 use crate::support::{Options, Server, Setup, USUAL, get, process, setups, until};
 
 const NAME: &str = "push.veche.test";
-/// The name of its files in the cache: the first name, and the beginning of a hash of all.
+/// The name of the certificate's files in the cache: the first name, and the beginning of a hash of all names.
 const FILE: &str = "push.veche.test-c7916f37";
 const LISTEN: &str = "tls = { acme = [\"push.veche.test\", \"www.veche.test\"] }";
 
@@ -34,7 +34,7 @@ fn open(server: &Server, trust: &Arc<ClientConfig>) -> std::io::Result<Client> {
     Client::open(server.public, NAME, trust)
 }
 
-/// Retries at once, as an impatient operator would.
+/// Deletes the record of attempts, so that the server retries at once.
 fn try_now(cache: &Path) {
     let _ = fs::remove_file(cache.join(format!("{FILE}.attempts")));
 }
@@ -130,7 +130,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     let mode = fs::metadata(&cache).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 
-    // A restarted server process uses it and orders nothing.
+    // A restarted server process uses the stored certificate and orders nothing.
     let pid = server.pid();
     process::kill(pid, Signal::KILL);
     until("another server process", || {
@@ -143,7 +143,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     echo.upgrade("/echo").expect("it opens");
     assert_eq!(orders(&server, "issued"), 0.0);
 
-    // An old one is renewed without closing a connection.
+    // A certificate that is due for renewal is renewed without closing a connection.
     let authority = Authority::new("old");
     put_old(&authority, &cache);
     try_now(&cache);
@@ -153,7 +153,7 @@ fn life(mut pebble: Pebble, setup: Setup) {
     });
     echo.echoes(b"still there");
 
-    // The certificate survives an upgrade.
+    // An upgraded server uses the stored certificate.
     let renewed = open(&server, &root).expect("it opens").shown();
     let upgraded = server.command(&["upgrade"]).output().expect("it runs");
     assert!(upgraded.status.success(), "{upgraded:?}");
@@ -173,7 +173,7 @@ fn an_authority_that_refuses_is_left_alone() {
     let Some(mut pebble) = Pebble::new("acme-refused") else {
         return;
     };
-    // No server listens there.
+    // No server listens on this port.
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr());
     pebble.start(closed.expect("a port").port());
     let authority = Authority::new("old");
@@ -242,7 +242,7 @@ fn a_lost_account_is_created_again() {
     until("a certificate", || orders(&server, "issued") == 1.0);
     let account = || fs::read(cache.join("account.json")).unwrap_or_default();
     let before = account();
-    // The account of the authority does not survive its restart.
+    // The authority forgets the account when it is restarted.
     pebble.stop();
     pebble.start(server.public.port());
     put_old(&Authority::new("old"), &cache);

@@ -9,14 +9,14 @@ use rcgen::{
     date_time_ymd,
 };
 
-/// A certificate authority with its files.
+/// A certificate authority with its key, and a folder for its files.
 pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
 }
 
 impl Authority {
-    /// Creates one with a folder of its own.
+    /// Creates an authority with a folder of its own.
     pub(super) fn new(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -34,7 +34,7 @@ impl Authority {
         Self { issuer, folder }
     }
 
-    /// Returns the file of its own certificate.
+    /// Returns the file of the authority's own certificate.
     pub(super) fn file(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }
@@ -45,7 +45,8 @@ impl Authority {
         self.sign(CertificateParams::new(names).expect("names"), folder, name);
     }
 
-    /// Issues one that is due for renewal with a year left.
+    /// Issues a server certificate that is due for renewal: more than a year of its eleven is left, but less than a
+    /// third.
     pub(super) fn old_server(&self, names: &[&str], folder: &Path, name: &str) {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
@@ -56,7 +57,7 @@ impl Authority {
         self.sign(params, folder, name);
     }
 
-    /// Issues a client certificate with possible user names.
+    /// Issues a client certificate with a common name and an email address, either of which may be the user name.
     pub(super) fn client(&self, common_name: &str, email: &str, name: &str) -> PathBuf {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params

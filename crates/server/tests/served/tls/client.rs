@@ -30,7 +30,8 @@ const LIMITS: MessageLimits = MessageLimits {
 
 pub(super) type Versions = &'static [&'static SupportedProtocolVersion];
 
-/// Returns the configuration of clients, which stores their tickets.
+/// Returns a client configuration that trusts the authority, with a client certificate if given. It stores session
+/// tickets.
 pub(super) fn trust(
     authority: &Authority,
     versions: Versions,
@@ -39,7 +40,7 @@ pub(super) fn trust(
     trust_file(&authority.file(), versions, shown)
 }
 
-/// Returns the configuration with the authorities of a PEM file.
+/// Returns a client configuration that trusts the authorities of a PEM file.
 pub(super) fn trust_file(
     authorities: &Path,
     versions: Versions,
@@ -112,7 +113,7 @@ impl Client {
         self.stream.conn.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Returns the server's certificate.
+    /// Returns the certificate that the server presented.
     pub(super) fn shown(&self) -> Vec<u8> {
         self.stream.conn.peer_certificates().expect("shown")[0].to_vec()
     }
@@ -122,12 +123,12 @@ impl Client {
         let request = format!("GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         self.stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
-        // Without close_notify this is an error.
+        // If the server has not sent close_notify, this is an error.
         self.stream.read_to_end(&mut answer)?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
-    /// Opens a WebSocket; returns the status if it is refused.
+    /// Opens a WebSocket; the error has the status if the server refuses it.
     pub(super) fn upgrade(&mut self, target: &str) -> io::Result<()> {
         let mut request = Vec::new();
         let headers = [("Origin", "https://test")];

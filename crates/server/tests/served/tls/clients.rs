@@ -1,4 +1,4 @@
-//! Client certificates, and users by them.
+//! Client certificates, and users who are identified by them.
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn a_certificate_identifies_the_client() {
                 let mut client = Client::open(fixture.server.public, "localhost", trust)?;
                 client.upgrade(target).map(|()| client)
             };
-            // Twice: the second time with a ticket, which contains the certificate too.
+            // The second time, the client resumes with a ticket, which contains its certificate too.
             let ada = with(Some(&ada));
             for target in ["/own", "/own", "/mail"] {
                 let mut client = open(&ada, target).expect("it opens");
@@ -65,7 +65,7 @@ fn a_certificate_identifies_the_client() {
             assert!(open(&eve, "/echo").is_err());
             assert_eq!(open(&nobody, "/echo").is_ok(), optional);
             assert!(open(&nobody, "/own").is_err());
-            // A client may notice before the server has counted it.
+            // The client may notice its refusal before the server has counted it.
             let failed = if optional { 1 } else { 3 };
             until("failures to be counted", || {
                 fixture.count(

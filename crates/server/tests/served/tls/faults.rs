@@ -25,7 +25,7 @@ fn knock(fixture: &TlsFixture, bytes: &[u8]) -> Vec<u8> {
     socket.set_read_timeout(Some(SOON)).expect("a socket");
     socket.write_all(bytes).expect("it reads");
     let mut answer = Vec::new();
-    // A reset is an end too.
+    // A reset ends the connection too.
     let _ = socket.read_to_end(&mut answer);
     answer
 }
@@ -50,16 +50,16 @@ fn other_protocols_are_closed_cleanly() {
         assert_eq!(knock(&fixture, b"\x00\x01\x02 garbage"), b"");
         assert_eq!(failures("not_tls"), 2);
 
-        // A record that only servers send; the alert names it.
+        // A record that only servers send is answered with an alert.
         let answer = knock(&fixture, b"\x16\x03\x01\x00\x05\x02\x00\x00\x01\x00");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 1);
-        // A record longer than allowed.
+        // A record whose announced length exceeds the maximum.
         let answer = knock(&fixture, b"\x16\x03\x01\xff\xff");
         assert_eq!(answer.first(), Some(&21), "{answer:?}");
         assert_eq!(failures("malformed"), 2);
 
-        // A client that leaves halfway, and one that sends nothing.
+        // A client that leaves during the handshake, and a client that sends nothing.
         let (_, bytes) = hello(&fixture);
         let mut socket = TcpStream::connect(fixture.server.public).expect("it listens");
         socket

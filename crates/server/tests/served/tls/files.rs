@@ -27,7 +27,7 @@ fn new_certificates_are_loaded_without_dropping_connections() {
         let fixture = TlsFixture::start(setup, "", &Options::default());
         let mut first = fixture.open();
         first.upgrade("/echo").expect("it opens");
-        // A resumed handshake shows no certificate, so each client is new.
+        // A resumed handshake does not transmit the certificate, so each client is new and has no ticket.
         let stranger = || {
             let trust = trust(&fixture.authority, BOTH, None);
             Client::open(fixture.server.public, "localhost", &trust).expect("it opens")
@@ -37,7 +37,7 @@ fn new_certificates_are_loaded_without_dropping_connections() {
         until("the new certificate", || stranger().shown() != old);
         first.echoes(b"still there");
 
-        // With a reload, at once; earlier tickets remain valid.
+        // A reload uses the new certificate at once; earlier tickets remain valid.
         let trust = trust(&fixture.authority, BOTH, None);
         let again = || Client::open(fixture.server.public, "localhost", &trust).expect("it opens");
         again().last_request("/index.html").expect("an answer");
@@ -53,7 +53,7 @@ fn new_certificates_are_loaded_without_dropping_connections() {
         assert!(again().is_resumed());
         first.echoes(b"still there");
 
-        // One file of the pair, and an invalid certificate: the old one stays.
+        // With only one file of the pair replaced, or with an invalid certificate, the old certificate stays in use.
         let before = stranger().shown();
         let certificate = fixture.server.folder.join("tls/own.pem");
         fs::write(&certificate, "nothing").expect("written");
@@ -92,7 +92,7 @@ fn a_restart_with_bad_files_waits_for_good_ones() {
         status.is_some_and(|status| status["state"] == "ready")
             && fixture.server.try_pid().is_some_and(|other| other != pid)
     });
-    // Other listeners serve; this one accepts no client, and never without TLS.
+    // The other listeners serve. This listener accepts no client, in particular not without TLS.
     let internal = crate::support::get(fixture.server.internal, "/health");
     assert_eq!(internal.status, 200);
     assert!(Client::open(fixture.server.public, "localhost", &fixture.trust).is_err());

@@ -190,7 +190,7 @@ fn versions_and_session_resumption() {
         for (versions, label) in [(ONLY_1_2, "version=\"1.2\""), (ONLY_1_3, "version=\"1.3\"")] {
             let trust = trust(&fixture.authority, versions, None);
             let before = fixture.count("veche_tls_handshakes_total", "outcome=\"resumed\"");
-            // Separate connections, to any of the workers.
+            // The connections are separate, so they may reach any of the workers.
             for time in 0..6 {
                 let mut client =
                     Client::open(fixture.server.public, "localhost", &trust).expect("it opens");

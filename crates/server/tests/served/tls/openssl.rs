@@ -55,7 +55,7 @@ fn openssl_finds_nothing_wrong() {
             assert!(again.contains(&words), "{words}\nin\n{again}");
             assert!(again.contains("<p>hello</p>"), "{again}");
         }
-        // Refused: an obsolete version, and a client without a common cipher.
+        // The server refuses an obsolete version, and a client without a common cipher.
         for refused in [
             &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"][..],
             &["-tls1_2", "-cipher", "AES128-SHA:@SECLEVEL=0"],

@@ -19,18 +19,18 @@ use crate::support::{skip, until};
 pub(super) struct Pebble {
     program: PathBuf,
     folder: PathBuf,
-    /// The authority of its own server certificate.
+    /// The authority of Pebble's own server certificate.
     authority: Authority,
     address: SocketAddr,
     management: SocketAddr,
     child: Option<Child>,
 }
 
-/// A name that it refuses to issue for.
+/// A name for which Pebble refuses to issue certificates.
 pub(super) const BLOCKED: &str = "blocked.veche.test";
 
 impl Pebble {
-    /// Returns `None`, with a message, if it is not installed.
+    /// Returns `None`, with a message, if Pebble is not installed.
     pub(super) fn new(test: &str) -> Option<Self> {
         let target = Path::new(env!("CARGO_BIN_EXE_veche")).ancestors().nth(2);
         let program = target.expect("a target folder").join("tools/pebble");
@@ -41,7 +41,7 @@ impl Pebble {
         let folder = std::env::temp_dir().join(format!("veche-{test}-{}", std::process::id()));
         let authority = Authority::new(test);
         authority.server(&["127.0.0.1"], &folder, "own");
-        // These ports are free now; Pebble binds them in a moment.
+        // These ports are free now; Pebble binds them soon.
         let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"));
         let [address, management] = listeners.map(|one| one.local_addr().expect("bound"));
         Some(Self {
@@ -54,12 +54,12 @@ impl Pebble {
         })
     }
 
-    /// Returns the file of its own server's authority.
+    /// Returns the certificate of the authority of Pebble's own server.
     pub(super) fn ca(&self) -> PathBuf {
         self.authority.file()
     }
 
-    /// Returns configuration lines that order from it.
+    /// Returns configuration lines with which the server orders from Pebble.
     pub(super) fn config(&self) -> String {
         format!(
             "[acme]\ndirectory = \"https://{}/dir\"\nca = {:?}\ncontact = [\"ops@veche.test\"]\n",
@@ -96,9 +96,9 @@ impl Pebble {
             .arg(file)
             .args(["-dnsserver", &names().to_string()])
             .env("PEBBLE_VA_NOSLEEP", "1")
-            // One of twenty nonces is rejected, as may happen with any authority.
+            // Pebble rejects one of twenty nonces, as may happen with any authority.
             .env("PEBBLE_WFE_NONCEREJECT", "5")
-            // Each order has to be validated.
+            // Validations are not reused, so that each order has to be validated.
             .env("PEBBLE_AUTHZREUSE", "0")
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a descriptor"))
@@ -119,7 +119,7 @@ impl Pebble {
         }
     }
 
-    /// Returns the root of issued certificates as a PEM file; another one at each start.
+    /// Returns the root of issued certificates as a PEM file. Pebble creates another root at each start.
     pub(super) fn root(&self) -> PathBuf {
         let mut config = trust(&self.authority, BOTH, None);
         Arc::make_mut(&mut config).alpn_protocols.clear();
@@ -162,7 +162,7 @@ fn names() -> SocketAddr {
     address
 }
 
-/// Each message is preceded by its length (RFC 1035 section 4.2.2).
+/// Answers the queries of a connection. Each message is preceded by its length (RFC 1035 section 4.2.2).
 fn converse(mut stream: TcpStream) -> Option<()> {
     loop {
         let mut length = [0; 2];

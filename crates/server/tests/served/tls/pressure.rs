@@ -6,7 +6,7 @@ use serde_json::json;
 use super::TlsFixture;
 use crate::support::{Options, call, on_all, until};
 
-/// A drain sends the close code inside, and close_notify.
+/// A drain sends the close code inside TLS, and then close_notify.
 #[test]
 fn a_drain_ends_them_in_good_order() {
     on_all(|setup| {

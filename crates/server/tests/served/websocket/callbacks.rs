@@ -65,7 +65,7 @@ fn one_after_the_other_and_each_may_wait() {
     });
 }
 
-/// Starts a server that ends each connection in another way, and reports when each arrived.
+/// Starts a server that ends each connection in a different way, and reports the time at which each one arrived.
 fn fickle() -> (SocketAddr, Receiver<Duration>) {
     let (sender, receiver): (SyncSender<Duration>, _) = sync_channel(64);
     let began = now();
@@ -133,7 +133,7 @@ fn reconnecting_until_it_is_closed() {
         );
         let times: Vec<Duration> = came.try_iter().collect();
         assert_eq!(times.len(), 5, "{times:?}");
-        // 0.1 s, 0.2 s, 0.4 s and 0.4 s, each at least half of it.
+        // The delays are 0.1 s, 0.2 s, 0.4 s and 0.4 s, each shortened at random by at most half.
         for (pair, least) in times.windows(2).zip([50, 100, 200, 200]) {
             let between = pair[1] - pair[0];
             assert!(between >= Duration::from_millis(least), "{times:?}");

@@ -109,7 +109,7 @@ fn replaced_code_closes_its_outgoing_connections() {
         ];
         both.sort();
         assert_eq!(both, ["0: closed Some(1001)", "1: opened new"]);
-        // The older code does not reconnect.
+        // The older code's connection is not opened again.
         thread::sleep(Duration::from_millis(500));
         assert!(receiver.try_recv().is_err());
         let open = || Metrics::scrape(server.internal).sum("veche_app_clients", &[]);
@@ -141,7 +141,7 @@ fn a_cancelled_coroutine_dials_no_longer() {
             "{answer}"
         );
         assert_eq!(receiver.recv().expect("told"), PeerEvent::End);
-        // A coroutine cancelled while receiving loses no message for others.
+        // A coroutine that is cancelled while it receives takes no message from other coroutines.
         let talker = serve(|_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
             peer.hear();
@@ -189,7 +189,7 @@ fn a_closed_one_holds_no_memory() {
         let kib = || run(&server, &script).parse::<f64>().expect("a number");
         let before = (0..4).map(|_| kib()).fold(0.0, f64::max);
         let after = (0..10).map(|_| kib()).fold(f64::MAX, f64::min);
-        // A thousand were opened in between: their tables and functions would take more than a megabyte.
+        // A thousand connections were opened in between: their tables and functions would take more than a megabyte.
         assert!(after < before + 300.0, "{before} KiB, then {after}");
         until("all of them to be closed", || {
             Metrics::scrape(server.internal).sum("veche_app_clients", &[]) == 0.0

@@ -77,7 +77,7 @@ fn failed_handshakes() {
 fn refused_and_unanswered_dials() {
     on_all(|setup| {
         let server = start(setup);
-        // A port that was just free.
+        // A port on which nothing listens any more.
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("bound");
         drop(free);
@@ -100,7 +100,7 @@ fn refused_and_unanswered_dials() {
             results.starts_with("false\n") && results.contains("not open within 0.2 s"),
             "{results}"
         );
-        // A subprotocol that was not offered.
+        // The server selects a subprotocol that was not offered.
         let odd = serve(|_, socket| {
             let mut peer = Peer::meet(socket).expect("a request");
             peer.agree(Some("other"));
@@ -119,19 +119,19 @@ fn refused_and_unanswered_dials() {
 
 #[test]
 fn protocol_violations_close_with_their_code() {
-    // Data after the 101, the script's result, and the code that the peer receives.
+    // Each row has the data after the 101, the script's result, and the code that the peer receives.
     let table: [(&[u8], &str, u16); 6] = [
-        // Masked, which only clients do.
+        // A masked frame, which only clients may send.
         (b"\x81\x81\0\0\0\0x", "1002", 1002),
-        // A reserved opcode.
+        // A frame with a reserved opcode.
         (b"\x83\x00", "1002", 1002),
-        // Compressed without negotiation.
+        // A compressed frame, although compression was not negotiated.
         (b"\xc1\x01x", "1002", 1002),
         // Text that is not UTF-8.
         (b"\x81\x02\xc3\x28", "1007", 1007),
-        // A continuation without a message.
+        // A continuation frame without a message before it.
         (b"\x80\x00", "1002", 1002),
-        // A gigabyte is announced.
+        // A frame that announces a gigabyte.
         (b"\x82\x7f\0\0\0\0\x40\0\0\0", "1009", 1009),
     ];
     on_all(|setup| {
@@ -192,9 +192,9 @@ fn a_server_that_dies() {
             let mut peer = Peer::accept(socket).expect("a request");
             peer.say("before");
             match number {
-                // FIN in the middle of a message.
+                // The peer sends FIN in the middle of a message.
                 0 => _ = peer.raw(b"\x81\x05hal"),
-                // A reset.
+                // The peer resets the connection.
                 1 => {
                     assert_eq!(
                         peer.hear(),
@@ -203,7 +203,7 @@ fn a_server_that_dies() {
                     rustix::net::sockopt::set_socket_linger(&peer.socket, Some(Duration::ZERO))
                         .expect("a socket");
                 }
-                // A Close without a code.
+                // A Close frame without a code.
                 _ => {
                     peer.raw(b"\x88\x00");
                     assert_eq!(peer.hear(), PeerEvent::Close(None, String::new()));

@@ -135,7 +135,7 @@ fn many_at_once() {
             ),
         );
         assert_eq!(results, "4000");
-        // The connections of the other side have closed as well.
+        // The other server's ends of the connections are closed as well.
         server.await_connections(0);
     });
 }
@@ -244,7 +244,7 @@ fn names_and_addresses_of_both_families() {
         let echo = |_, socket| Peer::accept(socket).expect("a request").echo();
         if let Ok(address) = serve_at("[::1]:0", echo) {
             assert_eq!(run(&server, &script("[::1]", address.port())), "x\ntext");
-            // The first address of the name has no listener, and none can bind it.
+            // The first address of the name is bound by this socket, which does not listen, so connecting to it fails.
             let nobody = Socket2::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
             let first = SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()));
             if nobody.bind(&first.into()).is_ok() {
@@ -310,7 +310,7 @@ fn pings_are_answered_and_a_silent_server_is_asked() {
                     peer.say("alive");
                     peer.echo();
                 }
-                // Sends nothing, not even a pong.
+                // The peer sends nothing, not even a pong.
                 _ => while peer.hear() != PeerEvent::End {},
             }
         });
@@ -329,7 +329,7 @@ fn a_server_that_asks_for_patience_and_messages_in_pieces() {
         let server = start(setup);
         let address = serve(|_, socket| {
             let mut peer = Peer::meet(socket).expect("a request");
-            // The 101 byte by byte, followed by the beginning of a message.
+            // The peer sends the 101 byte by byte, followed by the beginning of a message.
             let head = peer.head.clone();
             let mut out = Vec::new();
             let head = veche_proto::http::parse_head(head.as_bytes(), &Default::default());
@@ -337,7 +337,7 @@ fn a_server_that_asks_for_patience_and_messages_in_pieces() {
             let upgrade = veche_proto::websocket::handshake::read(&head);
             let key = upgrade.expect("right").expect("an upgrade").key;
             veche_proto::websocket::handshake::write_response(&mut out, key, None, None);
-            // "one" and then "two" in two fragments with a ping between.
+            // The message "one", and then "two" in two fragments with a ping between them.
             out.extend_from_slice(b"\x81\x03one\x01\x01t\x89\x00\x80\x02wo");
             for byte in out {
                 peer.raw(&[byte]);

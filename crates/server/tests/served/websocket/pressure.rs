@@ -1,5 +1,5 @@
-//! Backpressure: a side that does not receive is not sent to, and one that does not read gets no more than fits:
-//! nothing is lost, and memory stays flat.
+//! Backpressure in both directions: the server sends nothing to a peer that does not receive, and a peer can't send
+//! more to the server than an application reads. Nothing is lost, and memory stays flat.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use super::{run, start};
 use crate::peer::{Peer, PeerEvent, serve};
 use crate::support::{on_all, until};
 
-/// Long enough that all messages together exceed the kernel's buffers and the server's.
+/// The size is chosen so that all messages together exceed the buffers of the kernel and of the server.
 const MESSAGE_BYTES: usize = 10_000;
 const MESSAGES: usize = 3000;
 
@@ -73,7 +73,7 @@ fn a_server_that_does_not_read_makes_send_say_so() {
         let counted = Arc::clone(&received_count);
         let address = serve(move |_, socket| {
             let mut peer = Peer::accept(socket).expect("a request");
-            // The peer's own messages are received meanwhile.
+            // Messages of the peer are received while the peer reads nothing.
             peer.say("said while nothing was read");
             assert_eq!(
                 peer.hear(),

@@ -54,7 +54,8 @@ fn a_certificate_that_is_not_believed() {
             setup,
             &[("ca.pem", &pem), ("its.pem", &its), ("empty.pem", "")],
         );
-        // Certificates that are self-signed, of another authority or for another name, and no TLS at all.
+        // Each of these fails: certificates that are self-signed, of another authority or for another name, and a
+        // server without TLS.
         for (address, options, words) in [
             (address, "{}", "invalid peer certificate"),
             (
@@ -85,13 +86,13 @@ fn a_certificate_that_is_not_believed() {
                 "{options}: {results}"
             );
         }
-        // A plain client of the TLS server fails too.
+        // A connection without TLS to the TLS server fails too.
         let results = run(&server, &format!("websocket.connect('ws://{address}/')"));
         assert!(results.starts_with("error: "), "{results}");
     });
 }
 
-/// A slow file: a pipe whose other end belongs to the test.
+/// The file of certificates is slow: a pipe whose other end belongs to the test.
 #[test]
 fn a_worker_goes_on_while_certificates_are_read() {
     for setup in setups().filter(|setup| setup.workers == 1) {
@@ -104,7 +105,7 @@ fn a_worker_goes_on_while_certificates_are_read() {
         let pipe = server.config().with_file_name("ca.pem");
         let made = Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("mkfifo").success());
-        // Two that wait for the same file, and one that is abandoned.
+        // Two connections wait for the same file, and one is abandoned by the script.
         let script = format!(
             r#"
             local function dial()
@@ -119,7 +120,7 @@ fn a_worker_goes_on_while_certificates_are_read() {
         );
         thread::scope(|scope| {
             let results = scope.spawn(|| run(&server, &script));
-            // Once this opens, the file is being read.
+            // This returns once the file has been opened for reading, so the read is in progress.
             let mut reads = File::options().write(true).open(&pipe).expect("a reader");
             for _ in 0..3 {
                 assert_eq!(run(&server, "veche.sleep(0.03) return 'here'"), "here");
