@@ -30,14 +30,14 @@ local function quote(text)
   return json
 end
 
-local pieces = {}
-local of_user = { columns = { "id", "location", "mark", "visited_at" } }
+local USER_COLUMNS = { "id", "location", "mark", "visited_at" }
 
 local function visits_of(user, query)
   local from, to, distance = whole(query.fromDate), whole(query.toDate), whole(query.toDistance)
   if from == false or to == false or distance == false then return nil end
   local country, n = query.country, 0
-  of_user.above, of_user.below = from, to
+  -- Other requests may run between two rows, so the pieces belong to this one.
+  local pieces, of_user = {}, { columns = USER_COLUMNS, above = from, below = to }
   for _, location, mark, visited_at in visits:values("by_user", user, of_user) do
     local place, of_country, far
     if country or distance then
@@ -60,10 +60,10 @@ local function visits_of(user, query)
   return concat(pieces, "", 1, n + 1)
 end
 
-local of_place = { columns = { "id", "user", "mark" } }
+local PLACE_COLUMNS = { "id", "user", "mark" }
 
 -- Sum and number of marks whose users are of that gender, and born before or after.
-local function marks_of(location, gender, before, after)
+local function marks_of(location, of_place, gender, before, after)
   local sum, count = 0, 0
   for _, user, mark in visits:values("by_location", location, of_place) do
     local of_gender, birth_date = users:get(user, "gender", "birth_date")
@@ -74,8 +74,6 @@ local function marks_of(location, gender, before, after)
   return sum, count
 end
 
-local dates = {}
-
 local function average_of(location, query)
   local from, to = whole(query.fromDate), whole(query.toDate)
   local older, younger, gender = whole(query.fromAge), whole(query.toAge), query.gender
@@ -83,11 +81,10 @@ local function average_of(location, query)
   if gender ~= nil and gender ~= "m" and gender ~= "f" then return nil end
   local sum, count
   if older or younger or gender then
-    of_place.above, of_place.below = from, to
-    sum, count = marks_of(location, gender, older and born.before(older), younger and born.before(younger))
+    local of_place = { columns = PLACE_COLUMNS, above = from, below = to }
+    sum, count = marks_of(location, of_place, gender, older and born.before(older), younger and born.before(younger))
   else
-    dates.above, dates.below = from, to
-    local marks = visits:aggregate("mark", "by_location", location, dates)
+    local marks = visits:aggregate("mark", "by_location", location, { above = from, below = to })
     sum, count = marks.sum, marks.count
   end
   if count == 0 then return '{"avg":0.0}' end

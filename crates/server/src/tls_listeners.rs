@@ -68,7 +68,7 @@ struct TlsListener {
     tls: config::ListenerTls,
     /// ACME challenges to answer, if certificates are ordered.
     alpn_challenges: Option<AlpnChallenges>,
-    tickets: Tickets,
+    tickets: Option<Tickets>,
     /// The authorities of client certificates when the ticket keys were made.
     vouching: Option<Roots>,
     /// The acceptor; `None` if the files could not be read yet.
@@ -213,20 +213,12 @@ impl TlsListener {
         let tls = listener.tls.clone()?;
         let mut certificates = tls.certificates.iter();
         let is_ordered = certificates.any(|one| matches!(one, CertificateOrigin::Acme(_)));
-        let tickets = match Tickets::new() {
-            Ok(tickets) => tickets,
-            Err(error) => {
-                // Never happens in practice: without random numbers the process would not have started.
-                error!("{error}");
-                return None;
-            }
-        };
         Some(Self {
             label: listener.label(),
             role: listener.role,
             tls,
             alpn_challenges: is_ordered.then(|| alpn_challenges.clone()),
-            tickets,
+            tickets: None,
             vouching: None,
             acceptor: None,
             certificates: Vec::new(),
@@ -274,7 +266,7 @@ impl TlsListener {
                 Err(why) => return Err(why.to_string()),
             }
         }
-        let mut tickets = self.tickets.clone();
+        let mut kept = self.tickets.clone();
         let mut vouching = None;
         let clients = match &self.tls.clients {
             None => None,
@@ -283,7 +275,7 @@ impl TlsListener {
                 vouching = Some(roots.clone());
                 if self.vouching.is_some() && vouching != self.vouching {
                     // Clients certified by the old authorities have to present their certificates again.
-                    tickets = Tickets::new().map_err(|error| error.to_string())?;
+                    kept = None;
                 }
                 Some(ClientAuth {
                     roots,
@@ -295,6 +287,10 @@ impl TlsListener {
             ListenerRole::Push => &[],
             ListenerRole::Public | ListenerRole::Internal => &["http/1.1"],
         };
+        let tickets = match kept {
+            Some(tickets) => tickets,
+            None => Tickets::new().map_err(|error| error.to_string())?,
+        };
         let acceptor = Acceptor::new(certificates, clients.as_ref(), protocols, &tickets)
             .and_then(|acceptor| match &self.alpn_challenges {
                 Some(alpn_challenges) => acceptor.with_challenges(alpn_challenges),
@@ -302,7 +298,7 @@ impl TlsListener {
             })
             .map_err(|error| error.to_string())?;
         (self.acceptor, self.certificates) = (Some(acceptor), in_use);
-        (self.tickets, self.vouching) = (tickets, vouching);
+        (self.tickets, self.vouching) = (Some(tickets), vouching);
         Ok(())
     }
 

@@ -62,17 +62,9 @@ pub(super) struct SimulatedNode {
     pub(super) is_cut: bool,
     /// Whether messages in flight to the node and from it are held back.
     pub(super) is_stalled: bool,
-<<<<<<< ours
     /// Workers that got credits back.
     credited: Vec<usize>,
     now_ms: u64,
-||||||| base
-    /// The last second in which its hubs were maintained.
-    second: u64,
-=======
-    /// The last second for which maintenance was due.
-    second: u64,
->>>>>>> theirs
 }
 
 impl SimulatedNode {
@@ -133,7 +125,6 @@ impl SimulatedNode {
         self.turn(worker);
     }
 
-<<<<<<< ours
     /// Connects a client. Returns its connection.
     pub(super) fn connect(&mut self, worker: usize, client: usize) -> ConnectionId {
         let now = clock(self.now_ms);
@@ -147,11 +138,6 @@ impl SimulatedNode {
     }
 
     /// Sends the subscribe command of a client, which returns with its position if it has one.
-||||||| base
-    /// Subscribes a session; an outcome at once comes as a reply too.
-=======
-    /// Subscribes a session. An immediate outcome is recorded as a reply too.
->>>>>>> theirs
     pub(super) fn subscribe(
         &mut self,
         (worker, session): (usize, ConnectionId),
@@ -238,7 +224,6 @@ impl SimulatedNode {
             kind: PayloadKind::Json,
             bytes: data.as_bytes(),
         };
-<<<<<<< ours
         let ClusterWorker {
             driven, effects, ..
         } = &mut self.workers[worker];
@@ -255,27 +240,6 @@ impl SimulatedNode {
         if let Ok(RequestOutcome::Done(published)) = outcome {
             let reply = veche_hub::HubReply::Published(published);
             effects.push((None, ClusterEffect::Replied(ticket, reply)));
-||||||| base
-        let Worker { home, outlet, .. } = &mut self.workers[worker];
-        match home.publish(Some(from), channel, payload, options, outlet) {
-            Ok(RequestOutcome::Done(published)) => {
-                let reply = HubReply::Published(published);
-                outlet.effects.push(HubEffect::Reply(from.1, reply));
-            }
-            Ok(RequestOutcome::Pending) => {}
-            // No credit or a full queue: no simulated cluster publishes that much.
-            Err(error) => unreachable!("{error:?}"),
-=======
-        let Worker { home, outlet, .. } = &mut self.workers[worker];
-        match home.publish(Some(from), channel, payload, options, outlet) {
-            Ok(RequestOutcome::Done(published)) => {
-                let reply = HubReply::Published(published);
-                outlet.effects.push(HubEffect::Reply(from.1, reply));
-            }
-            Ok(RequestOutcome::Pending) => {}
-            // This would need a hub without credit or with a full queue: no simulated cluster publishes that much.
-            Err(error) => unreachable!("{error:?}"),
->>>>>>> theirs
         }
         self.turn(worker);
         outcome.is_ok()

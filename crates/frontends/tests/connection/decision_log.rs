@@ -118,12 +118,12 @@ fn handshakes_are_reported_with_what_they_open() {
             &["connect - - - 0 -", "subscribe - - news 0 -"],
         ),
         (
-            "/judged-user?user=ann&verdict=refuse",
+            "/decided-user?user=ann&decision=refuse",
             403,
             &["connect ann - - 403 refused by the application"],
         ),
         (
-            "/judged?verdict=bad-user",
+            "/decided?decision=bad-user",
             500,
             &["connect - - - 500 the application failed"],
         ),

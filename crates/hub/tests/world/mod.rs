@@ -159,8 +159,7 @@ pub(crate) struct Wires {
     pub(crate) settled: BTreeMap<Ticket, u32>,
     /// The epochs of channels with history.
     pub(crate) epochs: BTreeMap<String, Epoch>,
-    /// The number of deliveries with the payload of the preceding publication, to a receiver that had received that
-    /// publication.
+    /// The number of deliveries with the payload of the preceding publication, which the receiver had received.
     pub(crate) previous: u64,
 }
 
@@ -332,8 +331,7 @@ impl World {
         );
     }
 
-    /// Checks that each subscriber has received the publications of its channel from its registration on, without a gap
-    /// and, if it is still subscribed, up to the latest one.
+    /// Checks that each subscriber has received its channel's publications since it registered, up to the last, gapless.
     pub(crate) fn check_sequences(&self) {
         for (channel, order) in &self.wires.orders {
             for worker in self.workers() {
@@ -420,8 +418,7 @@ impl World {
         assert_eq!(found, totals, "channels, users, subscriptions");
     }
 
-    /// Checks that all connections of a user execute a disconnect, are counted in the reply and, once closed, are not
-    /// subscribed any more.
+    /// Checks that all connections of a user execute a disconnect, are counted in the reply, and then lose subscriptions.
     pub(crate) fn check_disconnect(&mut self, random: &mut fastrand::Rng) {
         for worker in self.workers() {
             let channel = if worker.0 % 2 == 0 {

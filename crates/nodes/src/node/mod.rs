@@ -14,11 +14,9 @@
 //!   again after a broken connection.
 //! * *Gaps* of the stream are read again. If the stream no longer contains commands, [`Output::Lost`] reports it.
 //! * *Leases* of other nodes are measured by the clock of this node: they end [`LEASE_MS`](crate::engine::peer::LEASE_MS)
-//!   after the node's last announcement. While this node is cut off no lease ends, and answers report the other nodes as
-//!   missing.
+//!   after the last announcement. While this node is cut off no lease ends, and answers report the others as missing.
 //! * *Return*: after a lost connection the node reads the stream to its end before it announces itself.
-//! * *Bans* are also stored outside the stream, so that a node that starts later gets those that the stream no longer
-//!   contains.
+//! * *Bans* are also stored outside the stream: a node that starts later gets those that have left the stream.
 //! * *Rollbacks*: each read of the stream begins with the last known entry. If the store has another entry there, it
 //!   has lost entries: the node reads the present ones, and stores and appends the bans that are missing.
 

@@ -281,8 +281,11 @@ fn worn_processes_are_replaced_and_connections_stay() {
             socket.say("pid");
             socket.text() != first
         });
-        let stopped = std::fs::read_to_string(server.folder.join("stopped"));
-        assert!(stopped.unwrap_or_default().contains(&first), "{why}");
+        // The replacement takes events before the old process ends.
+        until("its end", || {
+            let stopped = std::fs::read_to_string(server.folder.join("stopped"));
+            stopped.unwrap_or_default().contains(&first)
+        });
         let reason = format!("reason=\"{why}\"");
         let restarts = metric(&server, "veche_app_process_restarts_total", &reason);
         assert!(restarts >= 1.0, "{why}");
