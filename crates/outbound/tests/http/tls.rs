@@ -155,7 +155,7 @@ fn a_certificate_that_is_replaced_is_read_again() {
     let reply = bench
         .ask(ask(&server, "localhost", file))
         .expect("an answer");
-    assert_eq!(header(&reply, "content-length"), Some("6"));
+    assert_eq!(header(&reply, "content-length"), Some("9"));
 }
 
 #[test]
