@@ -21,11 +21,11 @@ import veche
 EXAMPLE = veche.ROOT / "examples" / "highload-cup"
 # File, text and replacement: each is a mistake that was made in the contest.
 BROKEN = [
-    ("queries.lua", "of_user.above, of_user.below = from, to", "of_user.from, of_user.below = from, to"),
+    ("queries.lua", "columns = USER_COLUMNS, above = from,", "columns = USER_COLUMNS, from = from,"),
     ("queries.lua", "far < distance", "far <= distance"),
     ("queries.lua", "birth_date < before", "birth_date <= before"),
     ("queries.lua", "200000 * sum + count", "200000 * sum"),
-    ("queries.lua", "of_place.above, of_place.below = from, to", "of_place.above = from"),
+    ("queries.lua", "columns = PLACE_COLUMNS, above = from, below = to", "columns = PLACE_COLUMNS, above = from"),
     ("born.lua", "floor(year / 4)", "0"),
     ("changes.lua", "row.id ~= nil or ", ""),
     ("changes.lua", "row.mark <= MARK_MAX", "row.mark <= 255"),
