@@ -39,11 +39,6 @@ handler = "lua"
 script = "app.lua"
 
 [[route]]
-path = "/publish"
-handler = "lua"
-script = "publish.lua"
-
-[[route]]
 path = "/*"
 handler = "static"
 root = "site"
@@ -126,18 +121,6 @@ pub(crate) fn lua_echo(count: u32) -> Path {
     let message = frame(&[b'x'; 20]);
     let echoed = ask(&mut rig, client, message.clone());
     assert!(echoed.ends_with(&[b'x'; 20]), "it is echoed");
-    repeated(rig, client, &message, WARM, count)
-}
-
-/// A client's message is published by a handler in Lua, up to the outbox of the channel's only subscriber.
-pub(crate) fn lua_publish(count: u32) -> Path {
-    let mut rig = WorkerRig::new(CONFIG);
-    let subscriber = open(&mut rig, "/ws?user=ann&channel=news");
-    let client = open(&mut rig, "/publish");
-    let message = frame(&[b'x'; 20]);
-    ask(&mut rig, client, message.clone());
-    let received = rig.take_sent(subscriber);
-    assert!(received.ends_with(&[b'x'; 20]), "it is delivered");
     repeated(rig, client, &message, WARM, count)
 }
 

@@ -46,12 +46,6 @@ pub(crate) fn folder() -> &'static PathBuf {
                 "app.lua",
                 "return { message = function(c, d) c:send(d) end }".to_owned(),
             ),
-            (
-                "publish.lua",
-                "local veche = require \"veche\"\n\
-                 return { message = function(c, d) veche.publish(\"news\", d) end }"
-                    .to_owned(),
-            ),
             ("own.pem", made.cert.pem()),
             ("own.key", made.signing_key.serialize_pem()),
         ] {

@@ -14,8 +14,8 @@ const QUIET_TURNS: u32 = 4;
 pub struct WorkerRig(FuzzStage<DirectDriver>);
 
 impl WorkerRig {
-    /// Starts a worker. The configuration refers to files in a folder with a site (`site/index.html`),
-    /// applications (`app.lua` echoes, `publish.lua` publishes to `news`) and a certificate (`own.pem`, `own.key`).
+    /// Starts a worker. The configuration refers to files in a folder with a site (`site/index.html`), an echo
+    /// application (`app.lua`) and a certificate (`own.pem`, `own.key`).
     ///
     /// # Panics
     /// The configuration is not valid.
