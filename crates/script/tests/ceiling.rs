@@ -6,12 +6,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use support::{ANN, BOB, Bench, limits};
+use support::{ANN, BOB, Bench, limits, replies, token_of};
 use veche_calls::CallReply;
-use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
-use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
 use veche_runtime::Host;
-use veche_script::{AppWorld, Effect, HandlerProgress, MessageKind, ScriptLimits};
+use veche_script::{AppWorld, HandlerProgress, MessageKind, ScriptLimits};
 
 #[test]
 fn memory_has_a_cap() {
@@ -271,35 +269,9 @@ fn a_reply_that_is_larger_than_the_memory_ends_its_handler() {
     const COUNT: u32 = 300_000;
     type MakeReply = fn() -> CallReply;
     let replies: [(&str, MakeReply); 3] = [
-        ("database:query('select 1')", || {
-            let values = (0..4 * COUNT).map(|number| MysqlValue::Number(number.into()));
-            CallReply::Mysql(MysqlReply::Rows(Rows {
-                columns: vec!["a".to_owned()],
-                values: values.collect(),
-            }))
-        }),
-        ("veche.history('news')", || {
-            let publications = (0..COUNT).map(|number| ChannelPublication {
-                is_text: true,
-                data: b"x".to_vec(),
-                position: format!("e:{number}"),
-                at_ms: 7,
-                by: None,
-                tags: Vec::new(),
-            });
-            CallReply::Channel(ChannelReply::History {
-                publications: publications.collect(),
-                position: format!("e:{COUNT}"),
-            })
-        }),
-        ("veche.presence('news')", || {
-            let members = (0..COUNT).map(|number| ChannelMember {
-                user: "ann".to_owned(),
-                client: number.to_string(),
-                info: None,
-            });
-            CallReply::Channel(ChannelReply::Presence(members.collect()))
-        }),
+        ("database:query('select 1')", || replies::rows(4 * COUNT)),
+        ("veche.history('news')", || replies::history(COUNT)),
+        ("veche.presence('news')", || replies::presence(COUNT)),
     ];
     for (call, reply) in replies {
         let mut bench = Bench::with(
@@ -323,10 +295,7 @@ fn a_reply_that_is_larger_than_the_memory_ends_its_handler() {
         bench.open(BOB);
         bench.text(ANN, "go");
         let effects = bench.effects();
-        let token = effects.iter().find_map(|(_, effect)| match effect {
-            Effect::Call { token, .. } | Effect::Inquire { token, .. } => Some(*token),
-            _ => None,
-        });
+        let token = effects.iter().find_map(|(_, effect)| token_of(effect));
         let token = token.unwrap_or_else(|| panic!("{call}: {effects:?}"));
         bench.vm.replied(token, Ok(reply()), bench.now);
         let (used, max) = (bench.vm.memory_bytes(), limits().memory_bytes_max);

@@ -2,32 +2,16 @@
 
 mod support;
 
-use std::net::{IpAddr, Ipv4Addr};
-
+use support::replies::hook_request;
 use support::{ANN, Bench, request};
 use veche_runtime::LogContext;
 use veche_script::Effect;
-use veche_script::hooks::{AppHookCaller, AppHookRequest, Hook};
+use veche_script::hooks::{AppHookRequest, Hook};
 
 fn asked() -> AppHookRequest<'static> {
     AppHookRequest {
-        hook: Hook::Publish,
-        caller: AppHookCaller {
-            id: "c1",
-            user: "ann",
-            transport: "websocket",
-            protocol: "json",
-            name: "",
-            version: "",
-            remote: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            headers: &[],
-            meta: None,
-        },
         subject: "news",
-        code: 0,
-        token: "",
-        channels: &[],
-        data: None,
+        ..hook_request(Hook::Publish)
     }
 }
 

@@ -3,8 +3,7 @@
 
 mod support;
 
-use std::net::{IpAddr, Ipv4Addr};
-
+use support::replies::hook_request;
 use support::{Bench, load_error};
 use veche_script::Effect;
 use veche_script::hooks::{
@@ -13,18 +12,6 @@ use veche_script::hooks::{
 
 fn asked(hook: Hook) -> AppHookRequest<'static> {
     AppHookRequest {
-        hook,
-        caller: AppHookCaller {
-            id: "c1",
-            user: "ann",
-            transport: "websocket",
-            protocol: "json",
-            name: "",
-            version: "",
-            remote: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            headers: &[],
-            meta: None,
-        },
         subject: match hook {
             Hook::Rpc => "m",
             Hook::Connect | Hook::Refresh | Hook::Message => "",
@@ -32,9 +19,8 @@ fn asked(hook: Hook) -> AppHookRequest<'static> {
             _ => "chat:1",
         },
         code: 3001,
-        token: "",
-        channels: &[],
         data: Some(Data::Json(br#"{"a":[1,null]}"#)),
+        ..hook_request(hook)
     }
 }
 

@@ -68,6 +68,7 @@ struct TlsListener {
     tls: config::ListenerTls,
     /// ACME challenges to answer, if certificates are ordered.
     alpn_challenges: Option<AlpnChallenges>,
+    /// The keys of session tickets; `None` until the files were read for the first time.
     tickets: Option<Tickets>,
     /// The authorities of client certificates when the ticket keys were made.
     vouching: Option<Roots>,

@@ -2,8 +2,7 @@
 //!
 //! Its entries are distributed over [shards](crate::shard) by a hash of the key. The memory limit applies to all shards
 //! together. Room is reserved before an entry grows, so the limit is never exceeded. Expired entries are invisible. Each later
-//! change removes some of them, and up to a limit as many as necessary before a change is refused for
-//! lack of room.
+//! change removes some of them, and up to a limit as many as necessary before a change is refused for lack of room.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -306,8 +305,8 @@ impl Dict {
         }
     }
 
-    /// Removes expired entries until `needed` more bytes are within the limit, at most `removals`, from which those
-    /// removed are subtracted. Returns whether it removed any. Another thread may use the room first, but each retry removes further
+    /// Removes expired entries until `needed` more bytes are within the limit, at most `removals`, which is reduced by
+    /// them. Returns whether it removed any. Another thread may use the room first, but each retry removes further
     /// entries, so retries terminate.
     fn make_room(&self, needed: usize, now_ms: u64, removals: &mut usize) -> bool {
         if needed > self.options.bytes_max {

@@ -1,8 +1,8 @@
 //! Listening sockets that outlive the supervisor in systemd's descriptor store: connections made between two runs queue
 //! on them.
 //!
-//! [`ServiceNotifier::store`](super::notify::ServiceNotifier::store) stores the sockets; the next start gets them as descriptors numbered
-//! from 3 (`LISTEN_FDS`, sd_listen_fds(3)). All stored sockets have the same name and are distinguished by their addresses.
+//! [`ServiceNotifier::store`](super::notify::ServiceNotifier::store) stores the sockets; the next start gets them as
+//! descriptors numbered from 3 (`LISTEN_FDS`, sd_listen_fds(3)). All stored sockets have the same name and are distinguished by their addresses.
 //! Their order may be reversed, which does not change the [even](veche_net::spread_evenly) distribution among workers.
 
 use std::io;

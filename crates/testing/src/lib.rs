@@ -129,7 +129,7 @@ pub fn run(
 
 /// The progress of a run.
 pub enum TestProgress<'a> {
-    /// A case begins.
+    /// A case begins with its first seed.
     Begins {
         /// The file's name as displayed.
         file: &'a str,

@@ -195,7 +195,7 @@ fn quoted(text: &str) -> String {
 /// The number of results of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Cases that passed.
+    /// Cases that passed with each of their seeds.
     pub passed: usize,
     /// Cases that failed, and files that can't be loaded.
     pub failed: usize,

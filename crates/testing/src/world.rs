@@ -70,7 +70,7 @@ pub struct RunOptions<'a> {
     pub services: Option<&'a [String]>,
     /// Records the publications of the applications.
     pub recorder: AppRecorder,
-    /// Executes outgoing calls.
+    /// Executes outgoing calls of handlers, in place of real services.
     pub calls: Box<dyn CallExecutor>,
     /// The monotonic clock at the start, in milliseconds.
     pub mono_ms: u64,

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use veche_frontends::Context;
 use veche_hub::{
-    ChannelName, ChannelQuery, ConnectionId, Now, PayloadKind, PayloadRef, Position,
+    ChannelName, ChannelQuery, ConnectionId, HubReply, Now, PayloadKind, PayloadRef, Position,
     PublishOptions, RequestOutcome, Ticket,
 };
 use veche_nodes::engine::channel::Event;
@@ -224,22 +225,11 @@ impl SimulatedNode {
             kind: PayloadKind::Json,
             bytes: data.as_bytes(),
         };
-        let ClusterWorker {
-            driven, effects, ..
-        } = &mut self.workers[worker];
-        let shared = driven.shared_mut();
-        shared.set_now(clock(self.now_ms));
-        let (hub, requests) = (&mut shared.hub, &mut shared.requests);
-        let outcome = hub.publish(
-            Some((BACK_END, ticket)),
-            channel,
-            payload,
-            options,
-            requests,
-        );
+        let shared = self.back_end(worker);
+        let from = Some((BACK_END, ticket));
+        let outcome = (shared.hub).publish(from, channel, payload, options, &mut shared.requests);
         if let Ok(RequestOutcome::Done(published)) = outcome {
-            let reply = veche_hub::HubReply::Published(published);
-            effects.push((None, ClusterEffect::Replied(ticket, reply)));
+            self.replied(worker, ticket, HubReply::Published(published));
         }
         self.turn(worker);
         outcome.is_ok()
@@ -252,19 +242,25 @@ impl SimulatedNode {
         ticket: Ticket,
         channel: ChannelName<'_>,
     ) {
-        let ClusterWorker {
-            driven, effects, ..
-        } = &mut self.workers[worker];
-        let shared = driven.shared_mut();
-        shared.set_now(clock(self.now_ms));
-        let (hub, requests) = (&mut shared.hub, &mut shared.requests);
-        let from = (BACK_END, ticket);
-        if let RequestOutcome::Done(reply) =
-            hub.query(from, channel, ChannelQuery::RemoveHistory, requests)
-        {
-            effects.push((None, ClusterEffect::Replied(ticket, reply)));
+        let shared = self.back_end(worker);
+        let (from, query) = ((BACK_END, ticket), ChannelQuery::RemoveHistory);
+        let outcome = (shared.hub).query(from, channel, query, &mut shared.requests);
+        if let RequestOutcome::Done(reply) = outcome {
+            self.replied(worker, ticket, reply);
         }
         self.turn(worker);
+    }
+
+    /// Returns the context of a worker for a call of the back end.
+    fn back_end(&mut self, worker: usize) -> &mut Context {
+        let shared = self.workers[worker].driven.shared_mut();
+        shared.set_now(clock(self.now_ms));
+        shared
+    }
+
+    fn replied(&mut self, worker: usize, ticket: Ticket, reply: HubReply) {
+        let effects = &mut self.workers[worker].effects;
+        effects.push((None, ClusterEffect::Replied(ticket, reply)));
     }
 
     /// Delivers the next message of a lane between workers. Returns whether there was one.

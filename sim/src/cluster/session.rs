@@ -23,7 +23,7 @@ const INSUFFICIENT_STATE: u64 = 2500;
 /// The payload of publication 0. All payloads have the same length, so that the store finds them.
 const FIRST_PAYLOAD: u64 = 10_000_000;
 
-/// See the [module](self).
+/// A client's end of its connection: reads what the node sends.
 pub(super) struct ClusterSession {
     client: usize,
     reader: Reader,

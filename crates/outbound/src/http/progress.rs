@@ -1,5 +1,5 @@
-//! Records the progress of a call, so that the error of a timeout names the step that took too long and its kind says whether the server may
-//! have executed the request.
+//! Records the progress of a call, so that the error of a timeout names the step that took too long, and its kind says
+//! whether the server may have executed the request.
 
 use parking_lot::Mutex;
 use veche_calls::{CallError, CallErrorKind};

@@ -9,7 +9,7 @@ use veche_runtime::Token;
 /// which Lua stores once. A single call may exceed it.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Calls by token.
+/// The calls in progress, with the bytes that each sends.
 #[derive(Default)]
 pub(crate) struct OpenCalls {
     sizes: HashMap<Token, usize, RandomState>,

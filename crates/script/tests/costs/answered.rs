@@ -1,12 +1,12 @@
 //! The cost of replies to calls: they are converted to Lua values on the worker's thread.
 
-use veche_calls::channel::{ChannelMember, ChannelPublication, ChannelReply};
+use veche_calls::channel::{ChannelPublication, ChannelReply};
 use veche_calls::mysql::{MysqlReply, MysqlValue, Rows};
 use veche_calls::redis::{RedisReply, RedisValue};
 use veche_calls::{CallError, CallErrorKind, CallOutcome, CallReply, WorkerConnection};
-use veche_script::{ConnectionId, Effect, Token};
+use veche_script::ConnectionId;
 
-use super::support::{ANN, BOB, Bench};
+use super::support::{ANN, BOB, Bench, replies, token_of};
 use super::{
     ATTEMPTS, EXCESS_BYTES_MAX, MEMORY_BYTES_MAX, RUN_MAX, limits_of_costs, measure, resident,
 };
@@ -18,14 +18,7 @@ const COUNT: u32 = 500_000;
 type Answered = (&'static str, fn() -> CallReply);
 
 const ANSWERED: &[Answered] = &[
-    ("database:query('select 1')", || {
-        let values = (0..COUNT).map(|number| MysqlValue::Number(number.into()));
-        let rows = Rows {
-            columns: vec!["a".to_owned()],
-            values: values.collect(),
-        };
-        CallReply::Mysql(MysqlReply::Rows(rows))
-    }),
+    ("database:query('select 1')", || replies::rows(COUNT)),
     ("database:query('select 2')", || {
         let values = (0..COUNT).map(|number| MysqlValue::Bytes(number.to_string().into()));
         let rows = Rows {
@@ -34,44 +27,20 @@ const ANSWERED: &[Answered] = &[
         };
         CallReply::Mysql(MysqlReply::Rows(rows))
     }),
-    ("veche.history('news')", || {
-        let publications = (0..COUNT).map(|number| ChannelPublication {
-            is_text: true,
-            data: b"x".to_vec(),
-            position: format!("e:{number}"),
-            at_ms: 7,
-            by: None,
-            tags: Vec::new(),
-        });
-        CallReply::Channel(ChannelReply::History {
-            publications: publications.collect(),
-            position: format!("e:{COUNT}"),
-        })
-    }),
+    ("veche.history('news')", || replies::history(COUNT)),
     ("veche.history('tags')", || {
         let publication = ChannelPublication {
-            is_text: true,
-            data: b"x".to_vec(),
-            position: "e:1".to_owned(),
-            at_ms: 7,
-            by: None,
             tags: (0..COUNT)
                 .map(|tag| (format!("t{tag}"), "x".to_owned()))
                 .collect(),
+            ..replies::publication(1)
         };
         CallReply::Channel(ChannelReply::History {
             publications: vec![publication],
             position: "e:1".to_owned(),
         })
     }),
-    ("veche.presence('news')", || {
-        let members = (0..COUNT).map(|number| ChannelMember {
-            user: "ann".to_owned(),
-            client: number.to_string(),
-            info: None,
-        });
-        CallReply::Channel(ChannelReply::Presence(members.collect()))
-    }),
+    ("veche.presence('news')", || replies::presence(COUNT)),
     ("veche.connections { user = 'ann' }", || {
         let places = (0..2 * COUNT).map(|index| WorkerConnection {
             worker: 0,
@@ -107,17 +76,6 @@ fn bench_of(call: &str) -> Bench {
         ),
         limits_of_costs(),
     )
-}
-
-/// Returns the token of a call in progress.
-fn token_of(effect: &Effect) -> Option<Token> {
-    match effect {
-        Effect::Call { token, .. }
-        | Effect::Inquire { token, .. }
-        | Effect::Find { token, .. }
-        | Effect::Command { token, .. } => Some(*token),
-        _ => None,
-    }
 }
 
 /// Ends the calls in progress with an error; returns the other effects as lines.

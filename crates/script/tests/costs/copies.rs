@@ -1,12 +1,11 @@
 //! The cost of lists that repeat one long string: Lua stores the string once, and each function limits what it copies
 //! out of Lua.
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use veche_calls::{CallError, CallErrorKind};
-use veche_script::hooks::{AppHookCaller, AppHookRequest, Data, Hook};
+use veche_script::hooks::{AppHookRequest, Data, Hook};
 use veche_script::{Effect, MessageKind, Token};
 
+use super::support::replies::hook_request;
 use super::support::{BOB, Bench, request};
 use super::{EXCESS_BYTES_MAX, MIB, SENT_BYTES_MAX, limits_of_costs, measure, resident};
 
@@ -168,23 +167,8 @@ fn of_responses(before: usize) -> Option<String> {
 /// Tests the results of hooks; returns a description of each problem.
 fn of_hooks(before: usize) -> Vec<String> {
     let asked = AppHookRequest {
-        hook: Hook::Connect,
-        caller: AppHookCaller {
-            id: "c1",
-            user: "",
-            transport: "websocket",
-            protocol: "json",
-            name: "",
-            version: "",
-            remote: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            headers: &[],
-            meta: None,
-        },
-        subject: "",
-        code: 0,
-        token: "",
-        channels: &[],
         data: Some(Data::Binary(b"x")),
+        ..hook_request(Hook::Connect)
     };
     let results = [
         "{ channels = list }",

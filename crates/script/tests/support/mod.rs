@@ -1,6 +1,8 @@
 //! A VM for tests that runs a script and collects its effects.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod replies;
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -56,6 +58,17 @@ pub(crate) fn limits() -> ScriptLimits {
         // The budget is long, since the machine may be busy with other tests.
         cpu_budget: Duration::from_millis(200),
         ..ScriptLimits::default()
+    }
+}
+
+/// Returns the token of the call that an effect begins; `None` for other effects.
+pub(crate) fn token_of(effect: &Effect) -> Option<Token> {
+    match effect {
+        Effect::Call { token, .. }
+        | Effect::Inquire { token, .. }
+        | Effect::Find { token, .. }
+        | Effect::Command { token, .. } => Some(*token),
+        _ => None,
     }
 }
 
