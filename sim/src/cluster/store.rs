@@ -398,15 +398,12 @@ impl State {
     }
 
     /// Returns the entries of the control stream after an offset; without an offset, only the last entry.
-    pub(super) fn read_control(&mut self, epoch: Epoch, since: Option<u64>) -> Entries {
+    pub(super) fn read_control(&mut self, epoch: Epoch, since: u64) -> Entries {
         let generation = self.generation;
         let control = &mut self.control;
         let epoch = control.begin(generation, epoch);
         let offset = control.top;
-        let found: Vec<_> = match since {
-            Some(since) => control.entries.range(since + 1..).collect(),
-            None => control.entries.iter().next_back().into_iter().collect(),
-        };
+        let found: Vec<_> = control.entries.range(since + 1..).collect();
         let first = found.first();
         Entries {
             top: Position { epoch, offset },

@@ -33,8 +33,8 @@ pub enum Order {
         /// Identifies the order in its answer.
         ticket: u64,
         /// Entries after this offset are read. It is one below the last known entry, so that entry is read again.
-        /// `None`: only the last entry is read.
-        since: Option<u64>,
+        /// 0: all entries are read.
+        since: u64,
     },
     /// Sets the text that the node publishes with its lease, and renews the lease at once. From the first connection
     /// on, the carrier renews the lease every [`LEASE_RENEWAL_MS`]; the text is empty until this order.

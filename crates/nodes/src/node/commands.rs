@@ -41,6 +41,8 @@ pub(super) struct NodeCommands {
     reading: Option<(u64, u64)>,
     /// The ticket of the last order to read the stored bans, until it is answered.
     reading_table: Option<u64>,
+    /// The entries read, while the stored bans are read: a ban may be in only one of both.
+    found: Vec<(u64, Bytes)>,
     carried_out: HashMap<NodeId, CarriedOut>,
     /// Commands of this node that may have to be appended again, oldest first.
     own: VecDeque<Own>,
@@ -60,13 +62,26 @@ struct Own {
     /// The ban that the command sets or ends, with its name. Its effect lasts, so the command is kept until the stream
     /// contains it, however long that takes.
     ban: Option<(Bytes, Ban)>,
-    /// Whether this node has received the command from the stream.
-    is_seen: bool,
+    state: OwnState,
+    /// Whether another node's command about the same ban, which precedes this one in the stream, was executed after this
+    /// one.
+    is_overtaken: bool,
+}
+
+/// Whether the control stream contains a command of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnState {
+    /// The command was not read from the stream yet.
+    Unread,
+    /// The command was read from the stream.
+    Read,
+    /// The command was read from the stream, which may have lost it since.
+    Lost,
 }
 
 impl Own {
     fn is_due(&self) -> bool {
-        self.ban.is_some() && !self.is_seen
+        self.ban.is_some() && self.state != OwnState::Read
     }
 
     fn name(&self) -> Option<&Bytes> {
@@ -89,9 +104,9 @@ impl NodeCommands {
     }
 
     /// Returns the offset after which to read: one below the last known entry, so that this entry is read again and
-    /// compared.
-    pub(super) fn since(&self) -> Option<u64> {
-        self.last.map(|last| last.offset.saturating_sub(1))
+    /// compared; 0, for all entries, if none is known.
+    pub(super) fn since(&self) -> u64 {
+        self.last.map_or(0, |last| last.offset.saturating_sub(1))
     }
 
     /// Sets the last known entry to the latest of the entries read.
@@ -117,13 +132,27 @@ impl NodeCommands {
     pub(super) fn forget(&mut self) {
         self.last = None;
         self.last_entry = None;
+        self.found.clear();
+    }
+
+    /// Sets the last known entry, and stores all entries read until the stored bans have arrived.
+    pub(super) fn set_found(&mut self, top: Position, entries: Vec<(u64, Bytes)>) {
+        self.set_last(top, &entries);
+        self.found = entries;
+    }
+
+    /// Takes the entries that were stored by [`set_found`](Self::set_found).
+    pub(super) fn take_found(&mut self) -> Vec<(u64, Bytes)> {
+        std::mem::take(&mut self.found)
     }
 
     /// Handles the loss of entries of the stream: those with commands of this node may be among them.
     pub(super) fn stream_is_lost(&mut self, now_ms: u64) {
         self.forget_old(now_ms);
         for own in &mut self.own {
-            own.is_seen = false;
+            if own.state == OwnState::Read {
+                own.state = OwnState::Lost;
+            }
         }
     }
 
@@ -199,26 +228,39 @@ impl NodeCommands {
             at_ms: now_ms,
             envelope,
             ban,
-            is_seen: false,
+            state: OwnState::Unread,
+            is_overtaken: false,
         });
     }
 
-    /// Records that the stream contains a command of this node.
-    pub(super) fn mark_seen(&mut self, sequence: u64) {
+    /// Records that the stream contains a command of this node. Returns its ban if that must be applied again, because
+    /// this node has executed commands that precede it in the stream.
+    pub(super) fn mark_read(&mut self, sequence: u64) -> Option<Ban> {
         let own = &mut self.own;
-        if let Ok(place) = own.binary_search_by_key(&sequence, |own| own.envelope.sequence) {
-            own[place].is_seen = true;
-        }
+        let place = own.binary_search_by_key(&sequence, |own| own.envelope.sequence);
+        let own = &mut own[place.ok()?];
+        own.state = OwnState::Read;
+        let is_overtaken = std::mem::take(&mut own.is_overtaken);
+        let ban = own.ban.as_ref().filter(|_| is_overtaken);
+        ban.map(|(_, ban)| ban.clone())
     }
 
     /// Handles a command of another node about the ban `name`: drops the commands of this node about it that precede
-    /// that command. Returns whether the command is the latest one about the ban: `false` if this node still has to
-    /// append one.
+    /// that command, which are those that were read from the stream. Returns whether the command is the latest one about
+    /// the ban: `false` if the stream has not yet contained a command of this node about it, which then follows.
     pub(super) fn replace(&mut self, name: &Bytes) -> bool {
         if self.is_open(name) {
-            self.retain(|own| own.is_due() || own.name() != Some(name));
+            self.retain(|own| own.state == OwnState::Unread || own.name() != Some(name));
         }
-        !self.is_open(name)
+        if !self.is_open(name) {
+            return true;
+        }
+        for own in &mut self.own {
+            if own.name() == Some(name) {
+                own.is_overtaken = true;
+            }
+        }
+        false
     }
 
     /// Returns whether this node has a command about the ban `name` that may have to be appended again.

@@ -16,7 +16,9 @@
 //! * *Leases* of other nodes are measured by the clock of this node: they end [`LEASE_MS`](crate::engine::peer::LEASE_MS)
 //!   after the last announcement. While this node is cut off no lease ends, and answers report the others as missing.
 //! * *Return*: after a lost connection the node reads the stream to its end before it announces itself.
-//! * *Bans* are also stored outside the stream: a node that starts later gets those that have left the stream.
+//! * *Bans* are also stored outside the stream: a node that starts later gets those that have left the stream. It reads
+//!   both, because a store that loses its data between the two orders of a ban has the ban in only one of them. Of two
+//!   commands about the same ban, the later one in the stream is in force on each node.
 //! * *Rollbacks*: each read of the stream begins with the last known entry. If the store has another entry there, it
 //!   has lost entries: the node reads the present ones, and stores and appends the bans that are missing.
 
@@ -39,8 +41,8 @@ use veche_types::{ConnectionId, Position, WorkerId};
 
 use crate::engine::peer::{Entries, Event, LEASE_RENEWAL_MS, Order};
 use crate::{
-    Announcement, Ban, Caller, DecodeError, Envelope, NodeAnswer, NodeId, NodeMessage, NodeReply,
-    Sequencer, Ticket,
+    Announcement, Ban, BanRequest, Caller, DecodeError, Envelope, NodeAnswer, NodeId, NodeMessage,
+    NodeReply, Sequencer, Ticket,
 };
 
 use callers::{caller_of, clear_caller, empty, set_caller};
@@ -295,7 +297,7 @@ impl Node {
                 if let Some(known) = self.commands.take_known_offset(ticket)
                     && let Some(stream) = stream
                 {
-                    self.control_read(&stream, known);
+                    self.control_read(stream, known);
                 }
             }
             Event::Leases {
@@ -389,8 +391,8 @@ impl Node {
         self.finish_cluster_requests();
     }
 
-    /// Reads the control stream from the last known entry on. If none is known, reads the last entry and then the
-    /// stored bans.
+    /// Reads the control stream from the last known entry on. If none is known, reads the whole stream and the stored
+    /// bans.
     fn begin_reading(&mut self) {
         self.is_current = false;
         // If the stored bans were not read completely, a known entry of the stream says nothing about bans before it,
@@ -461,10 +463,10 @@ impl Node {
 
     /// Handles the result of a read of the control stream. `known` is the last known offset when the read was ordered;
     /// the feed may have delivered later entries since.
-    fn control_read(&mut self, stream: &Entries, known: u64) {
+    fn control_read(&mut self, stream: Entries, known: u64) {
         let Some(last) = self.commands.last() else {
             // The stored bans are read next.
-            self.commands.set_last(stream.top, &stream.entries);
+            self.commands.set_found(stream.top, stream.entries);
             return;
         };
         if stream.top.epoch != last.epoch
@@ -491,7 +493,7 @@ impl Node {
         self.caught_up();
     }
 
-    /// Starts over from the end of the stream and the stored bans.
+    /// Starts over with the whole stream and the stored bans.
     fn begin_again(&mut self, are_commands_lost: bool, is_stream_lost: bool) {
         if are_commands_lost {
             self.counts.lost += 1;
@@ -528,8 +530,8 @@ impl Node {
     }
 
     /// Stores and appends again what may be missing in the table of bans and in the stream. The table comes first,
-    /// because a node that starts reads the end of the stream first and the table afterwards. A store that was rolled
-    /// back has lost both.
+    /// because a node that starts reads the stream first and the table afterwards. A store that was rolled back has lost
+    /// both.
     fn append_again(&mut self) {
         for (name, value) in self.stores.take() {
             self.store(name, value);
@@ -547,6 +549,7 @@ impl Node {
         self.order(Order::Append { ticket, bytes });
     }
 
+    /// Executes a command of the stream, unless this node has executed it before.
     fn take_command(&mut self, bytes: &[u8]) {
         let Some(envelope) = self.decode(bytes) else {
             return;
@@ -558,7 +561,12 @@ impl Node {
             message,
         } = envelope;
         if source == self.id {
-            return self.commands.mark_seen(sequence);
+            if let Some(block) = self.commands.mark_read(sequence) {
+                // The other node may have stored its command after this one.
+                self.store_block(&block);
+                self.apply(block);
+            }
+            return;
         }
         if !message.is_sequenced() {
             return self.counts.ignored.add(DecodeError::Foreign);
@@ -566,15 +574,24 @@ impl Node {
         if !self.commands.is_new(source, sequence) {
             return;
         }
-        self.counts.commands += 1;
         if let NodeMessage::Block(command) = &message {
             let name = commands::block_name(&command.block);
             if self.commands.replace(&name) {
                 self.stores.forget(&name);
             }
         }
+        self.counts.commands += 1;
         let origin = caller_of(&message).map(|caller| TaskOrigin::Node(source, caller));
         self.begin(message, origin, within_ms.into());
+    }
+
+    /// Has the server process apply a ban whose caller needs no answer.
+    fn apply(&mut self, block: Ban) {
+        let message = NodeMessage::Block(BanRequest {
+            block,
+            caller: None,
+        });
+        self.outputs.push_back(Output::Perform(message));
     }
 
     fn decode(&mut self, bytes: &[u8]) -> Option<Envelope> {

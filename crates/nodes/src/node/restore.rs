@@ -1,7 +1,7 @@
-//! The stored bans. A node applies them when it starts; after the store has lost data it compares them with its own
-//! bans.
+//! The stored bans. A node applies them when it starts, and then the bans of the control stream; after the store has lost
+//! data it compares them with its own bans.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 
@@ -30,21 +30,50 @@ impl Node {
     pub(super) fn table(&mut self, ticket: u64, values: &[(Bytes, Bytes)]) {
         for (_, value) in values {
             match commands::read_block(value) {
-                Some(block) => {
-                    let caller = None;
-                    let message = NodeMessage::Block(BanRequest { block, caller });
-                    self.begin(message, None, 0);
-                }
+                Some(block) => self.apply(block),
                 None => self.counts.ignored.add(DecodeError::Foreign),
             }
         }
         let is_last = self.commands.is_table_read(ticket);
+        if is_last {
+            self.found_entries(values);
+        }
         if is_last && let Some(restore) = &mut self.restore {
             restore.found(values);
             self.outputs.push_back(Output::StoreBlocks);
         }
         if is_last && self.commands.last().is_some() {
             self.caught_up();
+        }
+    }
+
+    /// Executes the commands of the stream that were read together with the stored bans `values`. A node that has not
+    /// served yet applies the last command about each ban only: others do not concern it.
+    fn found_entries(&mut self, values: &[(Bytes, Bytes)]) {
+        let entries = self.commands.take_found();
+        if self.restore.is_some() {
+            for (_, bytes) in &entries {
+                self.take_command(bytes);
+            }
+            return;
+        }
+        let mut last = BTreeMap::new();
+        for (_, bytes) in &entries {
+            let Some(envelope) = self.decode(bytes) else {
+                continue;
+            };
+            self.commands.is_new(envelope.source, envelope.sequence);
+            if let NodeMessage::Block(command) = envelope.message {
+                last.insert(commands::block_name(&command.block), command.block);
+            }
+        }
+        for (name, value) in values {
+            if last.get(name).and_then(commands::block_value).as_ref() == Some(value) {
+                last.remove(name);
+            }
+        }
+        for block in last.into_values() {
+            self.apply(block);
         }
     }
 

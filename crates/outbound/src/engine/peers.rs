@@ -158,10 +158,7 @@ impl PortClient for Peers {
                 command = scripts.run(RedisScript::Read, &[&meta, &stream, &generation]);
                 command.arg(self.next_epoch(node));
                 command.arg(CONTROL_POSITION_TTL.as_millis() as u64);
-                match since {
-                    Some(since) => command.arg(since).arg(CONTROL_SIZE),
-                    None => command.arg("").arg(1),
-                };
+                command.arg(since).arg(CONTROL_SIZE);
                 command.arg("latest");
             }
             NodeJob::Order(Order::Leave) => {

@@ -12,6 +12,21 @@ pub(super) fn of(member: &Member) -> Vec<Ban> {
     bans.collect()
 }
 
+/// Returns the bans of users that are in force on a node.
+pub(super) fn in_force(member: &Member) -> Vec<Ban> {
+    let mut in_force = Vec::new();
+    for ban in of(member) {
+        let (Ban::User { user, .. } | Ban::UserAllowed { user }) = &ban else {
+            continue;
+        };
+        in_force.retain(|other| !matches!(other, Ban::User { user: banned, .. } if banned == user));
+        if matches!(ban, Ban::User { .. }) {
+            in_force.push(ban);
+        }
+    }
+    in_force
+}
+
 pub(super) fn users(cluster: &Cluster, number: usize) -> HashSet<String> {
     let performed = cluster.nodes[number].performed.iter();
     let banned = performed.filter_map(|message| match message {
@@ -92,4 +107,40 @@ fn a_ban_whose_answers_are_lost_gives_way_to_a_later_command() {
     cluster.ask(1, NodeMessage::Block(BanRequest { block, caller }));
     cluster.mend(0);
     assert!(cluster.table.is_empty());
+}
+
+/// Two nodes give contrary commands about one user at the same time: the later one in the stream is in force everywhere.
+#[test]
+fn of_two_commands_about_one_ban_the_later_one_is_in_force_on_each_node() {
+    let mut cluster = Cluster::of(2);
+    let allowed = Ban::UserAllowed {
+        user: "eve".to_owned(),
+    };
+    let message = NodeMessage::Block(BanRequest {
+        block: allowed.clone(),
+        caller: Some(caller(2)),
+    });
+    // The outputs of node 0 reach the store first, except for the entry of the stream.
+    cluster.nodes[0].node.ask(ban("eve", 1), None);
+    let mut outputs: Vec<_> = std::iter::from_fn(|| cluster.nodes[0].node.poll()).collect();
+    let append = outputs
+        .iter()
+        .position(|output| matches!(output, Output::Order(Order::Append { .. })));
+    let append = outputs.remove(append.expect("the ban is appended"));
+    for output in outputs {
+        cluster.take(0, output);
+    }
+    cluster.nodes[1].node.ask(message, None);
+    while let Some(output) = cluster.nodes[1].node.poll() {
+        cluster.take(1, output);
+    }
+    cluster.take(0, append);
+    cluster.run();
+    let banned = Ban::User {
+        user: "eve".to_owned(),
+        until_s: None,
+    };
+    assert_eq!(of(&cluster.nodes[0]), [allowed, banned.clone()]);
+    assert_eq!(of(&cluster.nodes[1]), [banned]);
+    assert_eq!(cluster.table.len(), 1);
 }

@@ -49,12 +49,13 @@ fn commands_that_the_stream_has_forgotten_are_reported() {
     cluster.cut(1);
     cluster.ask(0, ban("boris", 1));
     cluster.ask(0, disconnect(2));
-    cluster.stream.remove(0);
+    cluster.ask(0, disconnect(3));
+    cluster.stream.drain(..2);
     cluster.mend(1);
     assert_eq!(cluster.nodes[1].others, [Output::Lost, Output::StoreBlocks]);
     assert!(cluster.nodes[1].node.is_current());
-    // The node gets the ban from the table of bans; the disconnect is lost.
-    assert_eq!(cluster.commands(1), 1);
+    // The node gets the ban from the table of bans and the last command from the stream; the one before it is lost.
+    assert_eq!(cluster.commands(1), 2);
     assert_eq!(cluster.nodes[1].node.counts().lost, 1);
 }
 
@@ -207,4 +208,71 @@ fn a_feed_that_is_ahead_of_a_read_is_no_loss() {
     cluster.ask(1, disconnect(3));
     assert_eq!(cluster.commands(0), 3);
     assert_eq!(cluster.nodes[0].node.counts().gaps, 0);
+}
+
+/// The store loses its data between the two orders of a ban, so only the stream has it.
+#[test]
+fn a_ban_that_is_only_in_the_stream_reaches_nodes_that_start() {
+    let mut cluster = Cluster::of(1);
+    cluster.ask(0, disconnect(1));
+    cluster.ban(0, "anna");
+    cluster.ban(0, "boris");
+    cluster.table.clear();
+    let late = cluster.join();
+    assert_eq!(users(&cluster, late), names(["anna", "boris"]));
+    // The disconnect does not concern a node without connections.
+    assert_eq!(cluster.commands(late), 2);
+    // The last entry of the stream is a ban that was ended.
+    let block = Ban::UserAllowed {
+        user: "boris".to_owned(),
+    };
+    let caller = Some(caller(2));
+    cluster.ask(0, NodeMessage::Block(BanRequest { block, caller }));
+    let last = cluster.join();
+    let bans = bans::of(&cluster.nodes[last]);
+    assert!(
+        matches!(&bans[..], [.., Ban::UserAllowed { .. }]),
+        "{bans:?}"
+    );
+}
+
+/// Node 1 returns first, and appends its command of the last minute again before node 0 reads the stream.
+#[test]
+fn commands_appended_again_before_a_node_returns_are_executed() {
+    let mut cluster = Cluster::of(2);
+    cluster.cut(0);
+    cluster.ask(1, disconnect(1));
+    cluster.roll_back(Copy {
+        epoch: 2,
+        stream: Vec::new(),
+        top: 0,
+        table: BTreeMap::new(),
+    });
+    cluster.mend(1);
+    cluster.mend(0);
+    assert_eq!(cluster.commands(0), 1);
+}
+
+/// The store loses a ban that its node has read; another node ends the ban before the first one returns.
+#[test]
+fn a_lost_ban_that_was_ended_is_not_appended_again() {
+    let mut cluster = Cluster::of(2);
+    let copy = cluster.copy();
+    cluster.ban(0, "anna");
+    cluster.roll_back(copy);
+    cluster.mend(1);
+    let block = Ban::UserAllowed {
+        user: "anna".to_owned(),
+    };
+    let caller = Some(caller(2));
+    cluster.ask(1, NodeMessage::Block(BanRequest { block, caller }));
+    cluster.mend(0);
+    let bans = bans::of(&cluster.nodes[0]);
+    assert!(
+        matches!(&bans[..], [.., Ban::UserAllowed { .. }]),
+        "{bans:?}"
+    );
+    assert!(cluster.table.is_empty(), "{:?}", cluster.table);
+    let of_node_1 = bans::of(&cluster.nodes[1]);
+    assert_eq!(of_node_1.len(), 1, "{of_node_1:?}");
 }
