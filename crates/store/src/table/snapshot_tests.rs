@@ -532,21 +532,38 @@ fn a_kill_while_saving_leaves_the_previous_file() {
     let table = generations();
     let mut last = 0;
     let mut leftovers = 0;
+    let unfinished = || {
+        let entries = fs::read_dir(&folder.0).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        paths.filter(|found| *found != path).collect::<Vec<_>>()
+    };
     for round in 0..100 {
         let mut saver = start_saver(&path);
         let stamp = || fs::metadata(&path).and_then(|about| about.modified()).ok();
         let before = stamp();
-        // The process is killed at a random moment after its first save.
+        // The process is killed after its first save: at a random moment, or once it has begun to write a file.
         for _ in 0..4000 {
             if stamp() != before {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(Duration::from_micros(random.u64(..20_000)));
+        if round % 2 == 0 {
+            std::thread::sleep(Duration::from_micros(random.u64(..20_000)));
+        } else {
+            for _ in 0..100_000 {
+                if !unfinished().is_empty() {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
         saver.kill().expect("killed");
         saver.wait().expect("gone");
-        leftovers += fs::read_dir(&folder.0).expect("a folder").count() - 1;
+        for left in unfinished() {
+            leftovers += 1;
+            fs::remove_file(left).expect("removed");
+        }
         let restored = table.start_restore(path.clone(), CLOCKS).wait();
         assert_eq!(restored, Ok(2000), "round {round}");
         let now = generation(&table);
