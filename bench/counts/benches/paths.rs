@@ -20,6 +20,7 @@ use veche_counts::Path;
 #[bench::publish_100("publish_100")]
 #[bench::subscribe_recover_10("subscribe_recover_10")]
 #[bench::lua_echo("lua_echo")]
+#[bench::lua_publish("lua_publish")]
 #[bench::table_lookup("table_lookup")]
 #[bench::table_scan_100("table_scan_100")]
 #[bench::idle_turn("idle_turn")]

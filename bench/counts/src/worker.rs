@@ -51,6 +51,27 @@ recovery = "missed"
 subscribe = "client"
 "#;
 
+/// Apart from [`CONFIG`], because each application costs something in every turn.
+const PUBLISHING: &str = r#"
+[server]
+workers = 1
+
+[[listen]]
+address = "127.0.0.1:0"
+hosts = ["*"]
+
+[[route]]
+path = "/ws"
+handler = "push"
+identity = "query:user"
+channels = ["news"]
+
+[[route]]
+path = "/app"
+handler = "lua"
+script = "publish.lua"
+"#;
+
 /// The listener for back ends.
 const PUSH: u32 = 1;
 /// Number of idle connections of the worker whose idle turn is counted.
@@ -121,6 +142,18 @@ pub(crate) fn lua_echo(count: u32) -> Path {
     let message = frame(&[b'x'; 20]);
     let echoed = ask(&mut rig, client, message.clone());
     assert!(echoed.ends_with(&[b'x'; 20]), "it is echoed");
+    repeated(rig, client, &message, WARM, count)
+}
+
+/// A message that a handler in Lua publishes, up to the outbox of the channel's only subscriber.
+pub(crate) fn lua_publish(count: u32) -> Path {
+    let mut rig = WorkerRig::new(PUBLISHING);
+    let subscriber = open(&mut rig, "/ws?user=ann&channel=news");
+    let client = open(&mut rig, "/app");
+    let message = frame(b"hello");
+    ask(&mut rig, client, message.clone());
+    let received = rig.take_sent(subscriber);
+    assert!(received.ends_with(b"hello"), "the subscriber receives it");
     repeated(rig, client, &message, WARM, count)
 }
 

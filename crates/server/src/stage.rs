@@ -32,7 +32,7 @@ const WALL_MS: u64 = 1_767_225_600_000;
 /// The most turns in which a worker has to become idle if no event arrives.
 const TURNS_MAX: u32 = 20_000;
 
-/// Returns a folder with files for configurations: a site, an application, a certificate with its key.
+/// Returns a folder with files for configurations: a site, two applications, a certificate with its key.
 pub(crate) fn folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -45,6 +45,12 @@ pub(crate) fn folder() -> &'static PathBuf {
             (
                 "app.lua",
                 "return { message = function(c, d) c:send(d) end }".to_owned(),
+            ),
+            (
+                "publish.lua",
+                "local veche = require 'veche'\n\
+                 return { message = function(c, d) veche.publish('news', d) end }"
+                    .to_owned(),
             ),
             ("own.pem", made.cert.pem()),
             ("own.key", made.signing_key.serialize_pem()),
