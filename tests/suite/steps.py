@@ -85,6 +85,10 @@ def setup(targets):
     return Step("setup", f"make --silent {targets}", 1800, cores=0)
 
 
+def clippy(options=""):
+    return Step("clippy", f"cargo clippy {CARGO} --all-targets {options} -- -D warnings", 2400, place=IDLE)
+
+
 def soak(seconds):
     return Step(
         "soak", "--nocapture", seconds + 300, cores=0.5, needs=READY, binary="server::soak",
@@ -93,7 +97,6 @@ def soak(seconds):
 
 
 FORMAT = Step("format", "cargo fmt --all --check", 60, cores=0)
-CLIPPY = Step("clippy", f"cargo clippy {CARGO} --all-targets -- -D warnings", 2400, place=IDLE)
 VERDICTS = (
     Step("benchmark verdicts", "python3 -m unittest discover -s bench -t bench", 60),
     Step("suite's verdicts", "python3 -m unittest discover -s tests -t tests", 60),
@@ -144,7 +147,7 @@ QUICK = (
     setup("setup-test"),
     *VERDICTS,
     COUNTED,
-    CLIPPY,
+    clippy(),
     DOCS,
     MODEL,
     INSTRUCTIONS,
@@ -166,9 +169,9 @@ QUICK = (
 # What needs no server.
 CHECK = (
     FORMAT,
-    build(f"--lib {pure_targets()}"),
+    build(f"--profile checks --lib {pure_targets()}"),
     *VERDICTS,
-    CLIPPY,
+    clippy("--profile checks"),
     Step("pure tests", "", 900, needs=BUILT),
     Step(
         "simulator", "", 300, needs=BUILT, binary="sim::worlds", environment={"VECHE_SIM_STEPS": "30000"},
