@@ -145,7 +145,9 @@ impl NodeControl {
                     ..
                 }) = Envelope::decode(&bytes)
                 {
-                    state.bans.extend(number_of(&command.block));
+                    if let Some(number) = number_of(&command.block) {
+                        state.banned(number);
+                    }
                 }
                 let (position, before) = state.append(epoch, bytes.clone());
                 let position = Some(position);
@@ -182,10 +184,7 @@ impl NodeControl {
                 value,
                 ..
             } => {
-                match value {
-                    Some(value) => state.table().insert(name, value),
-                    None => state.table().remove(&name),
-                };
+                state.store(name, value);
                 let is_stored = true;
                 Event::Stored { ticket, is_stored }
             }

@@ -53,8 +53,12 @@ pub(super) struct State {
     /// The first publication with a key, by channel.
     keys: BTreeMap<(Arc<str>, Box<str>), FirstPublication>,
     control: Control,
-    /// The bans in the entries of the control stream.
+    /// The bans that a node may rely on: those in the entries of the control stream, except for `halved` ones.
     pub(super) bans: BTreeSet<u32>,
+    /// The names of bans in the table at the last loss of all data. A ban whose entry is appended afterwards without
+    /// another order for the table is in the control stream only, which a promotion drops. Its node notices the loss and
+    /// repeats both orders.
+    halved: BTreeSet<Bytes>,
     table: BTreeMap<Bytes, Bytes>,
     leases: BTreeMap<NodeId, (Bytes, u64)>,
 }
@@ -415,8 +419,33 @@ impl State {
         }
     }
 
-    pub(super) fn table(&mut self) -> &mut BTreeMap<Bytes, Bytes> {
-        &mut self.table
+    pub(super) fn table(&self) -> &BTreeMap<Bytes, Bytes> {
+        &self.table
+    }
+
+    /// Sets or removes a value of the table of bans.
+    pub(super) fn store(&mut self, name: Bytes, value: Option<Bytes>) {
+        self.halved.remove(&name);
+        match value {
+            Some(value) => self.table.insert(name, value),
+            None => self.table.remove(&name),
+        };
+    }
+
+    /// Records that the entry of a ban was appended.
+    pub(super) fn banned(&mut self, number: u32) {
+        if !self.halved.contains(format!("user:{number}").as_bytes()) {
+            self.bans.insert(number);
+        }
+    }
+
+    /// Loses all data.
+    pub(super) fn flush(&mut self) {
+        let halved = std::mem::take(&mut self.table).into_keys().collect();
+        *self = Self {
+            halved,
+            ..Self::default()
+        };
     }
 
     /// Renews the lease of a node.

@@ -193,7 +193,7 @@ impl World {
             }
             Action::Flush => {
                 self.lose_writes();
-                self.server().state = Stored::default();
+                self.server().state.flush();
                 for node in &mut self.nodes {
                     node.control.due.clear();
                 }

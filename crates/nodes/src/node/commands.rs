@@ -201,9 +201,10 @@ impl NodeCommands {
             return known.is_new(sequence);
         }
         if self.carried_out.len() < SOURCES_MAX {
-            let above = BTreeSet::new();
-            let floor = sequence;
-            self.carried_out.insert(source, CarriedOut { floor, above });
+            // Commands with lower numbers may follow, if the store has lost them and their source appends them again.
+            let above = BTreeSet::from([sequence]);
+            self.carried_out
+                .insert(source, CarriedOut { floor: 0, above });
         }
         true
     }

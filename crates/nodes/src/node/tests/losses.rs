@@ -276,3 +276,22 @@ fn a_lost_ban_that_was_ended_is_not_appended_again() {
     let of_node_1 = bans::of(&cluster.nodes[1]);
     assert_eq!(of_node_1.len(), 1, "{of_node_1:?}");
 }
+
+/// The store loses the first of two bans. A node starts before their node has noticed that, and so knows the second one's
+/// number first.
+#[test]
+fn a_lost_command_reaches_nodes_that_know_a_later_one_of_its_node() {
+    let mut cluster = Cluster::of(1);
+    cluster.ban(0, "anna");
+    cluster.stream.clear();
+    cluster.table.clear();
+    (cluster.top, cluster.epoch) = (0, 2);
+    let message = ban("boris", 1);
+    cluster.nodes[0].performed.push(message.clone());
+    cluster.nodes[0].node.ask(message, None);
+    while let Some(output) = cluster.nodes[0].node.poll() {
+        cluster.take(0, output);
+    }
+    let late = cluster.join();
+    assert_eq!(users(&cluster, late), names(["anna", "boris"]));
+}
