@@ -4,13 +4,23 @@ use super::directives::{Directive, Section};
 use super::effective::EffectiveConfig;
 
 /// The sections and directives that [`EffectiveConfig::agreed`] covers, for people.
-pub const AGREED: &str = "[engine] prefix and on_failover, and all of [[namespace]]";
+pub const AGREED: &str =
+    "[engine] prefix and on_failover, all of [[namespace]], and whether [events] has url and app";
 
-fn is_agreed(directive: &Directive) -> bool {
-    match directive.section {
-        Section::Namespace => true,
-        Section::Engine => matches!(directive.name, "prefix" | "on_failover"),
-        _ => false,
+/// The part of a setting that nodes have to share.
+enum Agreed {
+    Value,
+    /// Whether it is set. Nodes may send events to different URLs, for example to a back end on the same machine.
+    Presence,
+    Nothing,
+}
+
+fn agreed(directive: &Directive) -> Agreed {
+    match (directive.section, directive.name) {
+        (Section::Namespace, _) | (Section::Engine, "prefix" | "on_failover") => Agreed::Value,
+        // One node reports what concerns several, such as the first subscriber of a channel.
+        (Section::Events, "url" | "app") => Agreed::Presence,
+        _ => Agreed::Nothing,
     }
 }
 
@@ -19,13 +29,16 @@ impl EffectiveConfig {
     #[must_use]
     pub fn agreed(&self) -> u64 {
         let settings = self.settings.iter();
-        let lines = settings
-            .filter(|setting| is_agreed(setting.directive))
-            .filter_map(|setting| {
-                let (section, name) = (setting.directive.section.name(), setting.directive.name);
-                let value = setting.value.as_ref()?;
-                Some(format!("{section}.{}.{name}={value}\n", setting.index))
-            });
+        let lines = settings.filter_map(|setting| {
+            let (section, name) = (setting.directive.section.name(), setting.directive.name);
+            let value = setting.value.as_ref()?;
+            let value = match agreed(setting.directive) {
+                Agreed::Value => value.to_string(),
+                Agreed::Presence => "set".to_owned(),
+                Agreed::Nothing => return None,
+            };
+            Some(format!("{section}.{}.{name}={value}\n", setting.index))
+        });
         let bytes = lines.flat_map(String::into_bytes);
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -17,4 +17,8 @@ fn nodes_agree_on_channels_and_not_on_addresses() {
     let longer = namespace.replace('7', "8");
     assert_ne!(agreed(&format!("{REDIS}{longer}")), one);
     assert_ne!(agreed(&format!("{REDIS}prefix = \"b\"\n{namespace}")), one);
+    let events = |url: &str| format!("{REDIS}{namespace}[events]\nurl = \"{url}\"\n");
+    let with_events = agreed(&events("http://127.0.0.1/a"));
+    assert_ne!(with_events, one);
+    assert_eq!(agreed(&events("http://127.0.0.1/b")), with_events);
 }
