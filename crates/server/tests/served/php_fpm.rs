@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[path = "../../../../tests/fpm.rs"]
-mod fpm;
+pub(crate) mod fpm;
 
 use crate::support::{Http, Options, Server, Setup, Socket, USUAL, get, now, on_all, skip, until};
 use fpm::{CHILDREN, Fpm};

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::php_fpm::fpm::{CHILDREN, Fpm};
 use crate::php_workers::has_php;
-use crate::support::{Http, Seen, Socket, get, until};
+use crate::support::{Http, Seen, Socket, get, skip, until};
 
 /// A folder of a template under `veche dev`.
 struct Made {
@@ -20,6 +21,31 @@ struct Made {
 
 impl Made {
     fn start(template: &str) -> Self {
+        Self::changed(template, |_, config| config)
+    }
+
+    /// Starts a template on php-fpm, with the changes to the configuration that docs/guide/php.md names.
+    fn on_fpm(template: &str, fpm: &Fpm) -> Self {
+        Self::changed(template, |folder, config| {
+            fs::write(folder.join("api.key"), "a-key-of-the-tests").expect("written");
+            let api = free_address();
+            let workers = "runtime = \"php\"\ncommand = [\"php\", \"app.php\"]\nworkers = 2\n";
+            assert!(config.contains(workers), "{config}");
+            let fastcgi = format!(
+                "runtime = \"fastcgi\"\naddress = \"unix:{}\"\nscript = \"{}\"\nworkers = {CHILDREN}\n\
+                 api_url = \"http://{api}\"\napi_key_file = \"api.key\"\n",
+                fpm.socket().display(),
+                folder.join("app.php").display(),
+            );
+            let listen = format!(
+                "[[listen]]\naddress = \"{api}\"\nrole = \"internal\"\n\n\
+                 [api]\nkeys = [{{ file = \"api.key\" }}]\n\n"
+            );
+            listen + &config.replace(workers, &fastcgi)
+        })
+    }
+
+    fn changed(template: &str, change: impl FnOnce(&Path, String) -> String) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("veche-{template}-{}-{number}", std::process::id());
@@ -31,12 +57,11 @@ impl Made {
             .output()
             .expect("it runs");
         assert!(made.status.success(), "{made:?}");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        drop(listener);
+        let address = free_address();
         let config = fs::read_to_string(folder.join("veche.toml")).expect("a configuration");
         assert!(config.contains("address = \"127.0.0.1:8080\""));
         let config = config.replace("127.0.0.1:8080", &address.to_string());
+        let config = change(&folder, config);
         fs::write(folder.join("veche.toml"), config).expect("written");
         let child = Self::dev(&folder);
         let made = Self {
@@ -113,6 +138,11 @@ impl Made {
         let room = hear(&mut socket, "room");
         (socket, room)
     }
+}
+
+fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address")
 }
 
 impl Drop for Made {
@@ -212,7 +242,19 @@ fn the_chat_lets_in_users_that_are_logged_in() {
     if !has_php() {
         return;
     }
-    let mut made = Made::start("php-chat");
+    chat(Made::start("php-chat"));
+}
+
+#[test]
+fn the_chat_runs_on_php_fpm() {
+    let Some(fpm) = Fpm::start("chat", "") else {
+        return skip("php-fpm is not installed");
+    };
+    chat(Made::on_fpm("php-chat", &fpm));
+}
+
+/// Registers, chats, leaves, logs out, and logs in again after a restart of the server.
+fn chat(mut made: Made) {
     let ann = json!({"name": "ann", "password": "correct horse"});
     let bob = json!({"name": "bob", "password": "battery staple"});
     assert!(Socket::try_open(made.address, "/ws").is_err());
