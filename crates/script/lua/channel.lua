@@ -1,13 +1,15 @@
 -- `veche.channel`: passes values between coroutines, in order and with back pressure.
 --
--- The buffered values are in `items` from index `head` on; their number is `count`. The value of a coroutine that waits to send
--- is stored in its waiter.
+-- The buffered values are in a linked list of blocks, from index `head` of the `first` block up to index `tail` of the `last`
+-- one; their number is `count`. One table of up to a million values would be resized in a single step of 0.1 s. The value of a
+-- coroutine that waits to send is stored in its waiter.
 local inner = ...
 
 local new_line, give_way = inner.new_line, inner.give_way
 local error, setmetatable, type = error, setmetatable, type
 
 local CAPACITY_MAX = 1000000
+local BLOCK_SIZE = 1024
 
 local Channel = {}
 Channel.__index = Channel
@@ -26,15 +28,28 @@ local function check_value(value, name)
 end
 
 local function push(self, value)
-  self.items[self.head + self.count] = value
-  self.count = self.count + 1
+  local tail = self.tail + 1
+  if tail > BLOCK_SIZE then
+    local block = {}
+    self.last.next = block
+    self.last, tail = block, 1
+  end
+  self.last[tail] = value
+  self.tail, self.count = tail, self.count + 1
 end
 
 local function take(self)
-  local head = self.head
-  local value = self.items[head]
-  self.items[head] = nil
-  self.head, self.count = head + 1, self.count - 1
+  local first, head = self.first, self.head
+  local value = first[head]
+  first[head] = nil
+  self.count = self.count - 1
+  if self.count == 0 then
+    self.first, self.head, self.tail = self.last, 1, 0
+  elseif head == BLOCK_SIZE then
+    self.first, self.head = first.next, 1
+  else
+    self.head = head + 1
+  end
   return value
 end
 
@@ -69,8 +84,11 @@ local function put_back(self, value)
     self.receivers:serve().value = value
     return
   end
+  if self.head == 1 then
+    self.first, self.head = { next = self.first }, BLOCK_SIZE + 1
+  end
   self.head, self.count = self.head - 1, self.count + 1
-  self.items[self.head] = value
+  self.first[self.head] = value
 end
 
 function Channel:send(value)
@@ -142,8 +160,9 @@ return function(capacity)
   if type(capacity) ~= "number" or not (capacity >= 0 and capacity <= CAPACITY_MAX and capacity % 1 == 0) then
     error("bad argument #1 to 'channel': a whole number from 0 to " .. CAPACITY_MAX .. " expected", 2)
   end
+  local block = {}
   return setmetatable({
-    capacity = capacity, items = {}, head = 1, count = 0, is_closed = false,
+    capacity = capacity, first = block, last = block, head = 1, tail = 0, count = 0, is_closed = false,
     senders = new_line(), receivers = new_line(),
   }, Channel)
 end

@@ -23,6 +23,25 @@ function t.values_come_in_order_and_never_more_than_fit()
   check.equal(expected, 10)
 end
 
+function t.many_values_come_in_order()
+  local channel, sent, received = veche.channel(100000), 0, 0
+  for round = 1, 30 do
+    for _ = 1, 1000 + round do
+      sent = sent + 1
+      check.equal(channel:try_send(sent), true)
+    end
+    -- The channel is empty from time to time, and has several blocks at others.
+    local count = round % 10 == 0 and channel:length() or 300
+    for _ = 1, count do
+      received = received + 1
+      check.equal(channel:try_receive(), received)
+    end
+    check.equal(channel:length(), sent - received)
+  end
+  check.equal(select(2, channel:try_receive()), "empty")
+  check.equal(received, sent)
+end
+
 function t.without_capacity_both_meet()
   local channel = veche.channel()
   local sender = veche.spawn(function() return channel:send("x") end)

@@ -46,12 +46,6 @@ const SENDING: &[&str] = &["conn:send", "veche.publish", "veche.push"];
 /// the reason, which the table shows.
 const EXCEPTIONS: &[(&str, Duration, u64, &str)] = &[
     (
-        "channel:try_send",
-        Duration::from_millis(150),
-        32,
-        "not explained: up to a million values are in one table of Lua",
-    ),
-    (
         "queue:try_push",
         Duration::ZERO,
         48,
