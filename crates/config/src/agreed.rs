@@ -8,19 +8,19 @@ pub const AGREED: &str =
     "[engine] prefix and on_failover, all of [[namespace]], and whether [events] has url and app";
 
 /// The part of a setting that nodes have to share.
-enum Agreed {
+enum Agreement {
     Value,
     /// Whether it is set. Nodes may send events to different URLs, for example to a back end on the same machine.
     Presence,
     Nothing,
 }
 
-fn agreed(directive: &Directive) -> Agreed {
+fn agreed(directive: &Directive) -> Agreement {
     match (directive.section, directive.name) {
-        (Section::Namespace, _) | (Section::Engine, "prefix" | "on_failover") => Agreed::Value,
+        (Section::Namespace, _) | (Section::Engine, "prefix" | "on_failover") => Agreement::Value,
         // One node reports what concerns several, such as the first subscriber of a channel.
-        (Section::Events, "url" | "app") => Agreed::Presence,
-        _ => Agreed::Nothing,
+        (Section::Events, "url" | "app") => Agreement::Presence,
+        _ => Agreement::Nothing,
     }
 }
 
@@ -33,9 +33,9 @@ impl EffectiveConfig {
             let (section, name) = (setting.directive.section.name(), setting.directive.name);
             let value = setting.value.as_ref()?;
             let value = match agreed(setting.directive) {
-                Agreed::Value => value.to_string(),
-                Agreed::Presence => "set".to_owned(),
-                Agreed::Nothing => return None,
+                Agreement::Value => value.to_string(),
+                Agreement::Presence => "set".to_owned(),
+                Agreement::Nothing => return None,
             };
             Some(format!("{section}.{}.{name}={value}\n", setting.index))
         });

@@ -25,6 +25,7 @@
 mod callers;
 mod cluster_request;
 mod commands;
+mod control_stream;
 mod output;
 mod peers;
 mod restore;
@@ -37,17 +38,17 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use veche_types::{ConnectionId, Position, WorkerId};
+use veche_types::{ConnectionId, WorkerId};
 
-use crate::engine::peer::{Entries, Event, LEASE_RENEWAL_MS, Order};
+use crate::engine::peer::{Event, LEASE_RENEWAL_MS, Order};
 use crate::{
-    Announcement, Ban, BanRequest, Caller, DecodeError, Envelope, NodeAnswer, NodeId, NodeMessage,
-    NodeReply, Sequencer, Ticket,
+    Announcement, Ban, Caller, DecodeError, Envelope, NodeAnswer, NodeId, NodeMessage, NodeReply,
+    Sequencer, Ticket,
 };
 
 use callers::{caller_of, clear_caller, empty, set_caller};
 use cluster_request::ClusterRequest;
-use commands::{Next, NodeCommands};
+use commands::NodeCommands;
 pub use output::{AnswerCoverage, NodeCounts, Output, Part};
 use peers::PeerNodes;
 pub use peers::{Disagreement, Peer};
@@ -391,26 +392,6 @@ impl Node {
         self.finish_cluster_requests();
     }
 
-    /// Reads the control stream from the last known entry on. If none is known, reads the whole stream and the stored
-    /// bans.
-    fn begin_reading(&mut self) {
-        self.is_current = false;
-        // If the stored bans were not read completely, a known entry of the stream says nothing about bans before it,
-        // so both are read again.
-        if self.commands.is_table_open() {
-            self.commands.forget();
-        }
-        self.read_on();
-        if self.commands.last().is_none() {
-            let ticket = self.ticket();
-            self.commands.read_table(ticket);
-            let table = Arc::from(BLOCKS);
-            self.order(Order::ReadTable { ticket, table });
-        }
-        let ticket = self.ticket();
-        self.order(Order::ReadLeases { ticket });
-    }
-
     fn received(&mut self, bytes: &[u8]) {
         let Some(envelope) = self.decode(bytes) else {
             return;
@@ -442,156 +423,6 @@ impl Node {
                 self.begin(message, origin, envelope.within_ms.into());
             }
         }
-    }
-
-    /// Handles an entry of the control stream that the feed has delivered.
-    fn entry(&mut self, position: Position, before: u64, bytes: &Bytes) {
-        if !self.is_current {
-            self.commands.has_skipped = true;
-            return;
-        }
-        match self.commands.next(position, before, bytes) {
-            Next::Take => self.take_command(bytes),
-            // The feed delivers no entry twice, so the store may have lost entries: the stream is read.
-            Next::Skip => self.read_on(),
-            Next::Gap => {
-                self.counts.gaps += 1;
-                self.begin_reading();
-            }
-        }
-    }
-
-    /// Handles the result of a read of the control stream. `known` is the last known offset when the read was ordered;
-    /// the feed may have delivered later entries since.
-    fn control_read(&mut self, stream: Entries, known: u64) {
-        let Some(last) = self.commands.last() else {
-            // The stored bans are read next.
-            self.commands.set_found(stream.top, stream.entries);
-            return;
-        };
-        if stream.top.epoch != last.epoch
-            || stream.top.offset < known
-            || self.commands.is_replaced(&stream.entries)
-        {
-            // The store has lost entries. Each node appends its commands of the last minute again. This node has
-            // executed the older ones, unless it was cut off for longer than that.
-            self.commands.stream_is_lost(self.now_ms);
-            let are_late = self.now_ms >= self.current_until_ms + commands::AGAIN_MS;
-            return self.begin_again(are_late, true);
-        }
-        if stream.before > last.offset {
-            return self.begin_again(true, false);
-        }
-        for (offset, bytes) in &stream.entries {
-            if *offset > last.offset {
-                self.take_command(bytes);
-            }
-        }
-        if stream.top.offset >= last.offset {
-            self.commands.set_last(stream.top, &stream.entries);
-        }
-        self.caught_up();
-    }
-
-    /// Starts over with the whole stream and the stored bans.
-    fn begin_again(&mut self, are_commands_lost: bool, is_stream_lost: bool) {
-        if are_commands_lost {
-            self.counts.lost += 1;
-            self.outputs.push_back(Output::Lost);
-        }
-        self.commands.forget();
-        let restore = self.restore.get_or_insert_default();
-        restore.is_stream_lost |= is_stream_lost;
-        self.begin_reading();
-    }
-
-    fn caught_up(&mut self) {
-        self.current_until_ms = self.now_ms;
-        if self.is_current {
-            return;
-        }
-        self.is_current = true;
-        self.peers.renew_all(self.now_ms);
-        self.last_echo_ms = self.now_ms;
-        self.append_again();
-        self.announce_at_ms = self.now_ms + LEASE_RENEWAL_MS;
-        self.outputs.push_back(Output::Announce);
-        if std::mem::take(&mut self.commands.has_skipped) {
-            self.read_on();
-        }
-    }
-
-    /// Reads the stream from the last known entry on, while the node keeps working.
-    fn read_on(&mut self) {
-        let ticket = self.ticket();
-        self.commands.read(ticket);
-        let since = self.commands.since();
-        self.order(Order::ReadControl { ticket, since });
-    }
-
-    /// Stores and appends again what may be missing in the table of bans and in the stream. The table comes first,
-    /// because a node that starts reads the stream first and the table afterwards. A store that was rolled back has lost
-    /// both.
-    fn append_again(&mut self) {
-        for (name, value) in self.stores.take() {
-            self.store(name, value);
-        }
-        for (bytes, ban) in self.commands.again(self.now_ms) {
-            if let Some(ban) = ban {
-                self.store_block(&ban);
-            }
-            self.append(bytes);
-        }
-    }
-
-    fn append(&mut self, bytes: Bytes) {
-        let ticket = self.ticket();
-        self.order(Order::Append { ticket, bytes });
-    }
-
-    /// Executes a command of the stream, unless this node has executed it before.
-    fn take_command(&mut self, bytes: &[u8]) {
-        let Some(envelope) = self.decode(bytes) else {
-            return;
-        };
-        let Envelope {
-            source,
-            sequence,
-            within_ms,
-            message,
-        } = envelope;
-        if source == self.id {
-            if let Some(block) = self.commands.mark_read(sequence) {
-                // The other node may have stored its command after this one.
-                self.store_block(&block);
-                self.apply(block);
-            }
-            return;
-        }
-        if !message.is_sequenced() {
-            return self.counts.ignored.add(DecodeError::Foreign);
-        }
-        if !self.commands.is_new(source, sequence) {
-            return;
-        }
-        if let NodeMessage::Block(command) = &message {
-            let name = commands::block_name(&command.block);
-            if self.commands.replace(&name) {
-                self.stores.forget(&name);
-            }
-        }
-        self.counts.commands += 1;
-        let origin = caller_of(&message).map(|caller| TaskOrigin::Node(source, caller));
-        self.begin(message, origin, within_ms.into());
-    }
-
-    /// Has the server process apply a ban whose caller needs no answer.
-    fn apply(&mut self, block: Ban) {
-        let message = NodeMessage::Block(BanRequest {
-            block,
-            caller: None,
-        });
-        self.outputs.push_back(Output::Perform(message));
     }
 
     fn decode(&mut self, bytes: &[u8]) -> Option<Envelope> {

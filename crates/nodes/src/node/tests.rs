@@ -9,7 +9,7 @@ use veche_types::{Epoch, Position, WorkerId};
 
 use super::*;
 use crate::engine::StoreState;
-use crate::engine::peer::LEASE_MS;
+use crate::engine::peer::{Entries, LEASE_MS};
 use crate::{
     BanRequest, CONNECTIONS_LISTED_MAX, ChannelList, ChannelsQuery, ConnectionList, Glob,
     ListConnections, UserAction, UserCommand, UserCommandRequest, UserStatus, UserStatusQuery,
