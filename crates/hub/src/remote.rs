@@ -5,7 +5,7 @@
 //!
 //! * *Publishing.* Publications wait until they are answered. When the connection was lost, those that are to be stored are
 //!   ordered again and marked as repetitions, which the store recognises by their id. Those that are not to be stored fail,
-//!   unless they have a key. Requests that have waited for [`PATIENCE`] ticks without a connection fail.
+//!   unless they have a key. Requests that have waited for [`PATIENCE`] without a connection fail.
 //! * *Following.* A topic is subscribed first; then the position of its channel is looked up, where the feed continues.
 //!   Items that arrive meanwhile are held.
 //! * *Gaps.* After each loss of the feed, and after each [`LOOK_TICKS`] without an item, the top of the channel is compared
@@ -44,9 +44,6 @@ use waiting::Waiting;
 /// wait for a connection.
 const PATIENCE: u32 = 5;
 
-/// The number of ticks after which an order that has waited through several connections fails without one.
-const PATIENCE_MAX: u32 = 4 * PATIENCE;
-
 /// The number of ticks without an item after which the top of a channel is compared with the last seen item.
 const LOOK_TICKS: u32 = 60;
 
@@ -74,8 +71,6 @@ pub struct RemoteEngine {
     rng: fastrand::Rng,
     /// The number of the current connection, if any.
     connection: Option<u64>,
-    /// The tick at which the last connection was lost.
-    lost_at: u32,
     namespaces: Namespaces,
     /// The wildcard topics that are followed.
     topics: HashMap<Arc<str>, Topic, RandomState>,
@@ -154,7 +149,6 @@ impl RemoteEngine {
             reports: VecDeque::new(),
             rng: fastrand::Rng::with_seed(seed),
             connection: None,
-            lost_at: 0,
             namespaces: Namespaces::new(),
             topics: HashMap::default(),
             begun: VecDeque::new(),
@@ -323,16 +317,11 @@ impl RemoteEngine {
     }
 
     /// Fails the requests that have waited for too long without a connection, and the follows that have not started in
-    /// time. The time before the loss of the connection does not count: the next one repeats an order that a slow store
-    /// has not answered.
+    /// time.
     fn lose_patience(&mut self) {
         if self.connection.is_none() {
             let ticks = self.ticks;
-            let is_lost_for_long = ticks.wrapping_sub(self.lost_at) >= PATIENCE;
-            let is_over = |(since, _): &(u32, Task)| {
-                let waited = ticks.wrapping_sub(*since);
-                waited >= PATIENCE_MAX || is_lost_for_long && waited >= PATIENCE
-            };
+            let is_over = |(since, _): &(u32, Task)| ticks.wrapping_sub(*since) >= PATIENCE;
             while let Some((_, task)) = self.waiting.take_first_if(is_over) {
                 self.give_up(task);
             }

@@ -116,9 +116,7 @@ impl RemoteEngine {
     /// Handles the loss of the connection. Ordered publications that are neither stored nor have a key fail, because
     /// their outcome can't be determined later.
     fn disconnected(&mut self) {
-        if self.connection.take().is_some() {
-            self.lost_at = self.ticks;
-        }
+        self.connection = None;
         for place in 0..self.entries.end() {
             if let Some(entry) = self.entries.get_mut(place) {
                 self.has_unsure |= entry.is_unsure;

@@ -241,40 +241,6 @@ fn only_an_empty_channel_is_reported_as_empty() {
     }
 }
 
-/// A slow store is followed by a short loss of the connection: the next connection repeats the order.
-#[test]
-fn the_wait_before_a_loss_of_the_connection_does_not_count() {
-    let mut bench = bench();
-    bench.outlet.answers.clear();
-    bench.publish("a");
-    for _ in 0..10 {
-        bench.hub.maintain();
-    }
-    tell(&mut bench, Event::Down);
-    for look in 1..=5 {
-        tell(&mut bench, Event::Forgotten);
-        assert_eq!(bench.outlet.answers, [], "{look}");
-        bench.hub.maintain();
-    }
-    tell(&mut bench, Event::Forgotten);
-    assert_eq!(bench.outlet.answers, [HubReply::Failed]);
-}
-
-/// The store answers on none of many connections.
-#[test]
-fn requests_fail_after_many_connections() {
-    let mut bench = bench();
-    bench.outlet.answers.clear();
-    bench.publish("a");
-    for look in 1..=20 {
-        tell(&mut bench, Event::Down);
-        assert_eq!(bench.outlet.answers, [], "{look}");
-        bench.hub.maintain();
-        tell(&mut bench, Event::Up(1 + look, StoreState::Same));
-    }
-    assert_eq!(bench.outlet.answers, [HubReply::Failed]);
-}
-
 /// A request without a connection fails at the fifth maintenance.
 #[test]
 fn requests_without_a_connection_fail_after_a_while() {
