@@ -4,8 +4,10 @@
 //! [events](RemoteEngine::handle) back. Offsets need not be dense here.
 //!
 //! * *Publishing.* Publications wait until they are answered. When the connection was lost, those that are to be stored are
-//!   ordered again and marked as repetitions, which the store recognises by their id. Those that are not to be stored fail,
-//!   unless they have a key. Requests that have waited for [`PATIENCE`] without a connection fail.
+//!   ordered again and marked as repetitions, which the store recognises by their id. Each attempt has a number in the id:
+//!   if the store has lost the first attempt and stores the second one at the same offset, the comparison with the last
+//!   seen item finds the loss. Those that are not to be stored fail, unless they have a key. Requests that have waited for
+//!   [`PATIENCE`] without a connection fail.
 //! * *Following.* A topic is subscribed first; then the position of its channel is looked up, where the feed continues.
 //!   Items that arrive meanwhile are held.
 //! * *Gaps.* After each loss of the feed, and after each [`LOOK_TICKS`] without an item, the top of the channel is compared
@@ -215,6 +217,9 @@ impl RemoteEngine {
                 slot,
                 ..
             } => {
+                if sent_at.is_some() {
+                    publish.data = data::next_attempt(&publish.data);
+                }
                 let mut publish = publish.clone();
                 publish.ticket = ticket;
                 if let Some(keep) = &mut publish.keep {

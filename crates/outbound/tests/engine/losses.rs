@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use veche_calls::redis::RedisDatabase;
-use veche_hub::{ChannelQuery, RemoteEngine};
+use veche_hub::{ChannelQuery, PublishOptions, RemoteEngine};
 use veche_nodes::NodeId;
 use veche_outbound::engine::EngineSettings;
 
@@ -175,6 +175,34 @@ fn publications_in_flight_are_stored_once() {
     }
     assert_eq!(bench.outlet.texts(1), expected);
     assert_eq!(bench.outlet.lost, [0; 0]);
+}
+
+/// The repetition of a publication with an idempotency key is not taken for another publication with this key.
+#[test]
+fn keyed_publications_in_flight_are_not_skipped() {
+    let server = Arc::new(Server::start(&[]));
+    let mut bench = node(&server, 1);
+    bench.subscribe(1, None);
+    let mut expected = Vec::new();
+    for round in 0..20 {
+        for number in 0..20 {
+            let text = format!("{round}.{number}");
+            let options = PublishOptions {
+                idempotency_key: Some(text.as_str().into()),
+                ..PublishOptions::default()
+            };
+            bench.publish_with(&text, Some(options));
+            expected.push(text);
+        }
+        server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+        bench.settle();
+    }
+    for _ in 0..5 {
+        bench.settle();
+    }
+    assert_eq!((bench.published.len(), bench.failed), (400, 0));
+    assert!(bench.published.iter().all(|one| !one.is_skipped));
+    assert_eq!(bench.outlet.texts(1), expected);
 }
 
 #[test]
