@@ -66,6 +66,7 @@ const UNKNOWN: Position = Position {
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: ChannelEntries,
+    /// The requests, each after the value of `ticks_apart` when it was ordered.
     waiting: Waiting<(u32, Task)>,
     waiting_bytes: usize,
     orders: Vec<wire::Order>,
@@ -79,6 +80,8 @@ pub struct RemoteEngine {
     /// The channels whose feed was requested and is not live yet, each after the tick of the request.
     begun: VecDeque<(u32, Arc<str>)>,
     ticks: u32,
+    /// The number of ticks without a connection.
+    ticks_apart: u32,
     now_ms: u64,
     /// The indices of the channels to check next: for missed items, and for unused slots.
     next_checks: [u32; 2],
@@ -155,6 +158,7 @@ impl RemoteEngine {
             topics: HashMap::default(),
             begun: VecDeque::new(),
             ticks: 0,
+            ticks_apart: 0,
             now_ms: 0,
             next_checks: [0; 2],
             ignored: 0,
@@ -196,7 +200,7 @@ impl RemoteEngine {
     /// Orders a task: now, or as soon as the engine is connected.
     fn order(&mut self, task: Task) {
         let ticket = self.waiting.next();
-        self.waiting.push((self.ticks, task));
+        self.waiting.push((self.ticks_apart, task));
         if self.connection.is_some() {
             self.send(ticket);
         }
@@ -325,7 +329,8 @@ impl RemoteEngine {
     /// time.
     fn lose_patience(&mut self) {
         if self.connection.is_none() {
-            let ticks = self.ticks;
+            self.ticks_apart = self.ticks_apart.wrapping_add(1);
+            let ticks = self.ticks_apart;
             let is_over = |(since, _): &(u32, Task)| ticks.wrapping_sub(*since) >= PATIENCE;
             while let Some((_, task)) = self.waiting.take_first_if(is_over) {
                 self.give_up(task);
