@@ -4,8 +4,10 @@
 //! [events](RemoteEngine::handle) back. Offsets need not be dense here.
 //!
 //! * *Publishing.* Publications wait until they are answered. When the connection was lost, those that are to be stored are
-//!   ordered again and marked as repetitions, which the store recognises by their id. Those that are not to be stored fail,
-//!   unless they have a key. Requests that have waited for [`PATIENCE`] without a connection fail.
+//!   ordered again and marked as repetitions, which the store recognises by their id. Each attempt has a number in the id:
+//!   if the store has lost the first attempt and stores the second one at the same offset, the comparison with the last
+//!   seen item finds the loss. Those that are not to be stored fail, unless they have a key. Requests that have waited for
+//!   [`PATIENCE`] without a connection fail.
 //! * *Following.* A topic is subscribed first; then the position of its channel is looked up, where the feed continues.
 //!   Items that arrive meanwhile are held.
 //! * *Gaps.* After each loss of the feed, and after each [`LOOK_TICKS`] without an item, the top of the channel is compared
@@ -64,6 +66,7 @@ const UNKNOWN: Position = Position {
 #[derive(Debug)]
 pub struct RemoteEngine {
     entries: ChannelEntries,
+    /// The requests, each after the value of `ticks_apart` when it was ordered.
     waiting: Waiting<(u32, Task)>,
     waiting_bytes: usize,
     orders: Vec<wire::Order>,
@@ -77,6 +80,8 @@ pub struct RemoteEngine {
     /// The channels whose feed was requested and is not live yet, each after the tick of the request.
     begun: VecDeque<(u32, Arc<str>)>,
     ticks: u32,
+    /// The number of ticks without a connection.
+    ticks_apart: u32,
     now_ms: u64,
     /// The indices of the channels to check next: for missed items, and for unused slots.
     next_checks: [u32; 2],
@@ -153,6 +158,7 @@ impl RemoteEngine {
             topics: HashMap::default(),
             begun: VecDeque::new(),
             ticks: 0,
+            ticks_apart: 0,
             now_ms: 0,
             next_checks: [0; 2],
             ignored: 0,
@@ -194,7 +200,7 @@ impl RemoteEngine {
     /// Orders a task: now, or as soon as the engine is connected.
     fn order(&mut self, task: Task) {
         let ticket = self.waiting.next();
-        self.waiting.push((self.ticks, task));
+        self.waiting.push((self.ticks_apart, task));
         if self.connection.is_some() {
             self.send(ticket);
         }
@@ -215,6 +221,9 @@ impl RemoteEngine {
                 slot,
                 ..
             } => {
+                if sent_at.is_some() {
+                    publish.data = data::next_attempt(&publish.data);
+                }
                 let mut publish = publish.clone();
                 publish.ticket = ticket;
                 if let Some(keep) = &mut publish.keep {
@@ -320,7 +329,8 @@ impl RemoteEngine {
     /// time.
     fn lose_patience(&mut self) {
         if self.connection.is_none() {
-            let ticks = self.ticks;
+            self.ticks_apart = self.ticks_apart.wrapping_add(1);
+            let ticks = self.ticks_apart;
             let is_over = |(since, _): &(u32, Task)| ticks.wrapping_sub(*since) >= PATIENCE;
             while let Some((_, task)) = self.waiting.take_first_if(is_over) {
                 self.give_up(task);

@@ -10,7 +10,7 @@ use veche_hub::{Epoch, Position};
 use veche_nodes::NodeId;
 use veche_nodes::engine::StoreState as Found;
 use veche_nodes::engine::channel::{
-    self, Check, Direction, Keep, Order, Publish, Published, Read, id_of,
+    self, Check, Direction, Keep, Order, Publish, Published, Read, id_of, is_same_publication,
 };
 use veche_nodes::engine::peer::{Entries, LEASE_MS};
 
@@ -239,7 +239,7 @@ impl State {
         let key = publish.key.clone();
         let key = key.map(|key| (Arc::clone(&publish.channel), key));
         if let Some((first, position)) = key.as_ref().and_then(|key| self.keys.get(key)) {
-            let result = match *first == id {
+            let result = match is_same_publication(*first, id) {
                 true => Published::Done(*position, None),
                 false => Published::Skipped(*position),
             };
@@ -258,7 +258,9 @@ impl State {
             let is_of = channel.epoch == Some(since.epoch);
             let since = if is_of { since.offset } else { 0 };
             let mut behind = channel.stored.range(since + 1..);
-            if let Some((offset, _)) = behind.find(|(_, one)| id_of(&one.data) == Some(id)) {
+            if let Some((offset, _)) = behind.find(|(_, one)| {
+                id_of(&one.data).is_some_and(|other| is_same_publication(other, id))
+            }) {
                 let position = channel.position_at(*offset);
                 return Ok((Published::Done(position, None), None));
             }

@@ -42,7 +42,7 @@ impl Engine for RemoteEngine {
     }
 
     fn publish(&mut self, offer: &mut NewPublication<'_, '_>) -> OrderResult {
-        let id = self.rng.u64(1..);
+        let id = data::first_id(&mut self.rng);
         let info = offer.info.map(|info| &**info);
         let payload = offer.payload.borrow();
         let data = data::encode(id, payload, offer.at_ms, offer.event, info);

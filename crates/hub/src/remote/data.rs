@@ -3,7 +3,7 @@
 //! | bytes | publication |
 //! |---|---|
 //! | 0 | [`DATA_VERSION`] |
-//! | 1–8 | its id, big-endian |
+//! | 1–8 | its id, big-endian; the last byte is the number of the attempt to order it |
 //! | 9–16 | milliseconds since 1970, big-endian |
 //! | 17 | kind of the payload in bits 0–1, event in bits 2–3, whether there is an info in bit 4 |
 //! | – | the info: its length in four bytes, big-endian, then the client and the tags |
@@ -25,6 +25,7 @@ const KINDS: [PayloadKind; 3] = [PayloadKind::Text, PayloadKind::Json, PayloadKi
 const EVENTS: [FeedEvent; 3] = [FeedEvent::Published, FeedEvent::Joined, FeedEvent::Left];
 const HAS_INFO: u8 = 1 << 4;
 const HEAD_BYTES: usize = 18;
+const ATTEMPT_PLACE: usize = 8;
 
 /// Maximum number of tags that are decoded.
 const TAGS_MAX: usize = 1024;
@@ -57,6 +58,20 @@ pub(crate) fn encode(
     }
     out.extend_from_slice(payload.bytes);
     out.into()
+}
+
+/// Returns an id for the first attempt to order a publication.
+pub(crate) fn first_id(rng: &mut fastrand::Rng) -> u64 {
+    rng.u64(1..1 << (u64::BITS - u8::BITS)) << u8::BITS
+}
+
+/// Returns an encoded publication with the id of the next attempt to order it.
+pub(crate) fn next_attempt(data: &[u8]) -> Bytes {
+    let mut data = data.to_vec();
+    if let Some(attempt) = data.get_mut(ATTEMPT_PLACE) {
+        *attempt = attempt.wrapping_add(1);
+    }
+    data.into()
 }
 
 /// Decodes a publication; its position is transferred separately. `None`: the bytes are invalid, or of another version.
@@ -238,6 +253,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn attempts_of_one_publication_differ_in_their_number() {
+        let id = first_id(&mut fastrand::Rng::with_seed(1));
+        let payload = PayloadRef {
+            kind: PayloadKind::Text,
+            bytes: b"text",
+        };
+        let mut data = encode(id, payload, 1, FeedEvent::Published, None);
+        let first = decode(&data);
+        for attempt in 1..=u64::from(u8::MAX) {
+            data = next_attempt(&data);
+            assert_eq!(id_of(&data), Some(id + attempt));
+            assert_eq!(decode(&data), first);
+        }
+        assert_eq!(id_of(&next_attempt(&data)), Some(id));
     }
 
     #[test]

@@ -302,12 +302,14 @@ impl RemoteEngine {
         };
         self.waiting_bytes -= publish.data.len();
         let entry = slot.and_then(|slot| self.entries.get_mut(slot));
-        if let (Published::Done(Some(position), _), Some(entry)) = (result, entry) {
-            let id = id_of(&publish.data).unwrap_or_default();
+        if let (Published::Done(Some(position), nodes), Some(entry)) = (result, entry) {
+            // If an earlier attempt has stored the publication, it is unknown with which id.
+            let id = nodes.and_then(|_| id_of(&publish.data)).unwrap_or_default();
             let is_followed = entry.feed == FeedState::Live;
             if position.epoch == entry.epoch {
-                // While the entry is unsure, its known position must not change, because the store is compared with it.
-                if !entry.is_unsure {
+                // The store is compared with the known position: it must have an id, and must not change while the entry
+                // is unsure.
+                if !entry.is_unsure && id != 0 {
                     entry.note_known(position.offset, id);
                 }
             } else if !is_followed || !entry.has_position() {

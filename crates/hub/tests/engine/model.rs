@@ -10,6 +10,7 @@ use veche_hub::{Epoch, Hub, Options, Position, PublishOptions, RemoteEngine, Wor
 use veche_nodes::engine::StoreState as State;
 use veche_nodes::engine::channel::{
     Direction, Event, Found, Keep, Members, Occupancy, Order, Publish, Published, id_of,
+    is_same_publication,
 };
 use veche_nodes::engine::peer::Entries;
 
@@ -320,7 +321,7 @@ impl Model {
             .or_default();
         let key = publish.key.as_deref();
         if let Some((first, position)) = key.and_then(|key| channel.keys.get(key)) {
-            return match *first == id {
+            return match is_same_publication(*first, id) {
                 true => Published::Done(*position, None),
                 false => Published::Skipped(*position),
             };
@@ -332,7 +333,9 @@ impl Model {
                 let is_of = since.epoch == channel.position().epoch;
                 let since = if is_of { since.offset } else { 0 };
                 let mut behind = channel.stored.range(since + 1..);
-                if let Some((offset, _)) = behind.find(|(_, data)| id_of(data) == Some(id)) {
+                if let Some((offset, _)) = behind.find(|(_, data)| {
+                    id_of(data).is_some_and(|other| is_same_publication(other, id))
+                }) {
                     let offset = *offset;
                     return Published::Done(
                         Some(Position {

@@ -263,3 +263,22 @@ fn requests_without_a_connection_fail_after_a_while() {
     }
     assert_eq!(bench.outlet.answers.len(), 1);
 }
+
+/// The time that a request has waited with a connection does not count: when the connection is lost, the request waits
+/// for the next one.
+#[test]
+fn a_wait_with_a_connection_does_not_count() {
+    let mut bench = bench();
+    bench.outlet.answers.clear();
+    bench.publish("a");
+    for _ in 0..10 {
+        bench.hub.maintain();
+    }
+    tell(&mut bench, Event::Down);
+    for look in 1..=5 {
+        assert_eq!(bench.outlet.answers, [], "{look}");
+        bench.hub.maintain();
+        tell(&mut bench, Event::Forgotten);
+    }
+    assert_eq!(bench.outlet.answers, [HubReply::Failed]);
+}

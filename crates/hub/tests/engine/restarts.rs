@@ -4,7 +4,9 @@
 use bytes::Bytes;
 use veche_hub::{Epoch, Hub, Options, Position, RemoteEngine, SubscribeOptions, Ticket, WorkerId};
 use veche_nodes::engine::StoreState;
-use veche_nodes::engine::channel::{Check, Event, Found, Order, Published, id_of};
+use veche_nodes::engine::channel::{
+    Check, Event, Found, Order, Publish, Published, id_of, is_same_publication,
+};
 use veche_nodes::engine::peer::Entries;
 
 use crate::bench::{Bench, CHANNEL};
@@ -53,6 +55,14 @@ fn check_of(orders: &[Order]) -> Check {
     check.expect("the channel is compared")
 }
 
+fn publish_of(orders: Vec<Order>) -> Publish {
+    let publish = orders.into_iter().find_map(|order| match order {
+        Order::Publish(publish) => Some(*publish),
+        _ => None,
+    });
+    publish.expect("it is submitted")
+}
+
 fn found(ticket: u64, top: Position, id: u64, latest: Option<(u64, Bytes)>) -> Event {
     let found = Some(Found { top, id, latest });
     Event::Checked { ticket, found }
@@ -62,11 +72,7 @@ fn found(ticket: u64, top: Position, id: u64, latest: Option<(u64, Bytes)>) -> E
 pub(crate) fn publish(bench: &mut Bench<RemoteEngine>, text: &str, position: Position) -> Bytes {
     bench.publish(text);
     let orders = std::mem::take(bench.hub.engine().take_orders());
-    let publish = orders.into_iter().find_map(|order| match order {
-        Order::Publish(publish) => Some(publish),
-        _ => None,
-    });
-    let publish = publish.expect("it is submitted");
+    let publish = publish_of(orders);
     let result = Published::Done(Some(position), Some(1));
     let ticket = publish.ticket;
     tell(bench, Event::Published { ticket, result });
@@ -294,6 +300,66 @@ fn a_repeated_order_begins_an_epoch_of_its_own() {
     assert_eq!(epochs.len(), 4);
     let different: std::collections::HashSet<_> = epochs.iter().collect();
     assert_eq!(different.len(), 4, "{epochs:?}");
+}
+
+/// A store that was rolled back may store a repeated publication at the offset of its lost first attempt, after another
+/// publication that the subscribers do not have. The two attempts have different ids, so that the comparison with the
+/// known publication finds the loss.
+#[test]
+fn a_repetition_differs_from_its_lost_first_attempt() {
+    let mut bench = bench();
+    bench.publish("a");
+    let first = publish_of(std::mem::take(bench.hub.engine().take_orders()));
+    let first_id = id_of(&first.data).expect("it has one");
+    tell(&mut bench, item(at(1, 3), 0, &first.data));
+    let mut ids = vec![first_id];
+    for number in 2..5 {
+        tell(&mut bench, Event::Down);
+        let orders = tell(&mut bench, Event::Up(number, StoreState::Restarted));
+        assert_eq!(check_of(&orders).seen, Some((at(1, 3), first_id)));
+        let second = publish_of(orders);
+        assert!(second.repeats_since.is_some());
+        assert_eq!(second.data[9..], first.data[9..]);
+        let id = id_of(&second.data).expect("it has one");
+        assert!(is_same_publication(first_id, id));
+        assert!(!ids.contains(&id), "{id:x} of {ids:x?}");
+        ids.push(id);
+    }
+}
+
+/// If an earlier attempt has stored a publication, its id is unknown, so the store is compared with the publication
+/// before it, whose id is known. A publication that was stored by the last attempt has the id of that attempt.
+#[test]
+fn the_store_is_compared_with_a_publication_of_known_id() {
+    for (nodes, offset) in [(None, 3), (Some(1), 5)] {
+        let mut bench = bench();
+        let data = publish(&mut bench, "a", at(1, 3));
+        bench.publish("b");
+        tell(&mut bench, Event::Down);
+        let again = publish_of(tell(&mut bench, Event::Up(2, StoreState::Same)));
+        let (ticket, result) = (again.ticket, Published::Done(Some(at(1, 5)), nodes));
+        tell(&mut bench, Event::Published { ticket, result });
+        tell(&mut bench, Event::Down);
+        let check = check_of(&tell(&mut bench, Event::Up(3, StoreState::Restarted)));
+        let data = if offset == 3 { data } else { again.data };
+        let id = id_of(&data).expect("it has one");
+        assert_eq!(check.seen, Some((at(1, offset), id)));
+    }
+}
+
+/// A subscription begins at a publication whose id the store did not tell. The feed tells it.
+#[test]
+fn the_feed_tells_an_unknown_id() {
+    let mut bench = begun();
+    let check = check_of(&tell(&mut bench, Event::Followed(CHANNEL.into())));
+    tell(&mut bench, found(check.ticket, at(1, 3), 0, None));
+    bench.publish("a");
+    let data = publish_of(std::mem::take(bench.hub.engine().take_orders())).data;
+    tell(&mut bench, item(at(1, 3), 0, &data));
+    tell(&mut bench, Event::Down);
+    let check = check_of(&tell(&mut bench, Event::Up(2, StoreState::Restarted)));
+    let id = id_of(&data).expect("it has one");
+    assert_eq!(check.seen, Some((at(1, 3), id)));
 }
 
 /// Before the comparison with the restarted store is answered, no other answer changes the known position of a channel.

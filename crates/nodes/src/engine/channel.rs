@@ -60,7 +60,8 @@ pub struct Publish {
     pub channel: Arc<str>,
     /// The channel's topic, if it differs from the channel's name.
     pub topic: Option<Arc<str>>,
-    /// The encoded publication. Its [id](crate::engine::channel::id_of) distinguishes it from all others.
+    /// The encoded publication. Its [id](crate::engine::channel::id_of) distinguishes it from all others, and this attempt
+    /// to order it from the earlier ones.
     pub data: Bytes,
     /// How the channel stores publications; `None`: this one is not stored.
     pub keep: Option<Keep>,
@@ -292,10 +293,18 @@ pub enum Members {
 /// The first byte of encoded publications, which identifies the version of the encoding.
 pub const DATA_VERSION: u8 = 1;
 
-/// Returns the id of an encoded publication, bytes 1 to 8, big-endian; `None` if the bytes are not a publication.
+/// Returns the id of an encoded publication, bytes 1 to 8, big-endian; `None` if the bytes are not a publication. The last
+/// byte is the number of the attempt to order it: a store that was rolled back may store a later attempt at the offset of
+/// the lost first one, after other publications.
 #[must_use]
 pub fn id_of(data: &[u8]) -> Option<u64> {
     let (version, rest) = data.split_first()?;
     let id = rest.first_chunk()?;
     (*version == DATA_VERSION).then_some(u64::from_be_bytes(*id))
+}
+
+/// Returns whether two ids belong to attempts to order one publication.
+#[must_use]
+pub fn is_same_publication(one: u64, other: u64) -> bool {
+    one >> u8::BITS == other >> u8::BITS
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use veche_calls::redis::RedisDatabase;
-use veche_hub::{ChannelQuery, RemoteEngine};
+use veche_hub::{ChannelQuery, PublishOptions, RemoteEngine};
 use veche_nodes::NodeId;
 use veche_outbound::engine::EngineSettings;
 
@@ -353,4 +353,26 @@ fn the_first_publication_of_an_epoch_is_stored_once() {
     assert_eq!(bench.outlet.texts(1), ["a", "b", "c"]);
     assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "1");
     assert_eq!((bench.outlet.lost.len(), bench.failed), (1, 0));
+}
+
+/// A publication with an idempotency key was stored, but its answer was lost. The repetition is not taken for another
+/// publication with this key.
+#[test]
+fn a_repetition_with_a_key_is_not_skipped() {
+    let server = Arc::new(Server::start(&[]));
+    let relay = Relay::to(server.port());
+    let mut bench = impatient(&relay, &server);
+    bench.subscribe(1, None);
+    bench.publish_and_settle("a");
+    relay.silence_replies();
+    let options = PublishOptions {
+        idempotency_key: Some("key".into()),
+        ..PublishOptions::default()
+    };
+    bench.publish_with("b", Some(options));
+    bench.settle();
+    let last = bench.published.last().expect("it is answered");
+    assert!(!last.is_skipped);
+    assert_eq!((bench.published.len(), bench.failed), (2, 0));
+    assert_eq!(server.cli(&["XLEN", "test:s:kept:1"]), "2");
 }

@@ -9,14 +9,17 @@ local known = redis.call('MGET', KEYS[3], KEYS[5])
 local generation = known[1] or '0'
 -- Refuses a delayed command: a later connection of the port has repeated it.
 if known[2] and tonumber(known[2]) > tonumber(ARGV[13]) then return {'unknown'} end
+-- The last byte of the id is the number of the attempt, which the comparison with a restarted store (check.lua) needs. Attempts
+-- of one publication have the other bytes in common.
 local id = string.sub(ARGV[3], 2, 9)
+local common = string.sub(ARGV[3], 2, 8)
 local is_keyed = ARGV[8] ~= ''
 if is_keyed then
   -- The id (8 bytes) and the position of the first publication with this key.
   local first = redis.call('GET', KEYS[4])
   if first then
     local position = string.sub(first, 9)
-    if string.sub(first, 1, 8) == id then return {'done', position, -1, redis.call('GET', KEYS[6])} end
+    if string.sub(first, 1, 7) == common then return {'done', position, -1, redis.call('GET', KEYS[6])} end
     return {'skipped', position}
   end
 end
@@ -33,7 +36,7 @@ if ARGV[11] ~= '' and not is_new then
   local since = ARGV[12] == epoch and tonumber(ARGV[11]) or 0
   local list = redis.call('XRANGE', KEYS[2], string.format('%.0f', since + 1), '+')
   for _, entry in ipairs(list) do
-    if string.sub(entry[2][2], 2, 9) == id then
+    if string.sub(entry[2][2], 2, 8) == common then
       return {'done', epoch .. ':' .. string.match(entry[1], '^%d+'), -1, redis.call('GET', KEYS[6])}
     end
   end
