@@ -175,7 +175,7 @@ fn hello(
         }
     };
     is_written.map_err(|error| error.to_string())?;
-    process.write_frame(&bytes);
+    process.write_frame(bytes);
     if let Some(why) = refused {
         process.flush();
         return Err(format!("the process is refused: {why}"));
@@ -211,6 +211,6 @@ pub(crate) fn hand_own(process: &mut PoolProcess, name: EventName, now: Instant)
     )
     .is_ok()
     {
-        process.hand(name, &frame, None, now);
+        process.hand(name, frame, None, now);
     }
 }
