@@ -1,8 +1,8 @@
 //! The quick forms of heads: read and written exactly as by the general code.
 
 use veche_runtime::wire::{
-    EventConnection, EventName, Frame, FromWorker, HandlerEnd, Limits, OutgoingEvent, answer_id,
-    encode, encode_message,
+    EventConnection, EventName, Frame, FrameLimits, FromWorker, HandlerEnd, OutgoingEvent,
+    answer_id, encode, encode_message,
 };
 use veche_runtime::{Attribute, Attributes, Event};
 use veche_types::{ConnectionId, MessageKind};
@@ -128,12 +128,12 @@ fn messages_are_written_as_by_the_general_writer() {
                     attributes: Some(&attributes),
                 };
                 let mut quick = b"before".to_vec();
-                let written = encode_message(&mut quick, Limits::default(), &event, known);
+                let written = encode_message(&mut quick, FrameLimits::default(), &event, known);
                 assert_eq!(written, Some(Ok(())));
                 let mut general = b"before".to_vec();
                 let outgoing = OutgoingEvent::of(&event, 0, known).expect("a message");
                 let (head, parts) = (&outgoing.head, &outgoing.parts);
-                encode(&mut general, Limits::default(), head, parts).expect("it is short");
+                encode(&mut general, FrameLimits::default(), head, parts).expect("it is short");
                 assert_eq!(String::from_utf8(quick), String::from_utf8(general));
             }
         }
@@ -148,9 +148,9 @@ fn messages_are_written_as_by_the_general_writer() {
     let (kind, data) = (MessageKind::Text, &b"hello"[..]);
     let message = Event::Message { id, kind, data };
     let mut out = Vec::new();
-    assert!(encode_message(&mut out, Limits::default(), &message, known).is_none());
+    assert!(encode_message(&mut out, FrameLimits::default(), &message, known).is_none());
     assert!(out.is_empty());
-    let limits = Limits {
+    let limits = FrameLimits {
         head_bytes_max: 1000,
         payload_bytes_max: 4,
     };

@@ -236,7 +236,7 @@ pub fn encode(
 pub(super) fn seal(
     out: &mut Vec<u8>,
     from: usize,
-    limits: Limits,
+    limits: FrameLimits,
     parts: &[&[u8]],
 ) -> Result<(), FrameTooLong> {
     let head_bytes = out.len() - from - PREFIX_BYTES;

@@ -1,12 +1,12 @@
 //! The heads of messages and of answers that only send, without a general parser or writer of JSON.
 //!
 //! Nearly all frames of a busy worker are of these two forms, written as SDKs and Veche write them: fields in this order
-//! and no spaces. Whatever differs is left to the general code, which accepts and writes the same.
+//! and no spaces. Other heads are left to the general code, which reads and writes these forms alike.
 
 use veche_calls::WorkerConnection;
 use veche_types::{MessageKind, PayloadKind};
 
-use super::frame::{Frame, FrameTooLong, Limits, PREFIX_BYTES, seal};
+use super::frame::{Frame, FrameLimits, FrameTooLong, PREFIX_BYTES, seal};
 use super::from_worker::{EFFECTS_MAX, FromWorker, HandlerEnd, HandlerOutput, WorkerEffect};
 use super::head::EventName;
 use super::part::PayloadParts;
@@ -22,7 +22,7 @@ const MESSAGE_HEAD_BYTES: usize = 160;
 /// The frame exceeds the limits; nothing was appended.
 pub fn encode_message(
     out: &mut Vec<u8>,
-    limits: Limits,
+    limits: FrameLimits,
     event: &Event<'_>,
     known: EventConnection<'_>,
 ) -> Option<Result<(), FrameTooLong>> {
