@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tracing::debug;
 use veche_runtime::wire::{
     AppDescription, EventHead, EventName, Frame, FrameKind, FrameLimits, FromWorker, HandlerEnd,
-    encode,
+    answer_id, encode,
 };
 
 use crate::figures::PoolFigures;
@@ -25,6 +25,19 @@ struct Envelope {
     kind: FrameKind,
     id: Option<u64>,
     event: Option<Value>,
+}
+
+impl Envelope {
+    fn read(head: &[u8]) -> serde_json::Result<Self> {
+        match answer_id(head) {
+            Some(id) => Ok(Self {
+                kind: FrameKind::Answer,
+                id: Some(id),
+                event: None,
+            }),
+            None => serde_json::from_slice(head),
+        }
+    }
 }
 
 /// The results of the frames of one read.
@@ -54,8 +67,7 @@ pub(crate) fn handle_frame(
     let Pool {
         options, shared, ..
     } = pool;
-    let envelope: Envelope =
-        serde_json::from_slice(read.head).map_err(|error| error.to_string())?;
+    let envelope = Envelope::read(read.head).map_err(|error| error.to_string())?;
     let is_begun = process.events != 0 || process.state == PoolProcessState::Ready;
     match (envelope.kind, is_begun) {
         (FrameKind::Hello, false) => hello(process, read, options, outcome, shared, now),
@@ -163,7 +175,7 @@ fn hello(
         }
     };
     is_written.map_err(|error| error.to_string())?;
-    process.write_frame(&bytes);
+    process.write_frame(bytes);
     if let Some(why) = refused {
         process.flush();
         return Err(format!("the process is refused: {why}"));
@@ -199,6 +211,6 @@ pub(crate) fn hand_own(process: &mut PoolProcess, name: EventName, now: Instant)
     )
     .is_ok()
     {
-        process.hand(name, &frame, None, now);
+        process.hand(name, frame, None, now);
     }
 }

@@ -13,10 +13,12 @@ mod lines;
 mod link;
 mod manager;
 mod options;
+mod output;
 mod process;
 mod program;
 mod queue;
 mod shared;
+mod watch;
 mod workers;
 
 pub use figures::{PoolFigures, PoolGauges, PoolRegistry, RestartReason};

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use tracing::{debug, error, info, warn};
 use veche_runtime::LogProcess;
@@ -21,6 +21,7 @@ use crate::queue::WaitingEvents;
 use crate::shared::{
     EventJob, PoolMessage, PoolOrder, ProcessKey, Shared, ThreadOutlet, Unanswered, bit,
 };
+use crate::watch::{Ready, Source, Watch};
 
 /// The target of log lines of applications.
 pub(crate) const LOG: &str = "veche::app";
@@ -41,12 +42,16 @@ const START_ERRORS_BYTES: usize = 4096;
 /// The longest wait of the thread.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// The state of the thread.
+/// The state of a pool, behind a lock that a server thread only tries to take: it assigns its own events while the pool
+/// thread waits. Only the pool thread starts, ends and reads processes, since that may wait for the spawner.
 struct Manager {
     options: Options,
     spawner: Arc<Spawner>,
     /// The socket to the spawner, from the first start of a process until the spawner ends.
     link: Option<PoolLink>,
+    watch: Watch,
+    /// The time at which the wait of the thread ends if nothing happens.
+    waits_until: Instant,
     figures: Arc<PoolFigures>,
     gauges: GaugeShare,
     shared: Arc<Shared>,
@@ -72,10 +77,17 @@ pub(crate) fn start(
     let shared =
         Shared::new().map_err(|error| format!("can't create the process pool: {error}"))?;
     let shared = Arc::new(shared);
+    let watch = Watch::new().and_then(|watch| {
+        watch.add(shared.waker(), Source::Waker)?;
+        Ok(watch)
+    });
+    let watch = watch.map_err(|error| format!("can't create the process pool: {error}"))?;
     let manager = Manager {
         options: options.clone(),
         spawner,
         link: None,
+        watch,
+        waits_until: veche_clock::now(),
         gauges: GaugeShare::new(Arc::clone(&figures)),
         figures,
         shared: Arc::clone(&shared),
@@ -89,32 +101,81 @@ pub(crate) fn start(
         checked_at: veche_clock::now(),
         has_users: false,
     };
+    let manager = Arc::new(Mutex::new(manager));
+    let entrance = Arc::downgrade(&manager);
+    shared.set_entrance(Box::new(move || {
+        let Some(manager) = entrance.upgrade() else {
+            return false;
+        };
+        let Some(mut manager) = manager.try_lock() else {
+            return false;
+        };
+        manager.hand_over();
+        true
+    }));
     let thread = std::thread::Builder::new().name("pool".to_owned());
-    let result = thread.spawn(move || manager.run());
+    let result = thread.spawn(move || run(&manager));
     result.map_err(|error| format!("can't start a thread for the pool: {error}"))?;
     Ok(shared)
 }
 
-impl Manager {
-    fn run(mut self) {
-        loop {
+/// Runs the pool thread until the pool is over. It waits without the lock.
+fn run(manager: &Mutex<Manager>) {
+    let mut ready = Ready::new();
+    let watch = manager.lock().watch.clone();
+    loop {
+        let timeout = {
+            let mut manager = manager.lock();
             let now = veche_clock::now();
-            self.take_orders(now);
-            self.tend(now);
-            self.fill(now);
-            self.dispatch(now);
-            for index in 0..self.processes.len() {
-                if !self.processes[index].flush() {
-                    self.ended(index, RestartReason::Failed, String::new(), now);
-                }
+            manager.read(ready.sources(), now);
+            match manager.work(now) {
+                Some(timeout) => timeout,
+                None => return,
             }
-            self.shared.announce_mail();
-            self.set_gauges();
-            if self.is_over() {
-                break;
+        };
+        watch.wait(timeout, &mut ready);
+    }
+}
+
+impl Manager {
+    /// Does the work that is due. Returns the time that the thread may wait; `None` once the pool is over.
+    fn work(&mut self, now: Instant) -> Option<Duration> {
+        self.take_orders(now);
+        self.tend(now);
+        self.fill(now);
+        self.dispatch(now);
+        for index in 0..self.processes.len() {
+            if !self.processes[index].flush() {
+                self.ended(index, RestartReason::Failed, String::new(), now);
             }
-            let has_spawner_news = self.wait(now);
-            self.read(has_spawner_news);
+            self.processes[index].watch_writes(&self.watch);
+        }
+        self.shared.announce_mail();
+        self.set_gauges();
+        if self.is_over() {
+            return None;
+        }
+        self.waits_until = self.due(now);
+        // The wait is slightly longer, so that the deadline has certainly passed at its end.
+        Some(self.waits_until.saturating_duration_since(now) + Duration::from_micros(100))
+    }
+
+    /// Assigns and writes events on a server thread, which saves a switch to the pool thread. Never waits. The pool thread
+    /// is woken if a socket is full or broken, or if its wait would end too late.
+    fn hand_over(&mut self) {
+        let now = veche_clock::now();
+        self.take_orders(now);
+        self.dispatch(now);
+        let mut is_done = true;
+        // The pool thread already waits for the sockets that were full.
+        let open = self.processes.iter_mut();
+        for process in open.filter(|one| !one.is_write_watched()) {
+            is_done &= process.flush() && !process.has_output();
+        }
+        self.shared.announce_mail();
+        self.set_gauges();
+        if !is_done || self.due(now) < self.waits_until {
+            self.shared.wake();
         }
     }
 
@@ -147,7 +208,7 @@ impl Manager {
                 PoolOrder::Cancel(number, outlet) => self.cancel(number, &outlet),
                 PoolOrder::Frame(key, frame) => {
                     if let Some(process) = self.processes.iter_mut().find(|one| one.key == key) {
-                        process.write_frame(&frame);
+                        process.write_frame(frame);
                     }
                 }
             }
@@ -179,7 +240,7 @@ impl Manager {
                 let head = serde_json::json!({"type": "cancel", "id": id});
                 let mut frame = Vec::new();
                 if encode(&mut frame, FrameLimits::default(), &head, &[]).is_ok() {
-                    process.write_frame(&frame);
+                    process.write_frame(frame);
                 }
                 return;
             }
@@ -323,7 +384,15 @@ impl Manager {
                 process.replaces = replaces;
                 let (app, pid) = (&self.options.name, process.pid());
                 debug!(target: LOG, app, instance, pid, "a process starts");
+                let watched = process.watch(&self.watch);
                 self.processes.push(process);
+                if let Err(error) = watched {
+                    let index = self.processes.len() - 1;
+                    let why = format!("can't wait for its output: {error}");
+                    self.processes[index].kill(&mut self.link);
+                    self.ended(index, RestartReason::Start, why, now);
+                    return false;
+                }
                 true
             }
             Err(why) => {
@@ -339,7 +408,11 @@ impl Manager {
     fn spawn(&mut self, key: ProcessKey, instance: u32) -> io::Result<Spawned> {
         let link = match &mut self.link {
             Some(link) => link,
-            none => none.insert(self.spawner.connect()?),
+            none => {
+                let link = self.spawner.connect()?;
+                self.watch.add(&link, Source::Spawner)?;
+                none.insert(link)
+            }
         };
         link.start(key.0, &self.options.name, instance)
     }
@@ -384,7 +457,7 @@ impl Manager {
                 continue;
             }
             let frame = std::mem::take(&mut job.frame);
-            process.hand(job.name, &frame, Some(job), now);
+            process.hand(job.name, frame, Some(job), now);
         }
     }
 
@@ -449,44 +522,6 @@ impl Manager {
         }
     }
 
-    /// Waits for the next work. Returns whether the spawner has sent something, or has ended.
-    fn wait(&self, now: Instant) -> bool {
-        let mut fds = vec![PollFd::new(self.shared.waker(), PollFlags::IN)];
-        fds.extend(
-            self.link
-                .iter()
-                .map(|link| PollFd::new(link, PollFlags::IN)),
-        );
-        for process in &self.processes {
-            if let Some(socket) = process.socket() {
-                let mut wanted = PollFlags::IN;
-                if process.has_output() {
-                    wanted |= PollFlags::OUT;
-                }
-                fds.push(PollFd::new(socket, wanted));
-            }
-            fds.extend(
-                process
-                    .stdout
-                    .pipe()
-                    .map(|fd| PollFd::new(fd, PollFlags::IN)),
-            );
-            fds.extend(
-                process
-                    .stderr
-                    .pipe()
-                    .map(|fd| PollFd::new(fd, PollFlags::IN)),
-            );
-        }
-        let due = self.due(now).saturating_duration_since(now).min(WAIT_MAX);
-        // The wait is slightly longer, so that the deadline has certainly passed at its end.
-        let due = due + Duration::from_micros(100);
-        let timeout = Timespec::try_from(due).ok();
-        let _ = poll(&mut fds, timeout.as_ref());
-        // The socket of the link is the second descriptor.
-        self.link.is_some() && !fds[1].revents().is_empty()
-    }
-
     /// Returns the time of the next work.
     fn due(&self, now: Instant) -> Instant {
         let mut due = now + WAIT_MAX;
@@ -506,16 +541,28 @@ impl Manager {
         due
     }
 
-    fn read(&mut self, has_spawner_news: bool) {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(self.shared.waker(), &mut count);
+    fn read(&mut self, ready: &[Source], now: Instant) {
+        let has_spawner_news = ready.contains(&Source::Spawner);
         if has_spawner_news || self.link.as_ref().is_some_and(PoolLink::has_ends) {
             self.note_ends();
         }
-        let now = veche_clock::now();
         let mut buffer = std::mem::take(&mut self.buffer);
-        for index in 0..self.processes.len() {
-            show_output(&mut self.processes[index], &self.options.name, false);
+        for source in ready {
+            let key = match *source {
+                Source::Output(key) | Source::Socket(key) => key,
+                Source::Waker => {
+                    self.shared.clear_waker();
+                    continue;
+                }
+                Source::Spawner => continue,
+            };
+            let Some(index) = self.processes.iter().position(|one| one.key == key) else {
+                continue;
+            };
+            if *source == Source::Output(key) {
+                show_output(&mut self.processes[index], &self.options.name, false);
+                continue;
+            }
             let mut outcome = ReadOutcome::default();
             let pool = Pool {
                 options: &self.options,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
@@ -14,7 +14,9 @@ use veche_spawner::{PoolLink, Spawned};
 use crate::figures::RestartReason;
 use crate::lines::Lines;
 use crate::options::Options;
+use crate::output::Output;
 use crate::shared::{EventJob, ProcessKey};
+use crate::watch::{Source, Watch};
 
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
@@ -87,8 +89,9 @@ pub(crate) struct PoolProcess {
     pub(crate) start_errors: String,
     socket: Option<UnixStream>,
     decoder: FrameDecoder,
-    output: Vec<u8>,
-    written: usize,
+    output: Output,
+    /// Whether the pool thread waits until the socket accepts more.
+    is_write_watched: bool,
     last_id: u64,
     /// The recent average duration of an event.
     pace: Duration,
@@ -129,8 +132,8 @@ impl PoolProcess {
             start_errors: String::new(),
             socket: Some(spawned.socket),
             decoder: FrameDecoder::new(FrameLimits::default()),
-            output: Vec::new(),
-            written: 0,
+            output: Output::default(),
+            is_write_watched: false,
             last_id: 0,
             pace: QUICK * 2,
             answered: None,
@@ -142,13 +145,40 @@ impl PoolProcess {
         self.pid
     }
 
-    pub(crate) fn socket(&self) -> Option<&UnixStream> {
-        self.socket.as_ref()
+    /// Adds the socket and the output to the sources that the pool thread waits for.
+    pub(crate) fn watch(&self, watch: &Watch) -> rustix::io::Result<()> {
+        let key = self.key;
+        if let Some(socket) = &self.socket {
+            watch.add(socket, Source::Socket(key))?;
+        }
+        if let Some(pipe) = self.stdout.pipe() {
+            watch.add(pipe, Source::Output(key))?;
+        }
+        if let Some(pipe) = self.stderr.pipe() {
+            watch.add(pipe, Source::Output(key))?;
+        }
+        Ok(())
+    }
+
+    /// Sets whether the pool thread also waits until the socket accepts more, which is so while there is output.
+    pub(crate) fn watch_writes(&mut self, watch: &Watch) {
+        let writes = self.has_output();
+        if writes != self.is_write_watched
+            && let Some(socket) = &self.socket
+        {
+            let set = watch.set_writes(socket, Source::Socket(self.key), writes);
+            self.is_write_watched = writes && set.is_ok();
+        }
+    }
+
+    /// Returns whether the pool thread waits until the socket accepts more, and then writes.
+    pub(crate) fn is_write_watched(&self) -> bool {
+        self.is_write_watched
     }
 
     /// Returns whether the output has bytes that the socket has not accepted.
     pub(crate) fn has_output(&self) -> bool {
-        self.written < self.output.len()
+        !self.output.is_empty()
     }
 
     /// Returns how many more events the process accepts now.
@@ -164,8 +194,8 @@ impl PoolProcess {
     }
 
     /// Appends a whole frame to the output.
-    pub(crate) fn write_frame(&mut self, frame: &[u8]) {
-        self.output.extend_from_slice(frame);
+    pub(crate) fn write_frame(&mut self, frame: Vec<u8>) {
+        self.output.push_rest(frame, 0);
     }
 
     /// Sends an event. Its frame has the id 0, which is replaced by a new id; the outcome goes to the outlet in the
@@ -173,22 +203,21 @@ impl PoolProcess {
     pub(crate) fn hand(
         &mut self,
         name: EventName,
-        frame: &[u8],
+        frame: Vec<u8>,
         job: Option<EventJob>,
         now: Instant,
     ) {
         self.last_id += 1;
         let id = self.last_id.to_string();
-        let (prefix, rest) = frame.split_at(PREFIX_BYTES);
         let mut head = [0; 4];
-        head.copy_from_slice(&prefix[..4]);
+        head.copy_from_slice(&frame[..4]);
         // The id of one digit is replaced by the real one.
         let head_bytes = u32::from_le_bytes(head) + id.len() as u32 - 1;
-        self.output.extend_from_slice(&head_bytes.to_le_bytes());
-        self.output.extend_from_slice(&prefix[4..]);
-        self.output.extend_from_slice(HEAD);
-        self.output.extend_from_slice(id.as_bytes());
-        self.output.extend_from_slice(&rest[HEAD.len() + 1..]);
+        self.output.push(&head_bytes.to_le_bytes());
+        self.output.push(&frame[4..PREFIX_BYTES]);
+        self.output.push(HEAD);
+        self.output.push(id.as_bytes());
+        self.output.push_rest(frame, PREFIX_BYTES + HEAD.len() + 1);
         self.is_used |= job.is_some();
         let is_begun = self.in_hand.len() < self.concurrency;
         let since = is_begun.then_some(now);
@@ -230,20 +259,7 @@ impl PoolProcess {
         let Some(socket) = &mut self.socket else {
             return true;
         };
-        while self.written < self.output.len() {
-            match socket.write(&self.output[self.written..]) {
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
-                Err(_) => return false,
-            }
-        }
-        self.written = 0;
-        self.output.clear();
-        if self.output.capacity() > READ_BYTES {
-            self.output = Vec::new();
-        }
-        true
+        self.output.write_to(socket).is_ok()
     }
 
     /// Reads once and passes on each frame, head and payload. An error ends the process; its text is empty if the
@@ -299,7 +315,6 @@ impl PoolProcess {
     pub(crate) fn close(&mut self, until: Instant) {
         self.socket = None;
         self.output.clear();
-        self.written = 0;
         self.state = PoolProcessState::Over { until };
     }
 

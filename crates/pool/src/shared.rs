@@ -1,8 +1,8 @@
 //! The queues between the server threads and the thread of a pool.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -111,10 +111,21 @@ impl ThreadOutlet {
     }
 }
 
+/// Hands over all orders on the calling thread; returns `false` if another thread is at work in the pool.
+#[derive(Default)]
+struct Entrance(OnceLock<Box<dyn Fn() -> bool + Send + Sync>>);
+
+impl std::fmt::Debug for Entrance {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Entrance")
+    }
+}
+
 /// A pool as seen by the server threads that use it.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) orders: Inbox<PoolOrder>,
+    entrance: Entrance,
     /// An eventfd, incremented when orders are announced.
     waker: OwnedFd,
     /// The queues of all server threads that have joined.
@@ -128,6 +139,7 @@ impl Shared {
     pub(crate) fn new() -> rustix::io::Result<Self> {
         Ok(Self {
             orders: Inbox::new(),
+            entrance: Entrance::default(),
             waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             users: Mutex::default(),
             events: AtomicU32::new(0),
@@ -139,11 +151,25 @@ impl Shared {
         &self.waker
     }
 
-    /// Wakes the pool if there are orders that were not announced to it.
+    /// Sets how server threads hand over their orders.
+    pub(crate) fn set_entrance(&self, entrance: Box<dyn Fn() -> bool + Send + Sync>) {
+        let is_first = self.entrance.0.set(entrance).is_ok();
+        debug_assert!(is_first, "a pool has one thread");
+    }
+
+    /// Hands over the orders on the calling thread. If another thread is at work in the pool, wakes the pool thread for
+    /// orders that were not announced to it. Never waits.
     pub(crate) fn announce_orders(&self) {
-        if self.orders.announce() {
+        let entrance = self.entrance.0.get();
+        if !entrance.is_some_and(|enter| enter()) && self.orders.announce() {
             self.wake();
         }
+    }
+
+    /// Resets the counter that wakes the pool thread.
+    pub(crate) fn clear_waker(&self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.waker, &mut count);
     }
 
     /// Wakes the server threads that have messages which were not announced to them.
@@ -151,7 +177,8 @@ impl Shared {
         self.users.lock().iter().for_each(|user| user.announce());
     }
 
-    fn wake(&self) {
+    /// Wakes the thread of the pool.
+    pub(crate) fn wake(&self) {
         // If the counter is at its maximum, the write fails, but the thread is woken all the same.
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
     }

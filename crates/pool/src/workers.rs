@@ -12,6 +12,7 @@ use veche_runtime::hooks::{Hook, HookResponse};
 use veche_runtime::wire::{
     CallBridge, CallRequest, EffectBuilder, ErrorScope, EventConnection, EventName, EventOrigin,
     Frame, FrameLimits, FromWorker, HandlerOutput, OutgoingEvent, ResultHead, WorkerCall, encode,
+    encode_message,
 };
 use veche_runtime::{
     Attribute, Effect, Effects, Event, EventKind, HandlerProgress, HandshakeReply, Host, Level,
@@ -127,18 +128,21 @@ impl Workers {
             user: known.and_then(|one| one.user.as_deref()),
             attributes: known.and_then(|one| one.attributes.as_deref()),
         };
-        let Some(outgoing) = OutgoingEvent::of(event, 0, known) else {
-            return false;
-        };
         let in_hand = InHand {
             name,
             origin,
             is_unwanted: false,
             generation: link.generation,
         };
-        let mut frame = Vec::new();
-        let (head, parts) = (&outgoing.head, &outgoing.parts);
-        if encode(&mut frame, FrameLimits::default(), head, parts).is_err() {
+        let (mut frame, limits) = (Vec::new(), FrameLimits::default());
+        let encoded = encode_message(&mut frame, limits, event, known).or_else(|| {
+            let outgoing = OutgoingEvent::of(event, 0, known)?;
+            Some(encode(&mut frame, limits, &outgoing.head, &outgoing.parts))
+        });
+        let Some(encoded) = encoded else {
+            return false;
+        };
+        if encoded.is_err() {
             self.log(name, "the event is longer than a frame");
             self.fail(origin);
             return true;

@@ -225,12 +225,25 @@ pub fn encode(
     let from = out.len();
     out.extend_from_slice(&[0; PREFIX_BYTES]);
     // Cannot fail: heads are plain structs with string keys, and writes to a vector succeed.
-    let is_written = serde_json::to_writer(&mut *out, head).is_ok();
+    if serde_json::to_writer(&mut *out, head).is_err() {
+        out.truncate(from + PREFIX_BYTES);
+    }
+    seal(out, from, limits, parts)
+}
+
+/// Completes a frame that begins at `from` and has its head: sets the lengths and appends the payload. Removes the frame
+/// if it is too long.
+pub(super) fn seal(
+    out: &mut Vec<u8>,
+    from: usize,
+    limits: FrameLimits,
+    parts: &[&[u8]],
+) -> Result<(), FrameTooLong> {
     let head_bytes = out.len() - from - PREFIX_BYTES;
     let payload_bytes = parts.iter().map(|part| part.len()).sum();
     let lengths = (u32::try_from(head_bytes), u32::try_from(payload_bytes));
     let fits = head_bytes <= limits.head_bytes_max && payload_bytes <= limits.payload_bytes_max;
-    let (true, (Ok(head), Ok(payload))) = (is_written && fits, lengths) else {
+    let (true, (Ok(head), Ok(payload))) = (head_bytes > 0 && fits, lengths) else {
         out.truncate(from);
         return Err(FrameTooLong {
             head_bytes,

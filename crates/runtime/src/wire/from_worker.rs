@@ -14,6 +14,7 @@ use super::head::{
 };
 use super::outside::Outside;
 use super::part::{PayloadParts, data_kind};
+use super::quick::read_answer;
 use veche_types::codes::{APPLICATION_CODES, CloseCode, REASON_BYTES_MAX};
 
 use crate::close::is_close_code;
@@ -220,7 +221,7 @@ const FOUND: u32 = 1000;
 const FOUND_MAX: u32 = 10_000;
 
 /// The maximum numbers of effects in a frame, of headers in a response and of subscriptions in a grant.
-const EFFECTS_MAX: usize = 4096;
+pub(super) const EFFECTS_MAX: usize = 4096;
 const HEADERS_MAX: usize = 256;
 const SUBSCRIPTIONS_MAX: usize = 1024;
 
@@ -269,6 +270,9 @@ impl<'a> FromWorker<'a> {
         frame: Frame<'a>,
         event: impl Fn(u64) -> Option<EventName>,
     ) -> Result<Self, MalformedFrame> {
+        if let Some(read) = read_answer(frame, &event) {
+            return Ok(read);
+        }
         let envelope: FrameHeader = json(frame, ErrorScope::Worker)?;
         match envelope.kind {
             FrameKind::Hello => Ok(Self::Hello(json(frame, ErrorScope::Worker)?)),

@@ -14,6 +14,7 @@ mod head;
 mod hello;
 mod outside;
 mod part;
+mod quick;
 mod to_worker;
 mod values;
 
@@ -26,6 +27,7 @@ pub use from_worker::{
 pub use head::*;
 pub use hello::AppDescription;
 pub use outside::Outside;
+pub use quick::{answer_id, encode_message};
 pub use to_worker::{EventConnection, OutgoingEvent, ToWorker, part};
 
 /// The version of the protocol that this code implements.

@@ -130,7 +130,7 @@ impl EventHead<'_> {
     }
 }
 
-fn place_of(worker: u16, id: ConnectionId) -> WorkerConnection {
+pub(super) fn place_of(worker: u16, id: ConnectionId) -> WorkerConnection {
     WorkerConnection {
         worker,
         index: id.index,

@@ -1,0 +1,229 @@
+//! The heads of messages and of answers that only send, without a general parser or writer of JSON.
+//!
+//! Nearly all frames of a busy worker are of these two forms, written as SDKs and Veche write them: fields in this order
+//! and no spaces. Other heads are left to the general code, which reads and writes these forms alike.
+
+use veche_calls::WorkerConnection;
+use veche_types::{MessageKind, PayloadKind};
+
+use super::frame::{Frame, FrameLimits, FrameTooLong, PREFIX_BYTES, seal};
+use super::from_worker::{EFFECTS_MAX, FromWorker, HandlerEnd, HandlerOutput, WorkerEffect};
+use super::head::EventName;
+use super::part::PayloadParts;
+use super::to_worker::{EventConnection, place_of};
+use crate::{Attributes, Event};
+
+/// Bytes that a message's head has besides the user.
+const MESSAGE_HEAD_BYTES: usize = 160;
+
+/// Appends the frame of a message with an id of 0; `None` for other events, and where the head has further fields.
+///
+/// # Errors
+/// The frame exceeds the limits; nothing was appended.
+pub fn encode_message(
+    out: &mut Vec<u8>,
+    limits: FrameLimits,
+    event: &Event<'_>,
+    known: EventConnection<'_>,
+) -> Option<Result<(), FrameTooLong>> {
+    let Event::Message { id, kind, data } = event else {
+        return None;
+    };
+    let has_attributes = |attributes: &Attributes| attributes.iter().next().is_some();
+    if known.attributes.is_some_and(has_attributes) {
+        return None;
+    }
+    let from = out.len();
+    let user_bytes = known.user.map_or(0, str::len);
+    out.reserve(PREFIX_BYTES + MESSAGE_HEAD_BYTES + user_bytes + data.len());
+    out.extend_from_slice(&[0; PREFIX_BYTES]);
+    out.extend_from_slice(br#"{"type":"event","id":0,"event":"message","connection":""#);
+    let place = place_of(known.worker, *id);
+    push_number(out, place.worker.into());
+    out.push(b'.');
+    push_number(out, place.index.into());
+    out.push(b'.');
+    push_number(out, place.generation.into());
+    out.push(b'"');
+    if let Some(user) = known.user {
+        out.extend_from_slice(br#","user":"#);
+        // Strings can be written, and writes to a vector succeed.
+        let _ = serde_json::to_writer(&mut *out, user);
+    }
+    out.extend_from_slice(br#","data_kind":""#);
+    out.extend_from_slice(kind.name().as_bytes());
+    out.extend_from_slice(br#"","data":0}"#);
+    Some(seal(out, from, limits, &[*data]))
+}
+
+/// Appends a number in decimal digits.
+fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Returns the event's id of an answer, if its head is complete and of the quick form.
+#[must_use]
+pub fn answer_id(head: &[u8]) -> Option<u64> {
+    let answer = Answer::begin(head)?;
+    answer.finish(|_| Some(()))?;
+    Some(answer.id)
+}
+
+/// Reads an answer to a message or a close that only sends; `None`: the general parser has to read the frame.
+pub(super) fn read_answer<'a>(
+    frame: Frame<'a>,
+    event: impl Fn(u64) -> Option<EventName>,
+) -> Option<FromWorker<'a>> {
+    let answer = Answer::begin(frame.head)?;
+    let name = event(answer.id)?;
+    if !matches!(name, EventName::Message | EventName::Close) {
+        return None;
+    }
+    let mut sends = Vec::new();
+    let lengths = answer.finish(|send| {
+        sends.push(send);
+        (sends.len() <= EFFECTS_MAX).then_some(())
+    })?;
+    let parts = PayloadParts::new(frame.payload, &lengths).ok()?;
+    let effects = sends.into_iter().map(|send| {
+        let (kind, payload) = match send.is_binary {
+            true => (MessageKind::Binary, PayloadKind::Binary),
+            false => (MessageKind::Text, PayloadKind::Text),
+        };
+        let data = parts.get_as(send.data, payload).ok()?;
+        let to = send.to;
+        Some(WorkerEffect::Send { to, kind, data })
+    });
+    Some(FromWorker::Handled(HandlerOutput {
+        event: Some(answer.id),
+        effects: effects.collect::<Option<_>>()?,
+        end: Some(HandlerEnd::Done),
+    }))
+}
+
+/// An answer whose id was read.
+#[derive(Clone, Copy)]
+struct Answer<'a> {
+    id: u64,
+    rest: Cursor<'a>,
+}
+
+/// The effect `send` with its fields.
+#[derive(Clone, Copy)]
+struct SendEffect {
+    to: Option<WorkerConnection>,
+    is_binary: bool,
+    data: u32,
+}
+
+impl<'a> Answer<'a> {
+    fn begin(head: &'a [u8]) -> Option<Self> {
+        let mut rest = Cursor(head);
+        rest.take(br#"{"type":"answer","id":"#)?;
+        let id = rest.number()?;
+        Some(Self { id, rest })
+    }
+
+    /// Reads the rest: passes on each effect, and returns the lengths of parts.
+    fn finish(&self, mut send: impl FnMut(SendEffect) -> Option<()>) -> Option<Vec<u32>> {
+        let mut rest = self.rest;
+        let mut lengths = Vec::new();
+        if rest.take(br#","effects":["#).is_some() {
+            loop {
+                send(rest.send()?)?;
+                if rest.take(b"]").is_some() {
+                    break;
+                }
+                rest.take(b",")?;
+            }
+        }
+        if rest.take(br#","parts":["#).is_some() {
+            loop {
+                lengths.push(rest.number()?.try_into().ok()?);
+                if rest.take(b"]").is_some() {
+                    break;
+                }
+                rest.take(b",")?;
+            }
+        }
+        (rest.0 == b"}").then_some(lengths)
+    }
+}
+
+/// Bytes that are read from their beginning. What is not there takes nothing.
+#[derive(Clone, Copy)]
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    fn take(&mut self, text: &[u8]) -> Option<()> {
+        self.0 = self.0.strip_prefix(text)?;
+        Some(())
+    }
+
+    /// Takes a number of at most 18 digits, without leading zeros as JSON demands.
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        let mut count = 0;
+        for byte in self.0 {
+            match byte {
+                b'0'..=b'9' => number = number * 10 + u64::from(byte - b'0'),
+                _ => break,
+            }
+            count += 1;
+            if count > 18 {
+                return None;
+            }
+        }
+        let has_zero = count > 1 && self.0.first() == Some(&b'0');
+        if count == 0 || has_zero {
+            return None;
+        }
+        self.0 = &self.0[count..];
+        Some(number)
+    }
+
+    fn send(&mut self) -> Option<SendEffect> {
+        self.take(br#"{"effect":"send""#)?;
+        let to = match self.take(br#","connection":""#) {
+            Some(()) => Some(self.connection()?),
+            None => None,
+        };
+        let is_binary = self.take(br#","data_kind":"binary""#).is_some();
+        if !is_binary {
+            let _ = self.take(br#","data_kind":"text""#);
+        }
+        self.take(br#","data":"#)?;
+        let data = self.number()?.try_into().ok()?;
+        self.take(b"}")?;
+        Some(SendEffect {
+            to,
+            is_binary,
+            data,
+        })
+    }
+
+    /// Takes the id of a connection and the quote after it.
+    fn connection(&mut self) -> Option<WorkerConnection> {
+        let worker = self.number()?.try_into().ok()?;
+        self.take(b".")?;
+        let index = self.number()?.try_into().ok()?;
+        self.take(b".")?;
+        let generation = self.number()?.try_into().ok()?;
+        self.take(b"\"")?;
+        Some(WorkerConnection {
+            worker,
+            index,
+            generation,
+        })
+    }
+}
