@@ -21,7 +21,7 @@ use crate::queue::WaitingEvents;
 use crate::shared::{
     EventJob, PoolMessage, PoolOrder, ProcessKey, Shared, ThreadOutlet, Unanswered, bit,
 };
-use crate::watch::{Ready, Source, Watch};
+use crate::watch::{ReadySources, Watch, WatchSource};
 
 /// The target of log lines of applications.
 pub(crate) const LOG: &str = "veche::app";
@@ -78,7 +78,7 @@ pub(crate) fn start(
         Shared::new().map_err(|error| format!("can't create the process pool: {error}"))?;
     let shared = Arc::new(shared);
     let watch = Watch::new().and_then(|watch| {
-        watch.add(shared.waker(), Source::Waker)?;
+        watch.add(shared.waker(), WatchSource::Waker)?;
         Ok(watch)
     });
     let watch = watch.map_err(|error| format!("can't create the process pool: {error}"))?;
@@ -121,7 +121,7 @@ pub(crate) fn start(
 
 /// Runs the pool thread until the pool is over. It waits without the lock.
 fn run(manager: &Mutex<Manager>) {
-    let mut ready = Ready::new();
+    let mut ready = ReadySources::new();
     let watch = manager.lock().watch.clone();
     loop {
         let timeout = {
@@ -410,7 +410,7 @@ impl Manager {
             Some(link) => link,
             none => {
                 let link = self.spawner.connect()?;
-                self.watch.add(&link, Source::Spawner)?;
+                self.watch.add(&link, WatchSource::Spawner)?;
                 none.insert(link)
             }
         };
@@ -541,25 +541,25 @@ impl Manager {
         due
     }
 
-    fn read(&mut self, ready: &[Source], now: Instant) {
-        let has_spawner_news = ready.contains(&Source::Spawner);
+    fn read(&mut self, ready: &[WatchSource], now: Instant) {
+        let has_spawner_news = ready.contains(&WatchSource::Spawner);
         if has_spawner_news || self.link.as_ref().is_some_and(PoolLink::has_ends) {
             self.note_ends();
         }
         let mut buffer = std::mem::take(&mut self.buffer);
         for source in ready {
             let key = match *source {
-                Source::Output(key) | Source::Socket(key) => key,
-                Source::Waker => {
+                WatchSource::Output(key) | WatchSource::Socket(key) => key,
+                WatchSource::Waker => {
                     self.shared.clear_waker();
                     continue;
                 }
-                Source::Spawner => continue,
+                WatchSource::Spawner => continue,
             };
             let Some(index) = self.processes.iter().position(|one| one.key == key) else {
                 continue;
             };
-            if *source == Source::Output(key) {
+            if *source == WatchSource::Output(key) {
                 show_output(&mut self.processes[index], &self.options.name, false);
                 continue;
             }

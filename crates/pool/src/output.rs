@@ -15,7 +15,7 @@ const KEPT_BYTES: usize = 64 << 10;
 
 /// Frames that the socket has not accepted yet, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct OutputBuffer {
     /// None is empty. The last one may grow unless it is a long frame.
     chunks: VecDeque<Chunk>,
     /// An empty buffer for the next short frames.
@@ -30,7 +30,7 @@ struct Chunk {
     is_long: bool,
 }
 
-impl Output {
+impl OutputBuffer {
     pub(crate) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
@@ -141,12 +141,12 @@ mod tests {
 
     #[test]
     fn written_bytes_are_freed_although_the_output_never_empties() {
-        let left = |output: &Output| {
+        let left = |output: &OutputBuffer| {
             let left = output.chunks.iter();
             left.map(|chunk| chunk.bytes.len() - chunk.from)
                 .sum::<usize>()
         };
-        let mut output = Output::default();
+        let mut output = OutputBuffer::default();
         let mut socket = Slow {
             each: 1500,
             writes: 0,
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn frames_leave_in_order_however_few_bytes_the_socket_accepts() {
         for each in [1, 7, 2000, 2100, 100_000] {
-            let mut output = Output::default();
+            let mut output = OutputBuffer::default();
             let mut expected = Vec::new();
             let mut socket = Slow {
                 each,

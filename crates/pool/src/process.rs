@@ -14,9 +14,9 @@ use veche_spawner::{PoolLink, Spawned};
 use crate::figures::RestartReason;
 use crate::lines::Lines;
 use crate::options::Options;
-use crate::output::Output;
+use crate::output::OutputBuffer;
 use crate::shared::{EventJob, ProcessKey};
-use crate::watch::{Source, Watch};
+use crate::watch::{Watch, WatchSource};
 
 /// The maximum number of bytes of one read.
 const READ_BYTES: usize = 256 << 10;
@@ -89,7 +89,7 @@ pub(crate) struct PoolProcess {
     pub(crate) start_errors: String,
     socket: Option<UnixStream>,
     decoder: FrameDecoder,
-    output: Output,
+    output: OutputBuffer,
     /// Whether the pool thread waits until the socket accepts more.
     is_write_watched: bool,
     last_id: u64,
@@ -132,7 +132,7 @@ impl PoolProcess {
             start_errors: String::new(),
             socket: Some(spawned.socket),
             decoder: FrameDecoder::new(FrameLimits::default()),
-            output: Output::default(),
+            output: OutputBuffer::default(),
             is_write_watched: false,
             last_id: 0,
             pace: QUICK * 2,
@@ -149,13 +149,13 @@ impl PoolProcess {
     pub(crate) fn watch(&self, watch: &Watch) -> rustix::io::Result<()> {
         let key = self.key;
         if let Some(socket) = &self.socket {
-            watch.add(socket, Source::Socket(key))?;
+            watch.add(socket, WatchSource::Socket(key))?;
         }
         if let Some(pipe) = self.stdout.pipe() {
-            watch.add(pipe, Source::Output(key))?;
+            watch.add(pipe, WatchSource::Output(key))?;
         }
         if let Some(pipe) = self.stderr.pipe() {
-            watch.add(pipe, Source::Output(key))?;
+            watch.add(pipe, WatchSource::Output(key))?;
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl PoolProcess {
         if writes != self.is_write_watched
             && let Some(socket) = &self.socket
         {
-            let set = watch.set_writes(socket, Source::Socket(self.key), writes);
+            let set = watch.set_writes(socket, WatchSource::Socket(self.key), writes);
             self.is_write_watched = writes && set.is_ok();
         }
     }

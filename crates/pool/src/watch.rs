@@ -15,7 +15,7 @@ const READY_MAX: usize = 256;
 
 /// A source that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
+pub(crate) enum WatchSource {
     /// There are orders, or a server thread has joined or left.
     Waker,
     /// The spawner has sent something, or has ended.
@@ -26,7 +26,7 @@ pub(crate) enum Source {
     Socket(ProcessKey),
 }
 
-impl Source {
+impl WatchSource {
     /// The number in epoll's data: the kind in the two lowest bits.
     fn number(self) -> u64 {
         match self {
@@ -63,12 +63,12 @@ impl Watch {
     }
 
     /// Adds a source, reported while it can be read.
-    pub(crate) fn add(&self, fd: impl AsFd, source: Source) -> Result<()> {
+    pub(crate) fn add(&self, fd: impl AsFd, source: WatchSource) -> Result<()> {
         epoll::add(&*self.0, fd, source.data(), epoll::EventFlags::IN)
     }
 
     /// Sets whether a source is also reported while it can be written.
-    pub(crate) fn set_writes(&self, fd: impl AsFd, source: Source, writes: bool) -> Result<()> {
+    pub(crate) fn set_writes(&self, fd: impl AsFd, source: WatchSource, writes: bool) -> Result<()> {
         let mut flags = epoll::EventFlags::IN;
         flags.set(epoll::EventFlags::OUT, writes);
         epoll::modify(&*self.0, fd, source.data(), flags)
@@ -76,7 +76,7 @@ impl Watch {
 
     /// Waits until a source is ready or the time is over, and lists the ready ones: output before sockets, so that lines
     /// that a handler printed precede the effects of its answer in the log.
-    pub(crate) fn wait(&self, timeout: Duration, ready: &mut Ready) {
+    pub(crate) fn wait(&self, timeout: Duration, ready: &mut ReadySources) {
         ready.events.clear();
         ready.sources.clear();
         let timeout = Timespec::try_from(timeout).ok();
@@ -87,7 +87,7 @@ impl Watch {
             timeout.as_ref(),
         );
         let numbers = ready.events.iter().map(|event| event.data.u64());
-        ready.sources.extend(numbers.map(Source::of));
+        ready.sources.extend(numbers.map(WatchSource::of));
         ready.sources.sort_unstable();
         // The two outputs of a process are read together.
         ready.sources.dedup();
@@ -95,12 +95,12 @@ impl Watch {
 }
 
 /// The sources that a wait has found ready.
-pub(crate) struct Ready {
+pub(crate) struct ReadySources {
     events: Vec<epoll::Event>,
-    sources: Vec<Source>,
+    sources: Vec<WatchSource>,
 }
 
-impl Ready {
+impl ReadySources {
     pub(crate) fn new() -> Self {
         Self {
             events: Vec::with_capacity(READY_MAX),
@@ -108,7 +108,7 @@ impl Ready {
         }
     }
 
-    pub(crate) fn sources(&self) -> &[Source] {
+    pub(crate) fn sources(&self) -> &[WatchSource] {
         &self.sources
     }
 }
@@ -126,9 +126,9 @@ mod tests {
         let (mut socket, mut peer) = UnixStream::pair().expect("a pair");
         let (output, mut writer) = UnixStream::pair().expect("a pair");
         let watch = Watch::new().expect("a watch");
-        let mut ready = Ready::new();
-        watch.add(&socket, Source::Socket(key)).expect("is added");
-        watch.add(&output, Source::Output(other)).expect("is added");
+        let mut ready = ReadySources::new();
+        watch.add(&socket, WatchSource::Socket(key)).expect("is added");
+        watch.add(&output, WatchSource::Output(other)).expect("is added");
         let mut wait = || {
             watch.wait(Duration::ZERO, &mut ready);
             ready.sources().to_vec()
@@ -136,18 +136,18 @@ mod tests {
         assert_eq!(wait(), []);
         peer.write_all(b"1").expect("is written");
         writer.write_all(b"1").expect("is written");
-        let both = [Source::Output(other), Source::Socket(key)];
+        let both = [WatchSource::Output(other), WatchSource::Socket(key)];
         assert_eq!(wait(), both);
         assert_eq!(wait(), both);
         socket.read_exact(&mut [0]).expect("is read");
         drop(output);
         assert_eq!(wait(), []);
-        let set = |writes| watch.set_writes(&socket, Source::Socket(key), writes);
+        let set = |writes| watch.set_writes(&socket, WatchSource::Socket(key), writes);
         set(true).expect("is set");
-        assert_eq!(wait(), [Source::Socket(key)]);
+        assert_eq!(wait(), [WatchSource::Socket(key)]);
         set(false).expect("is set");
         assert_eq!(wait(), []);
         drop(peer);
-        assert_eq!(wait(), [Source::Socket(key)]);
+        assert_eq!(wait(), [WatchSource::Socket(key)]);
     }
 }

@@ -228,12 +228,12 @@ pub fn encode(
     if serde_json::to_writer(&mut *out, head).is_err() {
         out.truncate(from + PREFIX_BYTES);
     }
-    seal(out, from, limits, parts)
+    finish_frame(out, from, limits, parts)
 }
 
 /// Completes a frame that begins at `from` and has its head: sets the lengths and appends the payload. Removes the frame
 /// if it is too long.
-pub(super) fn seal(
+pub(super) fn finish_frame(
     out: &mut Vec<u8>,
     from: usize,
     limits: FrameLimits,

@@ -6,7 +6,7 @@
 use veche_calls::WorkerConnection;
 use veche_types::{MessageKind, PayloadKind};
 
-use super::frame::{Frame, FrameLimits, FrameTooLong, PREFIX_BYTES, seal};
+use super::frame::{Frame, FrameLimits, FrameTooLong, PREFIX_BYTES, finish_frame};
 use super::from_worker::{EFFECTS_MAX, FromWorker, HandlerEnd, HandlerOutput, WorkerEffect};
 use super::head::EventName;
 use super::part::PayloadParts;
@@ -53,7 +53,7 @@ pub fn encode_message(
     out.extend_from_slice(br#","data_kind":""#);
     out.extend_from_slice(kind.name().as_bytes());
     out.extend_from_slice(br#"","data":0}"#);
-    Some(seal(out, from, limits, &[*data]))
+    Some(finish_frame(out, from, limits, &[*data]))
 }
 
 /// Appends a number in decimal digits.
@@ -160,7 +160,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Bytes that are read from their beginning. What is not there takes nothing.
+/// The rest of a head. A method that does not find its text returns `None` and leaves the rest as it is.
 #[derive(Clone, Copy)]
 struct Cursor<'a>(&'a [u8]);
 
