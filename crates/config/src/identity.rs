@@ -166,8 +166,8 @@ pub struct IdentityHookConfig {
     pub concurrency: u32,
     /// The most handshakes and requests that wait for a response.
     pub waiting: u32,
-    /// The number of failures within ten seconds, if most requests fail, after which requests are suspended for
-    /// `pause`.
+    /// Requests are suspended for `pause` after this many failures within ten seconds, if the failures outnumber the
+    /// responses of that time.
     pub failures: u32,
     /// How long requests are suspended after failures.
     pub pause: Duration,

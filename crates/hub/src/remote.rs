@@ -439,7 +439,8 @@ impl RemoteEngine {
         self.orders.push(wire::Order::Unfollow(name));
     }
 
-    /// Compares channels without recent items. Each call checks a part of the channels.
+    /// Compares the tops of channels that have received no item lately with their last seen items. Each call checks a
+    /// part of the channels.
     fn check_missed(&mut self) {
         let part = self.entries.end().div_ceil(LOOK_TICKS);
         for _ in 0..part {

@@ -68,7 +68,12 @@ impl Watch {
     }
 
     /// Sets whether a source is also reported while it can be written.
-    pub(crate) fn set_writes(&self, fd: impl AsFd, source: WatchSource, writes: bool) -> Result<()> {
+    pub(crate) fn set_writes(
+        &self,
+        fd: impl AsFd,
+        source: WatchSource,
+        writes: bool,
+    ) -> Result<()> {
         let mut flags = epoll::EventFlags::IN;
         flags.set(epoll::EventFlags::OUT, writes);
         epoll::modify(&*self.0, fd, source.data(), flags)
@@ -127,8 +132,12 @@ mod tests {
         let (output, mut writer) = UnixStream::pair().expect("a pair");
         let watch = Watch::new().expect("a watch");
         let mut ready = ReadySources::new();
-        watch.add(&socket, WatchSource::Socket(key)).expect("is added");
-        watch.add(&output, WatchSource::Output(other)).expect("is added");
+        watch
+            .add(&socket, WatchSource::Socket(key))
+            .expect("is added");
+        watch
+            .add(&output, WatchSource::Output(other))
+            .expect("is added");
         let mut wait = || {
             watch.wait(Duration::ZERO, &mut ready);
             ready.sources().to_vec()

@@ -110,7 +110,7 @@ enum WaitKind {
     Line(usize),
     /// Waits for a time.
     Time,
-    /// Waits for a call of the function of the stub with this number.
+    /// Waits until the stub with this number has a call for its function to answer.
     Called(usize),
     /// Waits for an application to dial the mocked WebSocket server of the stub with this number.
     Accepted(usize),

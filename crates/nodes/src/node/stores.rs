@@ -1,11 +1,11 @@
-//! Values of this node for tables of the engine that may not be stored yet, because the orders to store them were not
-//! answered.
+//! Values of this node for tables of the engine whose storing is not yet confirmed, because the orders to store them
+//! were not answered.
 
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
-/// The values that may not be stored yet; see the [module](self).
+/// The values whose storing is not yet confirmed; see the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Stores {
     /// The names and values by the ticket of the order; the value is `None` if it is to be removed.

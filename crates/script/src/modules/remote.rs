@@ -19,7 +19,7 @@ use veche_runtime::{Effect, MESSAGE_BYTES_MAX};
 const LIMIT: usize = 1000;
 const LIMIT_MAX: f64 = 10_000.0;
 
-/// The longest name of a user in bytes that is searched for.
+/// The maximum length, in bytes, of a user name to search for.
 const USER_BYTES_MAX: usize = 4096;
 
 pub(super) fn install(lua: &Lua, context: &Rc<HostContext>, native: &Table) -> mlua::Result<()> {

@@ -28,9 +28,9 @@ pub(super) const EXPIRED_MAX: usize = 1024;
 /// The number of rows that a change may still remove to get room.
 #[derive(Debug)]
 pub(super) struct RoomBudget {
-    /// Under the current lock.
+    /// The rows that may still be removed under the current lock.
     lock: usize,
-    /// By the whole change, under all of its locks.
+    /// The rows that may still be removed by the whole change, under all of its locks.
     call: usize,
 }
 
