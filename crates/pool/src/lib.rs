@@ -1,7 +1,7 @@
 //! Handlers that run in worker processes, behind the contract of [`veche_runtime`].
 //!
-//! [`Workers`] is the runtime of one application on one server thread; a separate thread owns the processes. The
-//! crate's README describes the division of work.
+//! [`Workers`] is the runtime of one application on one server thread; a separate thread starts and ends the
+//! processes and reads from them. The crate's README describes the division of work.
 
 #![forbid(unsafe_code)]
 

@@ -6,17 +6,17 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 /// Longer frames are written from where they are; shorter ones are copied together, which costs less than a slice each.
 const LONG: usize = 2048;
 
-/// Most slices of one write.
+/// Maximum number of slices of one write.
 const SLICES_MAX: usize = 64;
 
-/// Length at which a buffer of short frames takes no more, so that the written part of one that never empties is freed; and
-/// the capacity that is kept for later frames.
+/// Length from which on nothing is appended to a buffer of short frames, so that the written part of an output that never
+/// empties is freed; also the largest capacity of a buffer that is kept for later frames.
 const KEPT_BYTES: usize = 64 << 10;
 
 /// Frames that the socket has not accepted yet, in order.
 #[derive(Debug, Default)]
 pub(crate) struct OutputBuffer {
-    /// None is empty. The last one may grow unless it is a long frame.
+    /// No chunk is empty. The last one may grow unless it is a long frame.
     chunks: VecDeque<Chunk>,
     /// An empty buffer for the next short frames.
     spare: Vec<u8>,
@@ -25,7 +25,7 @@ pub(crate) struct OutputBuffer {
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// The number of bytes at the beginning that are not to be written, or were.
+    /// The number of bytes at the beginning that were written already or are not part of the output.
     from: usize,
     is_long: bool,
 }
@@ -54,7 +54,7 @@ impl OutputBuffer {
         }
     }
 
-    /// Appends bytes from an index on, without copying many.
+    /// Appends the bytes from an index on; a long frame is moved, not copied.
     pub(crate) fn push_rest(&mut self, bytes: Vec<u8>, from: usize) {
         if bytes.len() - from <= LONG {
             self.push(&bytes[from..]);
@@ -87,7 +87,7 @@ impl OutputBuffer {
         Ok(())
     }
 
-    /// Drops bytes that were written.
+    /// Removes the bytes that were written.
     fn advance(&mut self, mut count: usize) {
         while let Some(chunk) = self.chunks.front_mut() {
             let left = chunk.bytes.len() - chunk.from;
@@ -106,7 +106,7 @@ impl OutputBuffer {
         }
     }
 
-    /// Drops everything.
+    /// Removes all frames, written or not.
     pub(crate) fn clear(&mut self) {
         self.chunks.clear();
     }

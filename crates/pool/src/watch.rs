@@ -10,7 +10,7 @@ use rustix::io::Result;
 
 use crate::shared::ProcessKey;
 
-/// Most sources that one wait reports; the others follow with the next.
+/// Maximum number of sources that one wait reports; the others are reported by the next one.
 const READY_MAX: usize = 256;
 
 /// A source that is ready.
@@ -52,7 +52,7 @@ impl WatchSource {
     }
 }
 
-/// The set of sources. A closed descriptor leaves it by itself.
+/// The set of sources, an epoll descriptor. The kernel removes a source when its descriptor is closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch(Arc<OwnedFd>);
 
