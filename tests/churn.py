@@ -157,6 +157,14 @@ def state(pid):
     return len(os.listdir(f"/proc/{pid}/fd")), memory
 
 
+def settled(pid, descriptors):
+    """The same once at most that number of descriptors is open, or after 15 s: the last connections may still be closing."""
+    end = time.monotonic() + 15
+    while state(pid)[0] > descriptors and time.monotonic() < end:
+        time.sleep(0.2)
+    return state(pid)
+
+
 def rounds(port, seconds, problems):
     end = time.monotonic() + seconds
     counts = [[0] for _ in range(THREADS)]
@@ -182,7 +190,7 @@ def main():
         if server_pid(server.process.pid) != pid:
             problems.append("the server process was replaced\n" + server.log_tail())
         else:
-            descriptors_after, memory_after = state(pid)
+            descriptors_after, memory_after = settled(pid, descriptors)
             if descriptors_after > descriptors:
                 problems.append(f"{descriptors} descriptors before, {descriptors_after} after")
             if memory_after > memory + GROWTH_BYTES_MAX:

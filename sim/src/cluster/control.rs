@@ -144,10 +144,9 @@ impl NodeControl {
                     message: NodeMessage::Block(command),
                     ..
                 }) = Envelope::decode(&bytes)
+                    && let Some(number) = number_of(&command.block)
                 {
-                    if let Some(number) = number_of(&command.block) {
-                        state.banned(number);
-                    }
+                    state.banned(number);
                 }
                 let (position, before) = state.append(epoch, bytes.clone());
                 let position = Some(position);
