@@ -424,6 +424,7 @@ test("on a phone nothing is cut off, values can be read, and every tab is in rea
     assert.ok(wide <= 0, `${view} scrolls sideways by ${wide} px`);
   }
   await phone.tap("#nav a[href='#config']");
+  await phone.waitForSelector("#view-config:not([hidden])");
   await has("#config", "ping_interval", phone);
   const cells = phone.locator("#config td.mono");
   const widths = await cells.evaluateAll((all) => all.map((cell) => cell.getBoundingClientRect().width));
