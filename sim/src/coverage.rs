@@ -106,7 +106,7 @@ pub(crate) enum CoverageEvent {
     WaitedInLine,
     /// The same home had publications for two such workers, and one of them made progress.
     WentOnBehind,
-    /// A worker whose subscribers had left still had publications to come.
+    /// Publications still waited for a stalled worker after all its subscribers had left.
     LeftBehind,
     /// Publications of channels without history made progress while the log was stalled.
     WentOnWithoutLog,

@@ -326,7 +326,7 @@ impl AppHosts {
         answer: &HubReply,
         shared: &mut Context,
     ) {
-        // This only announces that the reply that follows covers not all nodes.
+        // This only announces that the reply that follows does not cover all nodes.
         if matches!(answer, HubReply::Partial { .. }) {
             return;
         }

@@ -25,7 +25,7 @@ pub enum PatternError {
     /// The pattern has a double or a trailing slash.
     #[error("a segment is empty")]
     Empty,
-    /// The name of a parameter is not a letter or `_`, followed by letters, digits and `_`.
+    /// The name of a parameter is empty, begins with a digit, or contains characters other than ASCII letters, digits and `_`.
     #[error("a parameter name must consist of letters, digits and _")]
     Name,
     /// Two parameters have the same name.

@@ -43,7 +43,7 @@ const RECEIVING: u8 = 1;
 const CANCELLING: u8 = 2;
 /// A poll for room to send.
 const WRITABLE: u8 = 4;
-/// A poll that reports a reset while no receive is in flight that would.
+/// A poll that reports a reset of the connection; needed while no receive is in flight that would report it.
 const CHANGES: u8 = 8;
 /// The transport has entries in `later_parts`.
 const HAS_LATER_PARTS: u8 = 16;

@@ -146,7 +146,7 @@ impl Bans {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         let file = match veche_files::read(path) {
-            // The file could not be created yet because the disk is full.
+            // The file does not exist, because the disk was full when it was to be created: there is nothing to sync.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file,
         };

@@ -16,7 +16,7 @@ pub(crate) trait Fields {
     fn unsigned(&mut self, number: u32, name: &'static str, value: u64);
     fn signed(&mut self, number: u32, name: &'static str, value: i64);
     fn flag(&mut self, number: u32, name: &'static str, value: bool);
-    /// Data of a publication.
+    /// Receives the data of a publication.
     fn payload(
         &mut self,
         number: u32,

@@ -47,7 +47,8 @@ impl Axis {
         Self::linear(0.0, (high / step).ceil() * step, label)
     }
 
-    /// Creates a logarithmic axis: whole decades around the values, or 1, 2, 5 for less than two decades.
+    /// Creates a logarithmic axis that begins and ends at a tick. Ticks are at powers of ten, and also at 2 and 5 times these if
+    /// `high` is less than 200 times `low`.
     pub(super) fn log(low: f64, high: f64, label: impl Fn(f64) -> String) -> Self {
         let low = low.max(1e-3);
         let high = high.max(low * 1.001);
